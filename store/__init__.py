@@ -1,0 +1,1 @@
+"""Directories: what a broker keeps on disk, read, checked and written. No terminal, no Spark."""

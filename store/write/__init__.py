@@ -1,0 +1,1 @@
+"""Writing: the only code that changes a store."""
