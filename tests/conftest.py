@@ -1,0 +1,32 @@
+"""Options, fixtures and settings that every test shares."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+
+from . import slices
+
+# Fast tests take the same examples in every run. Slow ones follow MQSTORE_SEED: the scripts hand it
+# to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`).
+hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+hypothesis.settings.register_profile("seeded", deadline=None, database=None)
+hypothesis.settings.load_profile("fixed")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--rewrite`: store what a command printed instead of comparing with it."""
+    parser.addoption(
+        "--rewrite", action="store_true", help="rewrite the expectations in tests/testdata"
+    )
+
+
+def pytest_report_header() -> str:
+    """Say the seed, so that a red run can be made again."""
+    return f"mqstore: MQSTORE_SEED={slices.SEED} MQSTORE_SLICE={slices.SLICE}"
+
+
+@pytest.fixture
+def rewrite(request: pytest.FixtureRequest) -> bool:
+    """True where transcripts are to be rewritten."""
+    return bool(request.config.getoption("--rewrite"))
