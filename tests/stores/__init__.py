@@ -1,0 +1,92 @@
+"""Real stores left by real brokers, and the truth about them. See README.md here.
+
+`NAMES` are the stores in this folder; `ALL` has those of ``../shared/stores`` too, where that
+folder is there. The project does not need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SHARED = HERE.parents[2] / "shared" / "stores"
+_ARCHIVE = ".tar.gz"
+_RESTARTED = "-restarted"
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name.removesuffix(_ARCHIVE) for path in folder.glob("*" + _ARCHIVE)}
+
+
+NAMES: tuple[str, ...] = tuple(sorted(_names(HERE)))
+ALL: tuple[str, ...] = tuple(sorted(_names(HERE) | _names(SHARED)))
+
+
+def _file(name: str) -> Path:
+    """The file of that name, from this folder first."""
+    here = HERE / name
+    return here if here.exists() else SHARED / name
+
+
+def unpack(name: str, target: Path) -> Path:
+    """Unpack a store into `target` (made where missing) and return its root, mtimes kept."""
+    with tarfile.open(_file(name + _ARCHIVE)) as archive:
+        archive.extractall(target, filter="data")
+    return target / name
+
+
+@functools.cache
+def _truth(name: str) -> dict[str, Any]:
+    packed = HERE / f"{name}.json.gz"
+    text = gzip.decompress(packed.read_bytes()) if packed.exists() else None
+    found: dict[str, Any] = json.loads(text or (SHARED / f"{name}.json").read_bytes())
+    return found
+
+
+def truth(name: str) -> dict[str, Any]:
+    """What the real classes say about a store. Long lists are file names: `messages`, `sent`.
+
+    The object is cached and shared: read it only.
+    """
+    return _truth(name)
+
+
+def _rows(name: str, field: str) -> Iterator[dict[str, Any]]:
+    value = truth(name).get(field, [])
+    if isinstance(value, str):
+        with gzip.open(_file(value), "rt", encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+    else:
+        yield from value
+
+
+def messages(name: str) -> Iterator[dict[str, Any]]:
+    """Every record in commit log order as Java reads it before any load."""
+    return _rows(name, "messages")
+
+
+def sent(name: str) -> Iterator[dict[str, Any]]:
+    """What the producers got acknowledged; of a damaged copy, that of its source."""
+    return _rows(truth(name).get("sent_is_in", name), "sent")
+
+
+def config(name: str, root: Path) -> dict[str, str]:
+    """The broker's options for the store unpacked at `root`."""
+    options: dict[str, str] = truth(name)["config"]
+    return {key: value.replace("@ROOT@", str(root)) for key, value in options.items()}
+
+
+def config_set(name: str, root: Path) -> list[str]:
+    """The same as ``K=V`` for ``--set``."""
+    return [f"{key}={value}" for key, value in config(name, root).items()]
+
+
+def pairs(names: tuple[str, ...] = NAMES) -> list[tuple[str, str]]:
+    """(X, X-restarted) of `names`: before and after a start of the real broker."""
+    return [(x, x + _RESTARTED) for x in names if x + _RESTARTED in names]
