@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import hypothesis
 import pytest
 
 from . import slices
+from .stores import unpack
 
 # Fast tests take the same examples in every run. Slow ones follow MQSTORE_SEED: the scripts hand it
 # to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`).
@@ -30,3 +34,9 @@ def pytest_report_header() -> str:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """True where transcripts are to be rewritten."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Callable[[str], Path]:
+    """Unpack a real store by name into a fresh directory: ``root = store("5.3.3-killed")``."""
+    return lambda name: unpack(name, tmp_path)
