@@ -20,7 +20,7 @@ import numpy as np
 from mqstore.formats.blank import BLANK
 from mqstore.formats.message import SMALLEST
 
-from .stores import messages
+from .stores import config, messages
 
 PAGE_BYTES = 4096
 SIZES_OF_LIARS = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
@@ -46,8 +46,8 @@ class Victim:
     @classmethod
     def of(cls, name: str, root: Path) -> Victim:
         """The unpacked store of that name at `root`, with the records of its truth."""
-        logs = [p for p in root.rglob("*") if p.is_file() and _is_log(p)]
-        by_start = {int(p.name): p for p in logs}
+        folders = [folder for folder in _log_directories(name, root) if folder.is_dir()]
+        by_start = {int(p.name): p for folder in folders for p in folder.iterdir()}
         starts = sorted(by_start)
         spans = []
         for row in messages(name):
@@ -61,10 +61,10 @@ class Victim:
         return list(dict.fromkeys(span.path for span in self.spans))
 
 
-def _is_log(path: Path) -> bool:
-    folder = path.parent
-    dledger = folder.name == "data" and folder.parent.name.startswith("dledger-")
-    return path.name.isdecimal() and (folder.name == "commitlog" or dledger)
+def _log_directories(name: str, root: Path) -> list[Path]:
+    """Where the broker that made the store kept its commit log."""
+    dledger = sorted(root.glob("dledger-*/data"))
+    return dledger or [Path(p) for p in config(name, root)["storePathCommitLog"].split(",")]
 
 
 @dataclass(frozen=True)
