@@ -1,0 +1,155 @@
+"""The broker's configuration, as far as it says where and how a store lies on disk (spec 05, 5.5).
+
+A broker reads Java properties (`broker.conf`, `broker.properties`). Options are found by
+RocketMQ's own names; `maped…`, the spelling of the 4.x brokers, and `mapped…` are the same option.
+Unknown names are kept: another version may know them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+
+from .errors import InvalidInput, LimitExceeded, from_os_error
+
+LARGEST_FILE_BYTES = 16 << 20
+"""A configuration file above this size is not one; it is not read."""
+
+DEFAULTS: Mapping[str, int] = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "mappedFileSizeConsumeQueueExt": 48 << 20,
+    "mapperFileSizeBatchConsumeQueue": 13_800_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+    "mappedFileSizeTimerLog": 100 << 20,
+}
+"""Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+
+
+class BrokerConfig(Mapping[str, str]):
+    """Options of a broker by name. Immutable.
+
+    >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
+    >>> config.get_int("mappedFileSizeCommitLog")
+    8192
+    """
+
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+        self._options = {_canonical(name): value for name, value in (options or {}).items()}
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
+        """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(LARGEST_FILE_BYTES + 1)
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        if len(data) > LARGEST_FILE_BYTES:
+            raise LimitExceeded("too large for a broker configuration", path=path)
+        if b"\0" in data:
+            raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
+        return cls(parse_properties(data.decode("iso-8859-1")))
+
+    def with_set(self, settings: Iterable[str]) -> BrokerConfig:
+        """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
+        options = dict(self._options)
+        for setting in settings:
+            name, equals, value = setting.partition("=")
+            if not equals or not name.strip():
+                raise InvalidInput(f"not NAME=VALUE: {setting}")
+            options[_canonical(name.strip())] = value.strip()
+        return BrokerConfig(options)
+
+    def get_int(self, name: str, default: int | None = None) -> int | None:
+        """The option as a number, `default` where it is not set. Raises InvalidInput."""
+        value = self.get(name)
+        if value is None:
+            return default
+        try:
+            return int(value)
+        except ValueError:
+            raise InvalidInput(f"{name} is not a number: {value}") from None
+
+    def get_bool(self, name: str, default: bool = False) -> bool:
+        """The option as Java reads a boolean: only `true`, in any case, is true."""
+        value = self.get(name)
+        return default if value is None else value.lower() == "true"
+
+    def get_paths(self, name: str) -> list[str]:
+        """The option as a list of paths, separated by `,`, `;` or `:`; empty where not set."""
+        return [part for part in re.split(r"[,;:]", self.get(name, "")) if part.strip()]
+
+    def size(self, name: str) -> tuple[int, str]:
+        """A file size: its value and `configuration` or `default`. Raises InvalidInput."""
+        value = self.get_int(name)
+        if value is None:
+            return DEFAULTS[_canonical(name)], "default"
+        if value <= 0:
+            raise InvalidInput(f"{name} must be positive: {value}")
+        return value, "configuration"
+
+    def __getitem__(self, name: str) -> str:
+        return self._options[_canonical(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __repr__(self) -> str:
+        return f"BrokerConfig({self._options!r})"
+
+
+def _canonical(name: str) -> str:
+    return "mapped" + name[len("maped") :] if name.startswith("maped") else name
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format: comments, continued lines, escapes; the last of a name wins.
+
+    >>> parse_properties("a = 1\\\\\\n  2\\n# no\\nb:\\\\u0041")
+    {'a': '12', 'b': 'A'}
+    """
+    options = {}
+    for line in _logical_lines(text):
+        separator = _SEPARATOR.search(line)
+        if separator is None:
+            options[_unescape(line)] = ""
+        else:
+            start, end = separator.span("at")
+            options[_unescape(line[:start])] = _unescape(line[end:])
+    return options
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blank ones, those that end in a backslash joined."""
+    joined = ""
+    for natural in re.split(r"\r\n|[\r\n]", text):
+        line = natural.lstrip(" \t\f")
+        if not joined and (not line or line[0] in "#!"):
+            continue
+        joined += line
+        backslashes = len(joined) - len(joined.rstrip("\\"))
+        if backslashes % 2:
+            joined = joined[:-1]
+            continue
+        yield joined
+        joined = ""
+    if joined:
+        yield joined
+
+
+def _unescape(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        code, char = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(char, char)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, text)

@@ -1,0 +1,115 @@
+"""What can go wrong with a store: one small tree of exceptions.
+
+Every error says in one line what happened, where (path and offset), and what to do about it.
+Exit codes belong to the command line: `cli/exit_codes.py` maps these classes to them.
+"""
+
+from __future__ import annotations
+
+import errno
+from os import PathLike, fspath
+from typing import Self
+
+
+class StoreError(Exception):
+    """Base of all errors of the library.
+
+    message: what happened. path: the file or directory. offset: byte position in that file, or
+    physical offset where no single file is meant. hint: what the user can do.
+
+    >>> str(StoreError("cannot read", path="/s/abort", hint="check the permissions"))
+    'cannot read: /s/abort; check the permissions'
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | PathLike[str] | None = None,
+        offset: int | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path = None if path is None else fspath(path)
+        self.offset = offset
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = self.message
+        if self.path is not None:
+            text += f": {self.path}"
+        if self.offset is not None:
+            text += f" at {self.offset}" if self.path is not None else f": at {self.offset}"
+        if self.hint:
+            text += f"; {self.hint}"
+        return one_line(text)
+
+    @classmethod
+    def because(cls, error: OSError, path: str | PathLike[str], doing: str = "cannot read") -> Self:
+        """This error for an `OSError` met at `path` while `doing`."""
+        return cls(f"{doing} ({error.strerror or error})", path=path)
+
+
+class Missing(StoreError):
+    """A path that is not there."""
+
+
+class NotAStore(StoreError):
+    """A path that is there, but is no store (a file, an empty directory, something else)."""
+
+
+class Unreadable(StoreError):
+    """No permission, an I/O error, a symlink loop."""
+
+
+class Unsupported(StoreError):
+    """A layout or a format that this version does not handle."""
+
+
+class InUse(StoreError):
+    """A broker or another mqstore holds the store's lock."""
+
+
+class NotFound(StoreError):
+    """The answer is no: no such topic, queue, offset, key or record."""
+
+
+class Unclean(StoreError):
+    """The store was not shut down cleanly and has to be recovered first."""
+
+
+class Refused(StoreError):
+    """Refused for safety."""
+
+
+class LimitExceeded(StoreError):
+    """A bound set by the user or by the formats is exceeded."""
+
+
+class NoSpace(StoreError):
+    """The disk or a quota is full."""
+
+
+class InvalidInput(StoreError):
+    """Input of the user that makes no sense: an option, a time, an address, a configuration."""
+
+
+def from_os_error(
+    error: OSError, path: str | PathLike[str], doing: str = "cannot read"
+) -> StoreError:
+    """The error of this tree that fits an `OSError` met at `path` while `doing`."""
+    if error.errno == errno.ENOENT:
+        return Missing("no such file or directory", path=path)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return NoSpace.because(error, path, doing)
+    return Unreadable.because(error, path, doing)
+
+
+def one_line(text: str) -> str:
+    """`text` with control characters escaped: a path or a topic may hold any of them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )

@@ -1,0 +1,244 @@
+"""A directory of equally sized files that form one endless stream (spec README, "MF-queue").
+
+Each file is named by the position of its first byte, in 20 decimal digits. Commit log, consume
+queues, timer log and DLedger data are such queues. Nothing here writes.
+
+Real directories are not always in order: a file cut short, an empty last file, a stray name, a
+hole. A reader must get at everything that is there, so a position is looked up in the file that
+holds it, not computed from one size.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from .errors import from_os_error
+
+NAME_DIGITS = 20
+LARGEST_START = (1 << 63) - 1
+OPEN_FILES = 32
+"""Files that one queue keeps open for reading."""
+
+
+class MappedFile(NamedTuple):
+    """One file: its path, the stream position of its first byte, its length in bytes."""
+
+    path: str
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Stream position behind the last byte."""
+        return self.start + self.size
+
+
+class Foreign(NamedTuple):
+    """Something in a directory of the store that does not belong to it, and why."""
+
+    path: str
+    reason: str
+
+
+class Gap(NamedTuple):
+    """A range of the stream that no file holds."""
+
+    position: int
+    size: int
+
+
+def file_name(start: int) -> str:
+    """Name of the file whose first byte has the stream position `start`."""
+    return f"{start:0{NAME_DIGITS}d}"
+
+
+def start_of(name: str) -> int | None:
+    """Stream position that a file's name stands for, None where it is no decimal number."""
+    if name.isascii() and name.isdigit() and len(name) <= NAME_DIGITS:
+        start = int(name)
+        return start if start <= LARGEST_START else None
+    return None
+
+
+@dataclass(eq=False)
+class MappedFileQueue:
+    """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
+
+    files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
+    files tell; 0 where nothing tells. foreign: entries that are no file of this stream.
+    """
+
+    directories: tuple[str, ...]
+    files: list[MappedFile]
+    file_size: int
+    foreign: list[Foreign]
+
+    @classmethod
+    def open(
+        cls,
+        directories: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        file_size: int | None = None,
+    ) -> MappedFileQueue:
+        """List the files of one or several directories; a directory that is missing has none.
+
+        file_size overrides what the files tell. Raises Unreadable.
+        """
+        if isinstance(directories, str | os.PathLike):
+            directories = [directories]
+        paths = tuple(os.fspath(directory) for directory in directories)
+        found: list[MappedFile] = []
+        foreign: list[Foreign] = []
+        for path in paths:
+            _list(path, found, foreign)
+        found.sort(key=lambda file: (file.start, Path(file.path).name, file.path))
+        size = file_size or size_of(found)
+        return cls(paths, _without_overlaps(found, size, foreign), size, foreign)
+
+    @property
+    def start(self) -> int:
+        """Position of the first byte there is; 0 for an empty queue."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Position behind the last byte there is; 0 for an empty queue."""
+        return self.files[-1].end if self.files else 0
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Ranges between the files that no file holds: missing files, files cut short."""
+        return [Gap(a.end, b.start - a.end) for a, b in pairwise(self.files) if a.end < b.start]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [file.start for file in self.files]
+
+    def file_at(self, position: int) -> MappedFile | None:
+        """The file that holds the byte at `position`, None where no file does."""
+        index = bisect_right(self._starts, position) - 1
+        if index < 0 or position >= self.files[index].end:
+            return None
+        return self.files[index]
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on, all from one file.
+
+        Shorter where the file ends, empty where no file holds the position. Raises Unreadable.
+        """
+        file = self.file_at(position)
+        if file is None or size <= 0:
+            return b""
+        return self.read_file(file, position - file.start, size)
+
+    def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of one file of this queue from its byte `offset` on."""
+        try:
+            return os.pread(self._descriptor(file), max(0, min(size, file.size - offset)), offset)
+        except OSError as error:
+            raise from_os_error(error, file.path) from error
+
+    @cached_property
+    def _descriptors(self) -> OrderedDict[str, int]:
+        return OrderedDict()
+
+    def _descriptor(self, file: MappedFile) -> int:
+        descriptor = self._descriptors.get(file.path)
+        if descriptor is None:
+            if len(self._descriptors) >= OPEN_FILES:
+                os.close(self._descriptors.popitem(last=False)[1])
+            descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptors[file.path] = descriptor
+        else:
+            self._descriptors.move_to_end(file.path)
+        return descriptor
+
+    def close(self) -> None:
+        """Close the files; a later read opens them again."""
+        while self._descriptors:
+            os.close(self._descriptors.popitem()[1])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if "_descriptors" in self.__dict__:
+            self.close()
+
+
+def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> None:
+    """Sort the entries of one directory into `files` and `foreign`."""
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                start = start_of(entry.name)
+                if start is None:
+                    foreign.append(Foreign(entry.path, "its name is not a number"))
+                elif not _is_file(entry):
+                    foreign.append(Foreign(entry.path, "not a file"))
+                else:
+                    files.append(MappedFile(entry.path, start, entry.stat().st_size))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether the entry is, or points at, a regular file; a symlink loop is none."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
+
+
+def size_of(files: Sequence[MappedFile]) -> int:
+    """The size of a whole file: the distance of neighbouring names, else the commonest length.
+
+    A length that is also the smallest distance between names is taken even if it is rare: the
+    other files were cut short. 0 where there is no file with content.
+    """
+    lengths = Counter(file.size for file in files if file.size)
+    if not lengths:
+        return 0
+    starts = sorted({file.start for file in files})
+    distance = min((b - a for a, b in pairwise(starts)), default=0)
+    if distance in lengths:
+        return distance
+    return max(lengths, key=lambda length: (lengths[length], length))
+
+
+def _without_overlaps(
+    found: list[MappedFile], size: int, foreign: list[Foreign]
+) -> list[MappedFile]:
+    """The files of one stream; what lies inside another file's range is foreign.
+
+    A broker loads a file `123` beside `000…0` and starts it at 123 (spec 07, B18); its bytes are
+    no part of the log. Of two files of one name the first found is taken.
+    """
+    files: list[MappedFile] = []
+    for file in found:
+        before = files[-1] if files else None
+        if before is not None and before.start == file.start:
+            foreign.append(Foreign(file.path, f"the same position as {before.path}"))
+        elif before is not None and file.start < before.end and size and file.start % size:
+            foreign.append(Foreign(file.path, f"its position lies inside {before.path}"))
+        else:
+            files.append(file)
+    return files

@@ -1,0 +1,46 @@
+"""Errors: one line each, with path, offset and advice."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from mqstore.store import errors
+from mqstore.store.errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
+
+
+def test_says_what_where_and_what_to_do() -> None:
+    error = StoreError("bad unit", path=Path("/s/q/0"), offset=40, hint="run mqstore verify")
+    assert str(error) == "bad unit: /s/q/0 at 40; run mqstore verify"
+    assert str(StoreError("no record", offset=7)) == "no record: at 7"
+    assert str(StoreError("no record")) == "no record"
+
+
+def test_is_one_line_whatever_the_path_holds() -> None:
+    text = str(StoreError("cannot read", path="/s/a\nb\x1b[31m\udc80"))
+    assert text == "cannot read: /s/a\\nb\\x1b[31m\\udc80"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOENT, Missing),
+        (errno.ENOSPC, NoSpace),
+        (errno.EDQUOT, NoSpace),
+        (errno.EACCES, Unreadable),
+        (errno.EIO, Unreadable),
+        (errno.ELOOP, Unreadable),
+    ],
+)
+def test_system_errors_find_their_place(number: int, kind: type[StoreError]) -> None:
+    error = from_os_error(OSError(number, "why"), "/s/x")
+    assert type(error) is kind
+    assert error.path == "/s/x"
+
+
+def test_all_are_store_errors() -> None:
+    kinds = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, Exception)]
+    assert len(kinds) >= 12
+    assert all(issubclass(kind, StoreError) for kind in kinds)
