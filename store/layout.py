@@ -88,6 +88,7 @@ class Layout:
         """What makes a directory a store; a log found somewhere inside does not, alone."""
         return (
             *(self.commit_log_directories if self.commit_log_origin != "found" else ()),
+            self.root / COMMIT_LOG,
             self.consume_queue,
             self.index,
             self.checkpoint,
