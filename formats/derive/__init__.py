@@ -1,0 +1,40 @@
+"""Everything that is derived from the construct schemas.
+
+| derived | module | used by |
+|---|---|---|
+| numpy dtype of a fixed-size schema | `dtype` | queues, index, checkpoint, timer files in bulk |
+| columnar decode of variable-size records | `decode` | scanning the commit log |
+| columnar encode | `encode` | writing the commit log in bulk |
+| spans of the fields of one record | `spans` | annotated hex dump |
+| rows of a byte table, column names and types | `tables` | manual page, JSON Schema, Arrow |
+
+`layout` turns a schema into the tree of nodes that all of them walk. Adding a schema needs no new
+code here; `tests/formats/derive` proves each derivation against construct itself.
+"""
+
+from .columns import Columns
+from .decode import decode
+from .dtype import dtype_of
+from .encode import Encoded, encode, sizes
+from .layout import fixed_bytes, minimum_bytes
+from .ragged import Ragged
+from .spans import Span, spans
+from .tables import Column, Row, columns_of, table
+
+__all__ = [
+    "Column",
+    "Columns",
+    "Encoded",
+    "Ragged",
+    "Row",
+    "Span",
+    "columns_of",
+    "decode",
+    "dtype_of",
+    "encode",
+    "fixed_bytes",
+    "minimum_bytes",
+    "sizes",
+    "spans",
+    "table",
+]

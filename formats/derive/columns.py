@@ -1,0 +1,129 @@
+"""Columns of decoded records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .ragged import Ints, Ragged
+
+Column = npt.NDArray[Any] | Ragged
+
+
+class Columns(Mapping[str, Column]):
+    """The fields of n records by dotted path: integer arrays (native byte order) and `Ragged`.
+
+    `starts`, `ends` int64[n]: first byte of a record, byte behind its last field, as positions in
+    the buffer. `ok` bool[n]: all lengths were non-negative and inside the limit; of a record that
+    is not ok only the fields before the bad length mean anything. A field that a record does not
+    have (a condition) reads 0 or length -1; `present` tells.
+    """
+
+    def __init__(self, starts: Ints) -> None:
+        self.starts = starts
+        self.ends = starts
+        self.ok: npt.NDArray[np.bool_] = np.ones(len(starts), np.bool_)
+        #: path → (structured array, field): converted when first asked for
+        self._pending: dict[str, tuple[npt.NDArray[Any], str]] = {}
+        self._columns: dict[str, Column] = {}
+        self._present: dict[str, npt.NDArray[np.bool_]] = {}
+
+    def __len__(self) -> int:
+        """Number of records (not of fields)."""
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._columns, *(p for p in self._pending if p not in self._columns)])
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._columns or path in self._pending
+
+    def __getitem__(self, path: str) -> Column:
+        column = self._columns.get(path)
+        if column is None:
+            records, name = self._pending[path]
+            field = records[name]
+            column = field.astype(field.dtype.newbyteorder("="))
+            self._columns[path] = column
+        return column
+
+    def ints(self, path: str) -> npt.NDArray[Any]:
+        """An integer column: array[n]. Raises KeyError, TypeError for bytes."""
+        column = self[path]
+        if isinstance(column, Ragged):
+            raise TypeError(f"{path} is not a number")
+        return column
+
+    def ragged(self, path: str) -> Ragged:
+        """A column of bytes. Raises KeyError, TypeError for numbers."""
+        column = self[path]
+        if not isinstance(column, Ragged):
+            raise TypeError(f"{path} is a number")
+        return column
+
+    def present(self, path: str) -> npt.NDArray[np.bool_]:
+        """bool[n]: the record has the field."""
+        partial = self._present.get(path)
+        if partial is not None:
+            return partial
+        return np.full(len(self), path in self, np.bool_)
+
+    def set(self, path: str, column: Column) -> None:
+        """Add or replace a column."""
+        self._pending.pop(path, None)
+        self._columns[path] = column
+
+    def add_run(self, records: npt.NDArray[Any]) -> None:
+        """Add the fields of a structured array, to be converted on demand."""
+        for name in records.dtype.names or ():
+            self._pending[name] = (records, name)
+
+    def take(self, key: slice | npt.NDArray[Any]) -> Columns:
+        """Some of the records, by slice, mask or index."""
+        part = Columns(self.starts[key])
+        part.ends, part.ok = self.ends[key], self.ok[key]
+        part._columns = {path: column[key] for path, column in self._columns.items()}
+        taken: dict[int, npt.NDArray[Any]] = {}
+        for path, (records, name) in self._pending.items():
+            if path not in part._columns:
+                if id(records) not in taken:
+                    taken[id(records)] = records[key]
+                part._pending[path] = (taken[id(records)], name)
+        part._present = {path: mask[key] for path, mask in self._present.items()}
+        return part
+
+
+def merge(count: int, starts: Ints, parts: list[tuple[Ints, Columns]]) -> Columns:
+    """Put groups of records, each with its index, together again."""
+    whole = Columns(starts)
+    whole.ends = np.empty(count, np.int64)
+    for index, part in parts:
+        whole.ends[index] = part.ends
+        whole.ok[index] = part.ok
+    for path in dict.fromkeys(path for _, part in parts for path in part):
+        having = [(index, part[path], part) for index, part in parts if path in part]
+        whole.set(path, _merge_column(count, [(index, column) for index, column, _ in having]))
+        if len(having) < len(parts) or any(path in part._present for _, _, part in having):
+            mask = np.zeros(count, np.bool_)
+            for index, _, part in having:
+                mask[index] = part.present(path)
+            whole._present[path] = mask
+    return whole
+
+
+def _merge_column(count: int, parts: list[tuple[Ints, Column]]) -> Column:
+    first = parts[0][1]
+    if isinstance(first, Ragged):
+        start, length = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+        for index, column in parts:
+            assert isinstance(column, Ragged)
+            start[index], length[index] = column.start, column.length
+        return Ragged(first.buffer, start, length)
+    arrays = [column for _, column in parts if not isinstance(column, Ragged)]
+    out = np.zeros((count, *arrays[0].shape[1:]), np.result_type(*arrays))
+    for (index, _), array in zip(parts, arrays, strict=True):
+        out[index] = array
+    return out

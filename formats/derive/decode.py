@@ -1,0 +1,302 @@
+"""Columnar decode of variable-size records.
+
+The nodes of a schema are compiled to a short program: gather a run of fixed fields (one copy per
+record), take a byte string, branch. Conditions that can be known from the leading run are
+evaluated first, so that records of one shape (the usual case) are decoded by one program without a
+branch; where shapes are mixed each group is decoded by its own and the columns are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import construct as c
+import numpy as np
+import numpy.typing as npt
+
+from .columns import Columns, merge
+from .dtype import run_dtype
+from .layout import Blob, Branch, Expression, Hole, Node, Number, is_fixed, nodes_of
+from .ragged import Bytes, Ints, Ragged, overlapping
+from .scope import Scope
+
+
+@dataclass(frozen=True)
+class Run:
+    """Adjacent nodes of constant size: gathered together."""
+
+    dtype: np.dtype[Any]
+    #: (path, offset in the run, length) of byte strings of constant length
+    blobs: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Take:
+    """A byte string of a length that another field or its prefix tells."""
+
+    blob: Blob
+    prefix: np.dtype[Any] | None
+
+
+@dataclass(frozen=True)
+class Fork:
+    """A condition over fields behind the leading run, and the programs of both outcomes."""
+
+    branch: Branch
+    rest: tuple[Node, ...]
+
+
+Step = Run | Take | Fork
+Outcomes = frozenset[tuple[Branch, bool]]
+
+
+def decode(
+    schema: c.Construct[Any, Any], buffer: Bytes, starts: Ints, limit: int | Ints | None = None
+) -> Columns:
+    """Decode the records that begin at `starts` (int64[n]) of `buffer` (uint8[m]) to columns.
+
+    `limit` (one or per record) is the first byte that may not be read, default the buffer's end.
+    No length is trusted: see `Columns.ok`. Strings are views into `buffer`.
+    """
+    nodes = nodes_of(schema)
+    bounds = np.minimum(len(buffer) if limit is None else limit, len(buffer))
+    return _decode(nodes, buffer, np.asarray(starts, np.int64), bounds)
+
+
+def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -> Columns:
+    early = early_branches(nodes)
+    if not early or not len(starts):
+        return _run(nodes, frozenset(), buffer, Columns(starts), bounds)
+    probe = Columns(starts)
+    _load(probe, early, buffer)
+    groups = group_by_shape(early, probe.__getitem__, len(starts))
+    if len(groups) == 1:
+        return _run(nodes, groups[0][1], buffer, Columns(starts), bounds)
+    parts = []
+    for index, outcomes in groups:
+        part = _run(nodes, outcomes, buffer, Columns(starts[index]), _some(bounds, index))
+        parts.append((index, part))
+    return merge(len(starts), starts, parts)
+
+
+def group_by_shape(
+    early: tuple[Early, ...], look_up: Callable[[str], Any], count: int
+) -> list[tuple[Ints, Outcomes]]:
+    """Records by the outcomes of the early conditions: (index of the records, outcomes)."""
+    shape = np.zeros(count, np.int64)
+    for bit, one in enumerate(early):
+        value = np.asarray(one.branch.condition(Scope(look_up, one.branch.scope)))
+        shape |= (value != 0).astype(np.int64) << bit
+    kinds = [int(shape[0])] if (shape == shape[0]).all() else np.unique(shape).tolist()
+    return [
+        (
+            np.flatnonzero(shape == kind),
+            frozenset((one.branch, bool(kind >> bit & 1)) for bit, one in enumerate(early)),
+        )
+        for kind in kinds
+    ]
+
+
+def _run(
+    nodes: tuple[Node, ...],
+    outcomes: Outcomes,
+    buffer: Bytes,
+    columns: Columns,
+    bounds: Any,
+) -> Columns:
+    """Run the program of `nodes` on records that have been decoded up to `columns.ends`."""
+    for step in program(nodes, outcomes):
+        if isinstance(step, Run):
+            _gather(step, buffer, columns, bounds)
+        elif isinstance(step, Take):
+            _take(step, buffer, columns, bounds)
+        else:
+            return _fork(step, buffer, columns, bounds)
+    return columns
+
+
+def _advance(columns: Columns, size: Any, bounds: Any, buffer: Bytes) -> Ints:
+    """Positions to read `size` bytes at, 0 for records that are not ok; moves `ends` on."""
+    at = columns.ends
+    ends = at + size
+    fits = ends <= bounds
+    if isinstance(size, np.ndarray):
+        fits &= size >= 0
+    if not fits.all() or not columns.ok.all():
+        columns.ok = columns.ok & fits
+        at = np.where(columns.ok, at, 0)
+        ends = np.where(columns.ok, ends, columns.ends)
+    columns.ends = ends
+    return at
+
+
+def _gather(run: Run, buffer: Bytes, columns: Columns, bounds: Any) -> None:
+    size = run.dtype.itemsize
+    at = _advance(columns, size, bounds, buffer)
+    if size > len(buffer):
+        records: npt.NDArray[Any] = np.zeros(len(at), run.dtype)
+    else:
+        records = overlapping(buffer, np.dtype((np.void, size)))[at].view(run.dtype)
+    columns.add_run(records)
+    for path, offset, length in run.blobs:
+        columns.set(path, Ragged(buffer, at + offset, np.full(len(at), length, np.int64)))
+
+
+def _take(step: Take, buffer: Bytes, columns: Columns, bounds: Any) -> None:
+    blob = step.blob
+    if step.prefix is not None:
+        _gather(Run(step.prefix, ()), buffer, columns, bounds)
+    assert not isinstance(blob.length, int)
+    length = np.asarray(blob.length(Scope(columns.__getitem__, blob.scope)), np.int64)
+    if length.ndim == 0:
+        length = np.full(len(columns), length, np.int64)
+    at = _advance(columns, length, bounds, buffer)
+    if not columns.ok.all():
+        length = np.where(columns.ok, length, 0)
+    columns.set(blob.path, Ragged(buffer, at, length))
+
+
+def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
+    branch = step.branch
+    value = np.asarray(branch.condition(Scope(columns.__getitem__, branch.scope))) != 0
+    value = np.broadcast_to(value, len(columns))
+    parts = []
+    for wanted, nodes in ((True, branch.yes), (False, branch.no)):
+        index = np.flatnonzero(value == wanted)
+        if len(index) == len(columns):
+            return _run(nodes + step.rest, frozenset(), buffer, columns, bounds)
+        if len(index):
+            part = columns.take(index)
+            part = _run(nodes + step.rest, frozenset(), buffer, part, _some(bounds, index))
+            parts.append((index, part))
+    return merge(len(columns), columns.starts, parts) if parts else columns
+
+
+def _some(bounds: Any, index: Ints) -> Any:
+    return bounds[index] if isinstance(bounds, np.ndarray) and bounds.ndim else bounds
+
+
+@lru_cache(maxsize=1024)
+def program(
+    nodes: tuple[Node, ...], outcomes: Outcomes
+) -> tuple[Step, ...]:
+    """Compile nodes; branches with a known outcome are laid into the straight line."""
+    steps: list[Step] = []
+    fixed: list[Node] = []
+    known = dict(outcomes)
+
+    def flush() -> None:
+        if fixed:
+            steps.append(_fixed_run(tuple(fixed)))
+            fixed.clear()
+
+    queue = list(nodes)
+    while queue:
+        node = queue.pop(0)
+        if isinstance(node, Branch) and node in known:
+            queue[:0] = node.yes if known[node] else node.no
+        elif is_fixed(node):
+            fixed.append(node)
+        elif isinstance(node, Blob):
+            flush()
+            steps.append(Take(node, run_dtype((node.prefix,)) if node.prefix else None))
+        else:
+            assert isinstance(node, Branch)
+            flush()
+            steps.append(Fork(node, tuple(queue)))
+            break
+    flush()
+    return tuple(steps)
+
+
+def _fixed_run(nodes: tuple[Node, ...]) -> Run:
+    """Strings of constant length are not gathered: they become holes of the dtype."""
+    plain: list[Node] = []
+    blobs = []
+    position = 0
+    for node in nodes:
+        if isinstance(node, Blob):
+            assert isinstance(node.length, int)
+            blobs.append((node.path, position, node.length))
+            plain.append(Hole(node.length))
+            position += node.length
+        else:
+            assert isinstance(node, Number | Hole)
+            plain.append(node)
+            position += node.size
+    return Run(run_dtype(tuple(plain)), tuple(blobs))
+
+
+@dataclass(frozen=True)
+class Early:
+    """A branch that can be decided before anything is gathered, and the numbers it reads."""
+
+    branch: Branch
+    #: (number, offset from the start of the record)
+    numbers: tuple[tuple[Number, int], ...]
+
+
+@lru_cache(maxsize=256)
+def early_branches(nodes: tuple[Node, ...]) -> tuple[Early, ...]:
+    """Top-level branches whose condition only reads numbers of the leading run."""
+    leading = _leading_numbers(nodes)
+    found = []
+    for node in nodes:
+        if isinstance(node, Branch):
+            read = _numbers_read(node.condition, node.scope, leading)
+            if read is not None:
+                found.append(Early(node, read))
+    return tuple(found)
+
+
+def _leading_numbers(nodes: tuple[Node, ...]) -> dict[str, tuple[Number, int]]:
+    leading: dict[str, tuple[Number, int]] = {}
+    position = 0
+    for node in nodes:
+        if isinstance(node, Number):
+            if node.count is None:
+                leading[node.path] = (node, position)
+            position += node.size
+        elif isinstance(node, Hole):
+            position += node.size
+        elif isinstance(node, Blob) and isinstance(node.length, int):
+            position += node.length
+        else:
+            break
+    return leading
+
+
+def _numbers_read(
+    condition: Expression, scope: str, leading: dict[str, tuple[Number, int]]
+) -> tuple[tuple[Number, int], ...] | None:
+    """The leading numbers that a condition reads; None if it reads anything else."""
+    read: dict[str, tuple[Number, int]] = {}
+
+    def look_up(path: str) -> Any:
+        if path in leading:
+            read[path] = leading[path]
+            return np.zeros(1, leading[path][0].code)
+        if any(known.startswith(f"{path}.") for known in leading):
+            raise KeyError(path)  # a struct: the scope goes on inside
+        raise LookupError(path)
+
+    try:
+        condition(Scope(look_up, scope))
+    except (LookupError, TypeError, AttributeError):
+        return None
+    return tuple(read.values())
+
+
+def _load(columns: Columns, early: tuple[Early, ...], buffer: Bytes) -> None:
+    """Load only the numbers that the early conditions read; 0 where the buffer ends before."""
+    for number, offset in {pair for branch in early for pair in branch.numbers}:
+        at = columns.starts + offset
+        view = overlapping(buffer, np.dtype(number.code))
+        inside = at < len(view)
+        if not inside.all():
+            at = np.where(inside, at, 0)
+        values = view[at] if len(view) else np.zeros(len(at), number.code)
+        columns.set(number.path, values.astype(values.dtype.newbyteorder("=")))

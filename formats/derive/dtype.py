@@ -1,0 +1,48 @@
+"""numpy dtype of a fixed-size schema: the same bytes, as a structured array."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import construct as c
+import numpy as np
+
+from .layout import Blob, Hole, Node, Number, Unsupported, nodes_of
+
+
+@lru_cache(maxsize=256)
+def dtype_of(schema: c.Construct[Any, Any]) -> np.dtype[Any]:
+    """Structured dtype with the field names and byte orders of `schema`.
+
+    Members of nested structs have dotted names; padding becomes a hole. The item size is the size
+    of the schema. Raises Unsupported for a schema that is not of fixed size or has an array of
+    structs.
+    """
+    return run_dtype(nodes_of(schema))
+
+
+def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
+    """Structured dtype of nodes of constant size."""
+    names: list[str] = []
+    formats: list[Any] = []
+    offsets: list[int] = []
+    position = 0
+    for node in nodes:
+        if isinstance(node, Number):
+            names.append(node.path)
+            formats.append((node.code, (node.count,)) if node.count is not None else node.code)
+            offsets.append(position)
+            position += node.size
+        elif isinstance(node, Blob) and isinstance(node.length, int):
+            names.append(node.path)
+            formats.append(f"V{node.length}")
+            offsets.append(position)
+            position += node.length
+        elif isinstance(node, Hole):
+            position += node.size
+        else:
+            raise Unsupported("not of fixed size")
+    return np.dtype(
+        {"names": names, "formats": formats, "offsets": offsets, "itemsize": position}
+    )

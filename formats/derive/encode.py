@@ -1,0 +1,244 @@
+"""Columnar encode of variable-size records: the mirror of `decode`, over the same nodes.
+
+Linked fields (a length, the size of the record: construct's Rebuild) are computed, whatever the
+columns say. Records of different shape are written group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import construct as c
+import numpy as np
+import numpy.typing as npt
+
+from .decode import Early, Outcomes, group_by_shape
+from .dtype import run_dtype
+from .layout import Blob, Branch, Hole, Node, Number, nodes_of
+from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
+from .scope import Scope
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Records in `buffer`: record i is `buffer[starts[i] : starts[i] + sizes[i]]`."""
+
+    buffer: Bytes
+    starts: Ints
+    sizes: Ints
+
+
+def sizes(schema: c.Construct[Any, Any], columns: Mapping[str, Any]) -> Ints:
+    """Encoded size of each record, int64[n], without encoding it."""
+    table = _Table(columns)
+    out = np.zeros(table.count, np.int64)
+    for index, line in _groups(schema, table):
+        out[index] = _sizes(line, table.take(index))
+    return out
+
+
+def encode(
+    schema: c.Construct[Any, Any],
+    columns: Mapping[str, Any],
+    starts: Ints | None = None,
+    out: Bytes | None = None,
+) -> Encoded:
+    """Encode columns to records.
+
+    `columns`: dotted path → integer array[n], `Ragged`, or one value for all (int or bytes); at
+    least one has to be a column. With `starts` (int64[n]) and `out` (uint8) records are placed
+    there, bytes between them are left as they are; otherwise they lie back to back in a new buffer.
+    Raises KeyError for a missing field, ValueError where a string has not its fixed length or a
+    linked field cannot hold its value.
+    """
+    table = _Table(columns)
+    groups = [(index, line, table.take(index)) for index, line in _groups(schema, table)]
+    total = np.zeros(table.count, np.int64)
+    for index, line, part in groups:
+        total[index] = _sizes(line, part)
+    if starts is None:
+        starts = np.cumsum(total) - total
+    if out is None:
+        out = np.zeros(int((starts + total).max()) if len(total) else 0, np.uint8)
+    if len(total) and int((starts + total).max()) > len(out):
+        raise ValueError(f"records need {int((starts + total).max())} bytes, out has {len(out)}")
+    for index, line, part in groups:
+        _write(line, part, out, starts[index], total[index])
+    return Encoded(out, starts, total)
+
+
+class _Table:
+    """Columns of one group of records, scalars spread on demand."""
+
+    def __init__(self, columns: Mapping[str, Any], index: Ints | None = None) -> None:
+        self._columns = columns
+        self._index = index
+        if index is not None:
+            self.count = len(index)
+            return
+        lengths = {
+            len(column)
+            for column in (columns[path] for path in columns)
+            if isinstance(column, np.ndarray | Ragged)
+        }
+        if len(lengths) != 1:
+            raise ValueError(f"columns of different length: {sorted(lengths)}")
+        self.count = lengths.pop()
+
+    def take(self, index: Ints) -> _Table:
+        whole = len(index) == self.count
+        return self if whole else _Table(self._columns, index)
+
+    def __getitem__(self, path: str) -> Any:
+        column = self._columns[path]
+        if isinstance(column, np.ndarray | Ragged):
+            return column if self._index is None else column[self._index]
+        if isinstance(column, bytes):
+            return Ragged.repeat(column, self.count)
+        return np.full(self.count, column, np.int64)
+
+
+def _groups(schema: c.Construct[Any, Any], table: _Table) -> list[tuple[Ints, tuple[Node, ...]]]:
+    """Records by shape, each with its nodes in a straight line."""
+    nodes = nodes_of(schema)
+    branches = _branches(nodes)
+    if not branches or not table.count:
+        return [(np.arange(table.count), nodes)]
+    early = tuple(Early(branch, ()) for branch in branches)
+    return [
+        (index, _straight(nodes, outcomes))
+        for index, outcomes in group_by_shape(early, _given(nodes, table), table.count)
+    ]
+
+
+def _given(nodes: tuple[Node, ...], table: _Table) -> Callable[[str], Any]:
+    """Values for conditions: the columns, and linked fields by their rule."""
+    linked = _linked(nodes)
+
+    def look_up(path: str) -> Any:
+        number = linked.get(path)
+        if number is None or number.rebuild is None:
+            return table[path]
+        return number.rebuild(Scope(look_up, number.scope))
+
+    return look_up
+
+
+@lru_cache(maxsize=256)
+def _linked(nodes: tuple[Node, ...]) -> dict[str, Number]:
+    linked: dict[str, Number] = {}
+    for node in nodes:
+        if isinstance(node, Number) and node.rebuild is not None and not node.is_record_size:
+            linked[node.path] = node
+        elif isinstance(node, Branch):
+            linked |= _linked(node.yes) | _linked(node.no)
+    return linked
+
+
+@lru_cache(maxsize=256)
+def _branches(nodes: tuple[Node, ...]) -> tuple[Branch, ...]:
+    """All branches, those inside branches too: outer ones first."""
+    found: list[Branch] = []
+    for node in nodes:
+        if isinstance(node, Branch):
+            found += [node, *_branches(node.yes), *_branches(node.no)]
+    return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _straight(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Node, ...]:
+    known = dict(outcomes)
+    line: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Branch):
+            line += _straight(node.yes if known[node] else node.no, outcomes)
+        else:
+            line.append(node)
+    return tuple(line)
+
+
+def _sizes(line: tuple[Node, ...], table: _Table) -> Ints:
+    total = np.zeros(table.count, np.int64)
+    for node in line:
+        if isinstance(node, Blob):
+            total += _lengths(node, table)
+            total += node.prefix.size if node.prefix else 0
+        else:
+            assert isinstance(node, Number | Hole)
+            total += node.size
+    return total
+
+
+def _lengths(blob: Blob, table: _Table) -> Ints:
+    lengths: Ints = table[blob.path].length
+    if isinstance(blob.length, int) and (lengths != blob.length).any():
+        raise ValueError(f"{blob.path}: needs {blob.length} bytes each")
+    return lengths
+
+
+def _write(
+    line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, total: Ints
+) -> None:
+    """Write the records of one shape: runs of fixed nodes at once, strings by block copies."""
+    at = starts
+    run: list[Node] = []
+    strings: list[tuple[Ints, Ragged]] = []
+    ahead = 0
+
+    def flush() -> None:
+        nonlocal at, ahead
+        if run:
+            records = _records(tuple(run), table, total)
+            overlapping(out, np.dtype((np.void, records.dtype.itemsize)))[at] = records.view(
+                (np.void, records.dtype.itemsize)
+            )
+            for where, string in strings:
+                ragged_copy(out, where, string)
+        at = at + ahead
+        run.clear()
+        strings.clear()
+        ahead = 0
+
+    for node in line:
+        if isinstance(node, Blob) and isinstance(node.length, int):
+            strings.append((at + ahead, table[node.path]))
+            run.append(Hole(node.length))
+            ahead += node.length
+        elif isinstance(node, Blob):
+            if node.prefix is not None:
+                run.append(node.prefix)
+                ahead += node.prefix.size
+            flush()
+            string = table[node.path]
+            ragged_copy(out, at, string)
+            at = at + string.length
+        else:
+            assert isinstance(node, Number | Hole)
+            run.append(node)
+            ahead += node.size
+    flush()
+
+
+def _records(nodes: tuple[Node, ...], table: _Table, total: Ints) -> npt.NDArray[Any]:
+    records = np.zeros(table.count, run_dtype(nodes))
+    for node in nodes:
+        if isinstance(node, Number):
+            records[node.path] = _value(node, table, total)
+    return records
+
+
+def _value(number: Number, table: _Table, total: Ints) -> Any:
+    if number.is_record_size:
+        value: Any = total
+    elif number.rebuild is not None:
+        value = number.rebuild(Scope(table.__getitem__, number.scope))
+    else:
+        return table[number.path]
+    limits = np.iinfo(number.code)
+    array = np.asarray(value)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise ValueError(f"{number.path}: {int(array.max())} does not fit into {number.size} bytes")
+    return value

@@ -1,0 +1,236 @@
+"""A schema as a tree of nodes: the one place that knows construct's classes.
+
+Wrappers that do not change the bytes (Renamed, Rebuild, Default, Const, Enum, adapters …) are
+looked through; Computed, Check and the like take no bytes. Names are dotted paths. An expression
+(a length, a condition) belongs to a scope, the path prefix in which its names are looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import construct as c
+
+from ..primitives import length_of, record_size
+
+Expression = Callable[[Any], Any]
+
+
+class Unsupported(TypeError):
+    """The schema has a construct class that cannot be derived from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Number:
+    """A number of fixed width; `code` is numpy's, big- or little-endian as on disk."""
+
+    path: str
+    code: str
+    size: int
+    doc: str
+    scope: str
+    rebuild: Expression | None = None
+    #: How many of them, for an array of constant length.
+    count: int | None = None
+
+    @property
+    def is_record_size(self) -> bool:
+        """The number is the size of the record that it stands in."""
+        return self.rebuild is record_size
+
+
+@dataclass(frozen=True, eq=False)
+class Hole:
+    """Padding: `size` bytes without a name."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Blob:
+    """Bytes whose number is a constant or an expression over fields before them."""
+
+    path: str
+    length: int | Expression
+    doc: str
+    scope: str
+    #: The number that holds the length, where it has no name of its own (construct's Prefixed).
+    prefix: Number | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Branch:
+    """One of two lists of nodes, by a condition."""
+
+    condition: Expression
+    scope: str
+    yes: tuple[Node, ...]
+    no: tuple[Node, ...]
+
+
+Node = Number | Hole | Blob | Branch
+
+_FORMATS = {
+    "b": "i1", "B": "u1", "h": "i2", "H": "u2", "l": "i4", "L": "u4", "i": "i4", "I": "u4",
+    "q": "i8", "Q": "u8", "e": "f2", "f": "f4", "d": "f8", "?": "u1",
+}  # fmt: skip
+_NO_BYTES = ("Computed", "Check", "Pass", "Terminated", "Tell", "Index", "Error")
+
+
+@lru_cache(maxsize=256)
+def nodes_of(schema: c.Construct[Any, Any]) -> tuple[Node, ...]:
+    """The nodes of a schema in byte order. Raises Unsupported."""
+    return tuple(_walk(schema, "", "", "", None))
+
+
+def _walk(
+    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
+) -> Iterator[Node]:
+    """Nodes of one construct; `scope` is the prefix its expressions are evaluated in."""
+    doc = sub.docs or doc
+    if isinstance(sub, c.Renamed):
+        yield from _walk(sub.subcon, path, scope, doc, rebuild)
+    elif isinstance(sub, c.FormatField):
+        yield _number(sub, path, scope, doc, rebuild)
+    elif isinstance(sub, c.Struct):
+        yield from _struct(sub, path)
+    elif isinstance(sub, c.Bytes):
+        yield Blob(path, sub.length, doc, scope)
+    elif isinstance(sub, c.IfThenElse):
+        yield Branch(
+            _as_expression(sub.condfunc),
+            scope,
+            tuple(_walk(sub.thensubcon, path, scope, doc, rebuild)),
+            tuple(_walk(sub.elsesubcon, path, scope, doc, rebuild)),
+        )
+    elif isinstance(sub, c.Switch):
+        yield from _switch(sub, path, scope, doc, rebuild)
+    elif isinstance(sub, c.Prefixed):
+        yield _prefixed(sub, path, scope, doc)
+    elif isinstance(sub, c.Array):
+        yield from _array(sub, path, scope, doc)
+    elif isinstance(sub, c.Padded):
+        inner = tuple(_walk(sub.subcon, path, scope, doc, rebuild))
+        yield from inner
+        yield Hole(sub.sizeof() - sum(_size_of(node) for node in inner))
+    elif isinstance(sub, c.Rebuild):
+        yield from _walk(sub.subcon, path, scope, doc, _as_expression(sub.func))
+    elif type(sub).__name__ in _NO_BYTES:
+        return
+    elif isinstance(sub, c.Subconstruct):
+        yield from _walk(sub.subcon, path, scope, doc, rebuild)
+    else:
+        raise Unsupported(f"{path or 'schema'}: {type(sub).__name__}")
+
+
+def _as_expression(value: Any) -> Expression:
+    if callable(value):
+        return value  # type: ignore[no-any-return]
+    return lambda _context: value
+
+
+def _number(
+    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
+) -> Number | Hole:
+    # the width comes from sizeof: construct's ">l" is four bytes, numpy's may be eight
+    endian, letter = sub.fmtstr[0], sub.fmtstr[1:]
+    code = ("<" if endian == "<" else ">") + _FORMATS[letter]
+    if not path:
+        return Hole(sub.sizeof())
+    return Number(path, code, sub.sizeof(), doc, scope, rebuild)
+
+
+def _struct(sub: Any, path: str) -> Iterator[Node]:
+    prefix = f"{path}." if path else ""
+    for member in sub.subcons:
+        name = f"{prefix}{member.name}" if member.name else ""
+        for node in _walk(member, name, prefix, "", None):
+            yield Hole(_size_of(node)) if not member.name and isinstance(node, Blob) else node
+
+
+def _switch(
+    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
+) -> Iterator[Node]:
+    rest = tuple(_walk(sub.default, path, scope, doc, rebuild))
+    key = _as_expression(sub.keyfunc)
+    for value, case in reversed(list(sub.cases.items())):
+
+        def condition(context: Any, value: Any = value) -> Any:
+            return key(context) == value
+
+        rest = (Branch(condition, scope, tuple(_walk(case, path, scope, doc, rebuild)), rest),)
+    yield from rest
+
+
+def _prefixed(sub: Any, path: str, scope: str, doc: str) -> Blob:
+    if not isinstance(_unwrap(sub.subcon), type(c.GreedyBytes)):
+        raise Unsupported(f"{path}: Prefixed over {type(sub.subcon).__name__}")
+    name = path.removeprefix(scope)
+    own = sub.lengthfield.sizeof() if sub.includelength else 0
+
+    def stored(context: Any) -> Any:
+        return length_of(context[name]) + own
+
+    def length(context: Any) -> Any:
+        return context[f"{name}#length"] - own
+
+    prefix = _number(_unwrap(sub.lengthfield), f"{path}#length", scope, "", stored)
+    assert isinstance(prefix, Number)
+    return Blob(path, length, doc, scope, prefix)
+
+
+def _array(sub: Any, path: str, scope: str, doc: str) -> Iterator[Node]:
+    if not isinstance(sub.count, int):
+        raise Unsupported(f"{path}: an array whose length is not constant")
+    inner = tuple(_walk(sub.subcon, path, scope, doc, None))
+    if len(inner) != 1 or not isinstance(inner[0], Number):
+        raise Unsupported(f"{path}: an array of structs")
+    n = inner[0]
+    yield Number(n.path, n.code, n.size * sub.count, n.doc, n.scope, None, sub.count)
+
+
+def _unwrap(sub: Any) -> Any:
+    while isinstance(sub, c.Subconstruct):
+        sub = sub.subcon
+    return sub
+
+
+def _size_of(node: Node) -> int:
+    """Bytes of a node of constant size. Raises Unsupported."""
+    if isinstance(node, Number | Hole):
+        return node.size
+    if isinstance(node, Blob) and isinstance(node.length, int):
+        return node.length
+    raise Unsupported("not of constant size")
+
+
+def is_fixed(node: Node) -> bool:
+    """The node always takes the same number of bytes, without a condition."""
+    return isinstance(node, Number | Hole) or (
+        isinstance(node, Blob) and isinstance(node.length, int)
+    )
+
+
+def fixed_bytes(schema: c.Construct[Any, Any]) -> int:
+    """Size of a schema without variable members. Raises Unsupported for others."""
+    return sum(_size_of(node) for node in nodes_of(schema))
+
+
+def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
+    """Size of the smallest record: every variable member empty, every condition the cheaper way."""
+
+    def least(nodes: tuple[Node, ...]) -> int:
+        total = 0
+        for node in nodes:
+            if isinstance(node, Branch):
+                total += min(least(node.yes), least(node.no))
+            elif isinstance(node, Blob) and not isinstance(node.length, int):
+                total += node.prefix.size if node.prefix else 0
+            else:
+                total += _size_of(node)
+        return total
+
+    return least(nodes_of(schema))

@@ -1,0 +1,141 @@
+"""Byte strings of different lengths inside one buffer, and moving them in bulk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+
+#: Longest block that is copied by the two-block trick; longer strings go one by one.
+_BLOCK_MAX = 4096
+
+
+def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """View of `buffer` whose element i is the item that begins at byte i."""
+    count = max(0, len(buffer) - dtype.itemsize + 1)
+    return np.ndarray((count,), dtype, buffer, 0, (1,))
+
+
+class Ragged:
+    """n byte strings: string i is `buffer[start[i] : start[i] + length[i]]`.
+
+    `start` and `length` are int64[n]. A negative length means: there is no string.
+    """
+
+    __slots__ = ("buffer", "length", "start")
+
+    def __init__(self, buffer: Bytes, start: Ints, length: Ints) -> None:
+        self.buffer = buffer
+        self.start = start
+        self.length = length
+
+    @classmethod
+    def of(cls, strings: Iterable[bytes | None]) -> Ragged:
+        """From Python strings; None becomes length -1."""
+        items = list(strings)
+        data = b"".join(item for item in items if item)
+        length = np.fromiter(
+            (-1 if item is None else len(item) for item in items), np.int64, len(items)
+        )
+        taken = np.maximum(length, 0)
+        return cls(np.frombuffer(data, np.uint8), np.cumsum(taken) - taken, length)
+
+    @classmethod
+    def repeat(cls, string: bytes, count: int) -> Ragged:
+        """The same string `count` times, kept once."""
+        return cls(
+            np.frombuffer(string, np.uint8),
+            np.zeros(count, np.int64),
+            np.full(count, len(string), np.int64),
+        )
+
+    @classmethod
+    def concat(cls, parts: Iterable[Ragged]) -> Ragged:
+        """One after the other, in a buffer of their own."""
+        packed = [part.packed() for part in parts]
+        if not packed:
+            return cls.of([])
+        sizes = np.array([0, *(len(part.buffer) for part in packed[:-1])], np.int64).cumsum()
+        return cls(
+            np.concatenate([part.buffer for part in packed]),
+            np.concatenate([p.start + shift for p, shift in zip(packed, sizes, strict=True)]),
+            np.concatenate([part.length for part in packed]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @overload
+    def __getitem__(self, key: int) -> bytes: ...
+    @overload
+    def __getitem__(self, key: slice | npt.NDArray[Any]) -> Ragged: ...
+    def __getitem__(self, key: Any) -> bytes | Ragged:
+        if isinstance(key, int | np.integer):
+            begin = int(self.start[key])
+            return self.buffer[begin : begin + max(0, int(self.length[key]))].tobytes()
+        return Ragged(self.buffer, self.start[key], self.length[key])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[bytes]:
+        """All of them as bytes; where there is no string, b''."""
+        view = self.buffer.data
+        ends = self.start + np.maximum(self.length, 0)
+        pairs = zip(self.start.tolist(), ends.tolist(), strict=True)
+        return [bytes(view[begin:end]) for begin, end in pairs]
+
+    def packed(self) -> Ragged:
+        """A copy whose strings lie back to back in a buffer of their own."""
+        taken = np.maximum(self.length, 0)
+        ends = np.cumsum(taken)
+        out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        start = ends - taken
+        ragged_copy(out, start, self)
+        return Ragged(out, start, self.length.copy())
+
+
+def ragged_copy(target: Bytes, at: Ints, source: Ragged) -> None:
+    """Copy string i of `source` to `target[at[i]:]`; the caller has made room.
+
+    A string of 2^k … 2^(k+1) - 1 bytes is copied as its first and its last 2^k bytes, all strings
+    of such a class in two operations: no loop over strings and no overrun.
+    """
+    start, length = source.start, source.length
+    if not len(length):
+        return
+    longest = int(length.max())
+    if longest >= 2 * _BLOCK_MAX:
+        long = np.flatnonzero(length >= 2 * _BLOCK_MAX)
+        for i in long.tolist():
+            begin, to, size = int(start[i]), int(at[i]), int(length[i])
+            target[to : to + size] = source.buffer[begin : begin + size]
+    block = min(_BLOCK_MAX, 1 << max(0, longest.bit_length() - 1))
+    shortest = int(length.min())
+    while block >= 1:
+        if block * 2 <= shortest:
+            break
+        chosen = (length >= block) & (length < 2 * block)
+        if chosen.all():
+            _copy_class(target, at, source.buffer, start, length, block)
+            break
+        index = np.flatnonzero(chosen)
+        if len(index):
+            _copy_class(target, at[index], source.buffer, start[index], length[index], block)
+        block //= 2
+
+
+def _copy_class(
+    target: Bytes, at: Ints, source: Bytes, start: Ints, length: Ints, block: int
+) -> None:
+    void = np.dtype((np.void, block))
+    into, of = overlapping(target, void), overlapping(source, void)
+    into[at] = of[start]
+    rest = length - block
+    if rest.any():
+        into[at + rest] = of[start + rest]

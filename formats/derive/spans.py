@@ -1,0 +1,90 @@
+"""Fields of one record with their places: what an annotated hex dump shows."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import construct as c
+
+from .layout import Blob, Branch, Hole, Node, Number, nodes_of
+from .scope import Scope
+
+
+@dataclass(frozen=True)
+class Span:
+    """`length` bytes at `offset` hold the field `path`; `value` is an int, bytes or None.
+
+    `offset` counts from the position given to `spans`. Padding has the path "". Where the data end
+    inside a field the last span has the path "truncated", without a value.
+    """
+
+    offset: int
+    length: int
+    path: str
+    value: Any
+    doc: str
+
+
+def spans(schema: c.Construct[Any, Any], data: bytes, position: int = 0) -> list[Span]:
+    """Take `data` (from the first byte of a record on) apart by `schema`."""
+    walker = _Walker(data, position)
+    try:
+        walker.walk(nodes_of(schema))
+    except EOFError:
+        rest = len(data) - walker.at
+        if rest:
+            walker.spans.append(Span(position + walker.at, rest, "truncated", None, "data ends"))
+    return walker.spans
+
+
+class _Walker:
+    """One pass over a record; `at` is the next byte."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._stream = io.BytesIO(data)
+        self._position = position
+        self._values: dict[str, Any] = {}
+        self.at = 0
+        self.spans: list[Span] = []
+
+    def walk(self, nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            if isinstance(node, Number):
+                self._take(node.size, node.path, node.doc, node)
+            elif isinstance(node, Hole):
+                self._take(node.size, "", "", None)
+            elif isinstance(node, Blob):
+                if node.prefix is not None:
+                    self._take(node.prefix.size, node.prefix.path, "", node.prefix)
+                self._take(self._length(node), node.path, node.doc, None)
+            else:
+                assert isinstance(node, Branch)
+                wanted = node.condition(Scope(self._values.__getitem__, node.scope))
+                self.walk(node.yes if wanted else node.no)
+
+    def _length(self, blob: Blob) -> int:
+        if isinstance(blob.length, int):
+            return blob.length
+        return int(blob.length(Scope(self._values.__getitem__, blob.scope)))
+
+    def _take(self, size: int, path: str, doc: str, number: Number | None) -> None:
+        data = self._stream.read(size) if size >= 0 else b""
+        if len(data) != size:
+            raise EOFError
+        value: Any = data
+        if number is not None:
+            order = "little" if number.code[0] == "<" else "big"
+            width = number.size // (number.count or 1)
+            signed = number.code[1] == "i"
+            values = [
+                int.from_bytes(data[i : i + width], order, signed=signed)  # type: ignore[arg-type]
+                for i in range(0, size, width)
+            ]
+            value = values if number.count is not None else values[0]
+        if path:
+            self._values[path] = value
+        if size:
+            self.spans.append(Span(self._position + self.at, size, path, value, doc))
+        self.at += size

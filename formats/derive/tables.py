@@ -1,0 +1,109 @@
+"""Byte tables and column lists of a schema, for documents and for other type systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import construct as c
+
+from .layout import Blob, Branch, Node, Number, nodes_of
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a byte table. `offset` is a number as long as it is constant, then a sum."""
+
+    offset: str
+    type: str
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field: `type` is i1 … i8, u1 … u8 or bytes; `optional` where a condition may leave it."""
+
+    name: str
+    type: str
+    doc: str
+    optional: bool = False
+
+
+def table(schema: c.Construct[Any, Any]) -> list[Row]:
+    """Byte table of a schema, one row a field."""
+    return list(_rows(nodes_of(schema), [0], []))
+
+
+def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterator[Row]:
+    """`base[0]`: constant bytes so far; `added`: names of the lengths that come on top."""
+    for node in nodes:
+        offset = " + ".join([str(base[0]), *added])
+        if isinstance(node, Number):
+            count = f" x {node.count}" if node.count is not None else ""
+            yield Row(offset, node.code[1:] + count, node.path, node.doc)
+            base[0] += node.size
+        elif isinstance(node, Blob):
+            fixed = node.length if isinstance(node.length, int) else None
+            if node.prefix is not None:
+                yield Row(offset, node.prefix.code[1:], f"(length of {node.path})", "")
+                base[0] += node.prefix.size
+                offset = " + ".join([str(base[0]), *added])
+            yield Row(offset, str(fixed) if fixed is not None else "…", node.path, node.doc)
+            if fixed is None:
+                added.append(f"|{node.path}|")
+            else:
+                base[0] += fixed
+        elif isinstance(node, Branch):
+            yield from _branch_rows(node, base, added)
+        else:
+            base[0] += node.size
+
+
+def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[Row]:
+    """Both outcomes in one row each field; the difference in size becomes a named term."""
+    yes, no = [base[0]], [base[0]]
+    yes_rows = list(_rows(branch.yes, yes, []))
+    no_rows = list(_rows(branch.no, no, []))
+    offset = " + ".join([str(base[0]), *added])
+    names = dict.fromkeys(row.name for row in [*no_rows, *yes_rows])
+    by_name = [{row.name: row for row in rows} for rows in (no_rows, yes_rows)]
+    for name in names:
+        found = [rows[name] for rows in by_name if name in rows]
+        types = " or ".join(dict.fromkeys(row.type for row in found))
+        absent = "" if len(found) == len(by_name) else " or none"
+        yield Row(offset if found[0].offset == str(base[0]) else "…", types + absent, name,
+                  found[0].doc)  # fmt: skip
+    base[0] = min(yes[0], no[0])
+    if yes[0] != no[0]:
+        added.append(f"{abs(yes[0] - no[0])}?")
+
+
+def columns_of(schema: c.Construct[Any, Any]) -> list[Column]:
+    """Named fields in byte order, each once; of two widths the wider type."""
+    found: dict[str, Column] = {}
+    _collect(nodes_of(schema), found, False)
+    return list(found.values())
+
+
+def _collect(nodes: tuple[Node, ...], found: dict[str, Column], optional: bool) -> None:
+    for node in nodes:
+        if isinstance(node, Number):
+            _add(found, Column(node.path, node.code[1:], node.doc, optional))
+        elif isinstance(node, Blob):
+            _add(found, Column(node.path, "bytes", node.doc, optional))
+        elif isinstance(node, Branch):
+            yes: dict[str, Column] = {}
+            no: dict[str, Column] = {}
+            _collect(node.yes, yes, optional)
+            _collect(node.no, no, optional)
+            for name, column in {**no, **yes}.items():
+                both = name in yes and name in no
+                wider = max(yes.get(name, column).type, no.get(name, column).type)
+                _add(found, Column(name, wider, column.doc, optional or not both))
+
+
+def _add(found: dict[str, Column], column: Column) -> None:
+    if column.name not in found:
+        found[column.name] = column
