@@ -1,0 +1,36 @@
+"""JSON as it may reach a terminal: compact, UTF-8, every dangerous character written as \\uXXXX."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .terminal import DANGEROUS
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encode_wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).encode
+_search = re.compile(DANGEROUS.pattern.replace("\x00-\x1f", "")).search
+
+
+def dumps(value: Any) -> str:
+    """`value` on one line. The encoder has escaped C0 already."""
+    text = _encode(value)
+    return text if _search(text) is None else _safe(text)
+
+
+def dumps_wide(value: Any) -> str:
+    """`value` indented, for an object that people may look at."""
+    text = _encode_wide(value)
+    return text if _search(text) is None else "\n".join(map(_safe, text.split("\n")))
+
+
+def _safe(text: str) -> str:
+    return DANGEROUS.sub(_as_utf16, text)
+
+
+def _as_utf16(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"

@@ -1,0 +1,227 @@
+"""The options that every command shares, declared once.
+
+A command takes them by a parameter `common: Common` and the decorator `shared`:
+
+    app = command_app()
+
+    @app.command()
+    @shared()
+    def dump(path: Annotated[Path, typer.Argument()], *, common: Common) -> None: ...
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from ..store.config import BrokerConfig
+    from .output import Output
+    from .progress import Progress
+
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+class Format(StrEnum):
+    """How data is printed. Text is for people and may change, the others are stable."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+
+
+def parse_bytes(text: str | int) -> int:
+    """`4096`, `64K`, `10MB`, `1GiB`: a number of bytes, units are powers of 1024."""
+    match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?(?:/s)?", str(text).strip(), re.IGNORECASE)
+    if match is None or int(match[1]) == 0:
+        raise typer.BadParameter(f"{text!r} is not a number of bytes such as 4096, 64K, 10MB, 1GiB")
+    return int(match[1]) << _UNITS[match[2].lower()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The values of the shared options; the annotations are their declaration."""
+
+    format: Annotated[
+        Format, typer.Option("--format", help="Text is for people, the others are stable.")
+    ] = Format.TEXT
+    fields: Annotated[
+        str | None,
+        typer.Option("--fields", metavar="A,B,C", help="Only these fields, in this order."),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout."),
+    ] = None
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No warnings and no progress, errors only.")
+    ] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say more; a traceback with each error.")
+    ] = False
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="No colours (so does the variable NO_COLOR).")
+    ] = False
+    utc: Annotated[
+        bool, typer.Option("--utc", help="Times in UTC (text and CSV), not in local time.")
+    ] = False
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bar.")] = False
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")
+    ] = None
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            "--rate",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Read at most this much a second (64K, 10M, …); the page cache stays as it was.",
+        ),
+    ] = None
+    broker_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories."
+        ),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A property of the broker by RocketMQ's name; the last one wins.",
+        ),
+    ] = None
+
+    def config(self) -> BrokerConfig:
+        """The broker's configuration from `--broker-config` and `--set`."""
+        from ..store.config import BrokerConfig
+
+        config = BrokerConfig.from_file(self.broker_config) if self.broker_config else None
+        return (config or BrokerConfig()).with_set(self.set or ())
+
+    def open_output(self) -> Output:
+        """Where the data goes, as a context manager."""
+        from .output import Output
+
+        return Output(self)
+
+    def progress(self, what: str, total_bytes: int) -> Progress:
+        """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
+        from .progress import Progress
+
+        return Progress(what, total_bytes, wanted=not (self.quiet or self.no_progress))
+
+    def warn(self, text: str) -> None:
+        """A line on stderr that `--quiet` silences."""
+        if not self.quiet:
+            say(text)
+
+    def explain(self, text: str) -> None:
+        """A line on stderr for `--verbose` only."""
+        if self.verbose and not self.quiet:
+            say(text)
+
+
+def say(text: str) -> None:
+    """One line on stderr, escaped. A stderr that nobody reads any more ends nothing."""
+    from .terminal import escape
+
+    if sys.stderr is None:
+        return
+    try:
+        print(f"mqstore: {escape(text)}", file=sys.stderr, flush=True)
+    except (BrokenPipeError, ValueError):
+        return
+
+
+def command_app(help: str | None = None) -> typer.Typer:
+    """The `app` of a command's module: what typer must not do is said here, once.
+
+    Completion comes from the scripts in `completions/`, errors are printed by `cli/app.py`, and
+    help is plain text: rich would triple the start.
+    """
+    return typer.Typer(
+        help=help,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+
+
+def shared(formats: type[Enum] = Format) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorator: add the shared options to a command that has a parameter `common`.
+
+    formats: an enumeration with more formats than `Format`, its first member is the default.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def command(**values: Any) -> None:
+            common = Common(**{f.name: values.pop(f.name) for f in fields(Common)})
+            try:
+                function(**values, common=common)
+            except Exception as error:
+                if common.verbose and not isinstance(error, (typer.Exit, BrokenPipeError)):
+                    _print_traceback()
+                raise
+
+        parameters = [*_own_parameters(function), *_shared_parameters(formats)]
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        return command
+
+    return decorate
+
+
+def _own_parameters(function: Callable[..., None]) -> list[inspect.Parameter]:
+    hints = get_type_hints(function, include_extras=True)
+    return [
+        parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "common"
+    ]
+
+
+def _shared_parameters(formats: type[Enum]) -> list[inspect.Parameter]:
+    """The fields of `Common` as parameters."""
+    hints = get_type_hints(Common, include_extras=True)
+    parameters = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(Common)
+    ]
+    if formats is not Format:
+        option = hints["format"].__metadata__
+        parameters[0] = parameters[0].replace(
+            annotation=Annotated[formats, *option], default=next(iter(formats))
+        )
+    return parameters
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    from .terminal import escape_lines
+
+    print(escape_lines(traceback.format_exc()), file=sys.stderr, end="")
+
+
+def with_format(common: Common, format: Format) -> Common:
+    """The same options with another format, for a command that has formats of its own."""
+    return replace(common, format=format)

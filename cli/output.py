@@ -1,0 +1,206 @@
+"""Where data goes and in which form: text, JSON, NDJSON or CSV, to stdout or to a file.
+
+A command hands over records (mappings with the names of the contract) and says how one looks as text
+and which columns a CSV has. Streams are written as they come; nothing is collected.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import IO, Any, Self
+
+from .options import Common, Format
+from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
+
+Record = Mapping[str, Any]
+TextOf = Callable[[Record], str]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet runs when a cell begins with it."""
+
+_TIMES = "_timestamp"
+"""Fields whose name ends so are epoch milliseconds; text and CSV show them as times."""
+
+
+class Output:
+    """Writer of a command's data. A context manager: what was written is on its way afterwards.
+
+    The file of `--output` is opened at the first write: a command that fails before leaves it alone.
+    """
+
+    def __init__(self, common: Common) -> None:
+        self._common = common
+        self._stream: IO[bytes] | None = None
+        self._fields = [f.strip() for f in common.fields.split(",")] if common.fields else None
+
+    @property
+    def format(self) -> str:
+        """The name of the format asked for."""
+        return str(self._common.format.value)
+
+    @property
+    def colour(self) -> bool:
+        """Whether the data may be coloured."""
+        return self._common.output is None and colour_wanted(sys.stdout, self._common.no_color)
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether the data goes straight to a terminal."""
+        return self._common.output is None and is_terminal(sys.stdout)
+
+    def records(self, records: Iterable[Record], *, text: TextOf, columns: Sequence[str]) -> None:
+        """A stream of records; as JSON it is one array.
+
+        text: a record as one or more lines, without the last line end; it is escaped here.
+        columns: the columns of a CSV, and all that `--fields` may name.
+        """
+        if self._common.format == Format.JSON:
+            self._json_array(self._chosen(records, columns))
+        elif self._common.format == Format.NDJSON:
+            from .json_text import dumps
+
+            self._lines(map(dumps, self._chosen(records, columns)))
+        elif self._common.format == Format.CSV:
+            self._csv(records, self._known(columns) or columns)
+        elif self._fields is not None:
+            self._lines(self._plain_rows(records, self._known(columns) or ()))
+        else:
+            self._lines(escape_lines(text(record)) for record in records)
+
+    def record(self, record: Record, *, text: TextOf, columns: Sequence[str] | None = None) -> None:
+        """One record; as JSON it is one object, indented."""
+        columns = tuple(record) if columns is None else columns
+        if self._common.format == Format.JSON:
+            from .json_text import dumps_wide
+
+            self._lines(map(dumps_wide, self._chosen([record], columns)))
+        else:
+            self.records([record], text=text, columns=columns)
+
+    def ndjson(self, lines: str) -> None:
+        """Lines of NDJSON that `json_text` has made, whole and with their line ends."""
+        self._write(lines.encode())
+
+    def painted(self, text: str) -> None:
+        """Text that is escaped already, with the colours of `terminal.paint` in it."""
+        self._write(text.encode())
+
+    def raw(self, data: bytes) -> None:
+        """Bytes as they are; on a terminal as escaped text."""
+        if self.on_terminal:
+            data = (escape_lines(data.decode("utf-8", "backslashreplace")) + "\n").encode()
+        self._write(data)
+
+    def flush(self) -> None:
+        """Bring out what is buffered, for a command that waits for more."""
+        if self._stream is not None:
+            self._stream.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._stream is None:
+            return
+        self._stream.flush()
+        if self._common.output is not None:
+            self._stream.close()
+
+    def _write(self, data: bytes) -> None:
+        if self._stream is None:
+            self._stream = self._opened()
+        self._stream.write(data)
+
+    def _opened(self) -> IO[bytes]:
+        if self._common.output is not None:
+            return self._common.output.open("wb")
+        if sys.stdout is None:
+            raise OSError(errno.EBADF, "stdout is closed")
+        sys.stdout.flush()
+        return sys.stdout.buffer
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._write(line.encode() + b"\n")
+
+    def _json_array(self, records: Iterable[Record]) -> None:
+        from .json_text import dumps
+
+        before = b"[\n"
+        for record in records:
+            self._write(before + dumps(record).encode())
+            before = b",\n"
+        self._write(b"[]\n" if before == b"[\n" else b"\n]\n")
+
+    def _csv(self, records: Iterable[Record], columns: Sequence[str]) -> None:
+        import csv
+        import io
+
+        line = io.StringIO()
+        writer = csv.writer(line, lineterminator="\n")
+        writer.writerow(columns)
+        for record in records:
+            writer.writerow([self._csv_cell(name, _find(record, name)) for name in columns])
+            self._write(line.getvalue().encode())
+            line.seek(0)
+            line.truncate()
+        self._write(line.getvalue().encode())
+
+    def _plain_rows(self, records: Iterable[Record], columns: Sequence[str]) -> Iterator[str]:
+        for record in records:
+            yield "\t".join(escape(self._cell(name, _find(record, name))) for name in columns)
+
+    def _csv_cell(self, name: str, value: Any) -> str:
+        cell = escape_lines(self._cell(name, value))
+        return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA) else cell
+
+    def _cell(self, name: str, value: Any) -> str:
+        """A value as text: times as times, objects and lists as JSON, nothing as nothing."""
+        if isinstance(value, str):
+            return value
+        if value is None:
+            return ""
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int):
+            return time_text(value, self._common.utc) if name.endswith(_TIMES) else str(value)
+        from .json_text import dumps
+
+        return dumps(value)
+
+    def _known(self, columns: Sequence[str]) -> list[str] | None:
+        """The fields asked for, all of them known. Raises InvalidInput."""
+        for field in self._fields or ():
+            if field.partition(".")[0] not in columns:
+                from ..store.errors import InvalidInput
+
+                known = ", ".join(columns)
+                raise InvalidInput(f"--fields: no field {field!r} here", hint=f"there are {known}")
+        return self._fields
+
+    def _chosen(self, records: Iterable[Record], columns: Sequence[str]) -> Iterable[Record]:
+        fields = self._known(columns)
+        return records if fields is None else (_only(record, fields) for record in records)
+
+
+def _find(record: Record, name: str) -> Any:
+    """A field, or with dots one inside an object: `properties.KEYS`."""
+    if name in record:
+        return record[name]
+    name, dot, rest = name.partition(".")
+    inner = record.get(name)
+    return _find(inner, rest) if dot and isinstance(inner, Mapping) else None
+
+
+def _only(record: Record, fields: Sequence[str]) -> Record:
+    """The fields that the record has; a missing one stays away, as in the whole record."""
+    found = ((name, _find(record, name)) for name in fields)
+    return {name: value for name, value in found if value is not None}

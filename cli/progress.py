@@ -1,0 +1,77 @@
+"""A progress bar on stderr: bytes, rate and time left, for work that takes longer than a second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from .terminal import is_terminal
+
+if TYPE_CHECKING:
+    import rich.progress
+
+QUIET_SECONDS = 1.0
+"""Work shorter than this shows no bar."""
+
+
+class Progress:
+    """Count bytes done. Draws nothing where stderr is no terminal or stdout, too, is one."""
+
+    def __init__(self, what: str, total_bytes: int, wanted: bool = True) -> None:
+        self._what = what
+        self._total_bytes = total_bytes
+        self._done_bytes = 0
+        self._wanted = wanted and is_terminal(sys.stderr) and not is_terminal(sys.stdout)
+        self._show_at = time.monotonic() + QUIET_SECONDS
+        self._bar: rich.progress.Progress | None = None
+        self._task: Any = None
+
+    def advance(self, size_bytes: int) -> None:
+        """So many bytes more are done."""
+        if not self._wanted:
+            return
+        self._done_bytes += size_bytes
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self._done_bytes)
+        elif time.monotonic() >= self._show_at:
+            self._show()
+
+    def _show(self) -> None:
+        """Draw the bar for the first time; rich is imported only for this."""
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(binary_units=True),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            console=Console(file=sys.stderr),
+            transient=True,
+        )
+        self._task = self._bar.add_task(
+            self._what, total=self._total_bytes, completed=self._done_bytes
+        )
+        self._bar.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
