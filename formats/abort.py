@@ -6,6 +6,6 @@ an empty `abort.bak`, which means nothing.
 
 from __future__ import annotations
 
-from construct import GreedyString, Struct
+from construct import GreedyBytes, Struct
 
-ABORT = Struct("pid" / GreedyString("ascii") * "process id as text (5.x), empty in 4.x")
+ABORT = Struct("pid" / GreedyBytes * "process id as text (5.x), empty in 4.x")

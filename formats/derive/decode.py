@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .columns import Columns, merge
 from .dtype import run_dtype
-from .layout import Blob, Branch, Expression, Hole, Node, Number, is_fixed, nodes_of
+from .layout import REST, Blob, Branch, Expression, Hole, Node, Number, is_fixed, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping
 from .scope import Scope
 
@@ -150,7 +150,11 @@ def _take(step: Take, buffer: Bytes, columns: Columns, bounds: Any) -> None:
     if step.prefix is not None:
         _gather(Run(step.prefix, ()), buffer, columns, bounds)
     assert not isinstance(blob.length, int)
-    length = np.asarray(blob.length(Scope(columns.__getitem__, blob.scope)), np.int64)
+
+    def look_up(path: str) -> Any:
+        return bounds - columns.ends if path.endswith(REST) else columns[path]
+
+    length = np.asarray(blob.length(Scope(look_up, blob.scope)), np.int64)
     if length.ndim == 0:
         length = np.full(len(columns), length, np.int64)
     at = _advance(columns, length, bounds, buffer)

@@ -73,6 +73,9 @@ class Branch:
 
 Node = Number | Hole | Blob | Branch
 
+#: Name under which a scope tells the bytes that are left.
+REST = "#rest"
+
 _FORMATS = {
     "b": "i1", "B": "u1", "h": "i2", "H": "u2", "l": "i4", "L": "u4", "i": "i4", "I": "u4",
     "q": "i8", "Q": "u8", "e": "f2", "f": "f4", "d": "f8", "?": "u1",
@@ -120,6 +123,8 @@ def _walk(
         yield from _walk(sub.subcon, path, scope, doc, _as_expression(sub.func))
     elif type(sub).__name__ in _NO_BYTES:
         return
+    elif isinstance(sub, type(c.GreedyBytes)):
+        yield Blob(path, _rest, doc, scope)
     elif isinstance(sub, c.Subconstruct):
         yield from _walk(sub.subcon, path, scope, doc, rebuild)
     else:
@@ -190,6 +195,11 @@ def _array(sub: Any, path: str, scope: str, doc: str) -> Iterator[Node]:
         raise Unsupported(f"{path}: an array of structs")
     n = inner[0]
     yield Number(n.path, n.code, n.size * sub.count, n.doc, n.scope, None, sub.count)
+
+
+def _rest(context: Any) -> Any:
+    """Length of a string that takes all that is left."""
+    return context[REST]
 
 
 def _unwrap(sub: Any) -> Any:

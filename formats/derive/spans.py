@@ -8,7 +8,7 @@ from typing import Any
 
 import construct as c
 
-from .layout import Blob, Branch, Hole, Node, Number, nodes_of
+from .layout import REST, Blob, Branch, Hole, Node, Number, nodes_of
 from .scope import Scope
 
 
@@ -67,6 +67,7 @@ class _Walker:
     def _length(self, blob: Blob) -> int:
         if isinstance(blob.length, int):
             return blob.length
+        self._values[blob.scope + REST] = len(self._stream.getbuffer()) - self.at
         return int(blob.length(Scope(self._values.__getitem__, blob.scope)))
 
     def _take(self, size: int, path: str, doc: str, number: Number | None) -> None:

@@ -1,0 +1,65 @@
+"""Offset message ids and unique keys (spec/01-commitlog.md, 1.8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from construct import Bytes, Construct, Int16ub, Int32sb, Int32ub, Int64sb, Struct
+
+from .primitives import IPV4_BYTES, IPV6_BYTES
+
+
+def _message_id(address_bytes: int) -> Construct[Any, Any]:
+    return Struct(
+        "ip" / Bytes(address_bytes) * "address of the broker (store_host)",
+        "port" / Int32sb * "port of the broker",
+        "physical_offset" / Int64sb * "position of the record",
+    )
+
+
+MESSAGE_ID_V4 = _message_id(IPV4_BYTES)
+MESSAGE_ID_V6 = _message_id(IPV6_BYTES)
+
+
+def message_id(ip: bytes, port: int, physical_offset: int) -> str:
+    """The id a producer is told: upper-case hex of broker address, port and position."""
+    schema = MESSAGE_ID_V6 if len(ip) == IPV6_BYTES else MESSAGE_ID_V4
+    data = schema.build({"ip": ip, "port": port, "physical_offset": physical_offset})
+    return data.hex().upper()
+
+
+def parse_message_id(text: str) -> tuple[bytes, int, int]:
+    """(ip, port, physical_offset) of an id. Raises ValueError for anything else."""
+    data = bytes.fromhex(text)
+    for schema in (MESSAGE_ID_V4, MESSAGE_ID_V6):
+        if len(data) == schema.sizeof():
+            found = schema.parse(data)
+            return bytes(found.ip), int(found.port), int(found.physical_offset)
+    raise ValueError(f"not a message id (32 or 56 hex digits): {text!r}")
+
+
+def _unique_key(address_bytes: int) -> Construct[Any, Any]:
+    return Struct(
+        "ip" / Bytes(address_bytes) * "address of the client",
+        "pid" / Int16ub * "process id, low 16 bits",
+        "class_loader_hash" / Int32ub * "tells processes of one address apart",
+        "month_ms" / Int32ub * "ms since the start of the month in the client's local time",
+        "counter" / Int16ub * "wraps",
+    )
+
+
+UNIQUE_KEY_V4 = _unique_key(IPV4_BYTES)
+UNIQUE_KEY_V6 = _unique_key(IPV6_BYTES)
+
+
+def unique_key(ip: bytes, pid: int, loader_hash: int, month_ms: int, counter: int) -> str:
+    """UNIQ_KEY as the Java client makes it: upper-case hex, 32 or 56 digits."""
+    schema = UNIQUE_KEY_V6 if len(ip) == IPV6_BYTES else UNIQUE_KEY_V4
+    fields = {
+        "ip": ip,
+        "pid": pid & 0xFFFF,
+        "class_loader_hash": loader_hash & 0xFFFFFFFF,
+        "month_ms": month_ms & 0xFFFFFFFF,
+        "counter": counter & 0xFFFF,
+    }
+    return schema.build(fields).hex().upper()
