@@ -35,4 +35,13 @@ def what_is(magic_code: int) -> What:
     return What.BLANK if magic_code == MAGIC_BLANK else What.OTHER
 
 
-__all__ = ["HEAD", "HEAD_BYTES", "MAGIC_BLANK", "MAGIC_V1", "MAGIC_V2", "MESSAGE", "What", "what_is"]
+__all__ = [
+    "HEAD",
+    "HEAD_BYTES",
+    "MAGIC_BLANK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MESSAGE",
+    "What",
+    "what_is",
+]

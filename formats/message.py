@@ -72,8 +72,6 @@ MESSAGE = Struct(
 )
 
 
-
-
 #: The smallest record a broker passes: empty topic, body and properties (spec 1.14).
 SMALLEST = 91
 #: Longest topic of version 1 and longest property text, by the width of their length fields.

@@ -184,9 +184,7 @@ def _some(bounds: Any, index: Ints) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def program(
-    nodes: tuple[Node, ...], outcomes: Outcomes
-) -> tuple[Step, ...]:
+def program(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, ...]:
     """Compile nodes; branches with a known outcome are laid into the straight line."""
     steps: list[Step] = []
     fixed: list[Node] = []

@@ -43,6 +43,4 @@ def run_dtype(nodes: tuple[Node, ...]) -> np.dtype[Any]:
             position += node.size
         else:
             raise Unsupported("not of fixed size")
-    return np.dtype(
-        {"names": names, "formats": formats, "offsets": offsets, "itemsize": position}
-    )
+    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": position})

@@ -179,9 +179,7 @@ def _lengths(blob: Blob, table: _Table) -> Ints:
     return lengths
 
 
-def _write(
-    line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, total: Ints
-) -> None:
+def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, total: Ints) -> None:
     """Write the records of one shape: runs of fixed nodes at once, strings by block copies."""
     at = starts
     run: list[Node] = []

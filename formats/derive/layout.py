@@ -89,9 +89,7 @@ def nodes_of(schema: c.Construct[Any, Any]) -> tuple[Node, ...]:
     return tuple(_walk(schema, "", "", "", None))
 
 
-def _walk(
-    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
-) -> Iterator[Node]:
+def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Iterator[Node]:
     """Nodes of one construct; `scope` is the prefix its expressions are evaluated in."""
     doc = sub.docs or doc
     if isinstance(sub, c.Renamed):
@@ -137,9 +135,7 @@ def _as_expression(value: Any) -> Expression:
     return lambda _context: value
 
 
-def _number(
-    sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None
-) -> Number | Hole:
+def _number(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None) -> Number | Hole:
     # the width comes from sizeof: construct's ">l" is four bytes, numpy's may be eight
     endian, letter = sub.fmtstr[0], sub.fmtstr[1:]
     code = ("<" if endian == "<" else ">") + _FORMATS[letter]
