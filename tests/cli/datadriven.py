@@ -1,0 +1,170 @@
+"""Transcripts: text files with commands and what they print, run and compared, or rewritten.
+
+A transcript lies in tests/testdata as `<command>_<case>`. Lines at the margin are commentary. Indented
+ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as it is, stderr behind `2> `,
+an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
+hours east of UTC.
+
+`$ store NAME` unpacks a store of tests/stores. `$ mqstore …` runs in this process; a line with shell
+syntax, and every other command, runs in bash, where `mqstore` is this checkout's.
+
+`pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
+of a change of output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mqstore.cli.app import run
+
+from .. import stores
+
+COMMAND = "  $ "
+MORE = "  > "
+OUTPUT = "  "
+ENVIRONMENT = {
+    "TZ": "<+08>-8",
+    "LC_ALL": "C.UTF-8",
+    "COLUMNS": "100",
+    "TERM": "dumb",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+_SHELL_SYNTAX = re.compile(r"[|<>&;*$`()]")
+
+
+class Result(NamedTuple):
+    """What a command printed and its exit code."""
+
+    stdout: str
+    stderr: str
+    code: int
+
+    def lines(self) -> list[str]:
+        """As a transcript shows it, without the indentation."""
+        shown = self.stdout.removesuffix("\n").split("\n") if self.stdout else []
+        shown += [f"2> {line}" for line in self.stderr.splitlines()]
+        return [*shown, f"[{self.code}]"] if self.code else shown
+
+
+class World:
+    """The folder and environment of one transcript."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder / "world"
+        self.folder.mkdir()
+        programs = folder / "bin"
+        programs.mkdir()
+        program = programs / "mqstore"
+        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqstore "$@"\n')
+        program.chmod(0o755)
+        source = Path(__file__).parents[2] / "src"
+        monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+        monkeypatch.setenv("PYTHONPATH", str(source))
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, value in ENVIRONMENT.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(self.folder)
+        time.tzset()
+
+    def run(self, command: str) -> Result:
+        """Run one command of a transcript."""
+        words = shlex.split(command)
+        if words[0] == "store":
+            return self._unpack(*words[1:])
+        if words[0] == "mqstore" and not _SHELL_SYNTAX.search(command):
+            return run_here(words[1:])
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {command}"],
+            cwd=self.folder,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
+        return Result(done.stdout.decode(), done.stderr.decode(), done.returncode)
+
+    def _unpack(self, name: str, target: str = "store") -> Result:
+        stores.unpack(name, self.folder).rename(self.folder / target)
+        return Result("", "", 0)
+
+
+def run_here(arguments: list[str]) -> Result:
+    """Run a command line of mqstore in this process."""
+    stdout, stderr = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="") for _ in range(2))
+    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+        code = run(arguments)
+    return Result(_written(stdout), _written(stderr), code)
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    buffer = stream.buffer
+    assert isinstance(buffer, io.BytesIO)
+    return buffer.getvalue().decode()
+
+
+class Step(NamedTuple):
+    """A command, the lines of the transcript before its output, and the output expected."""
+
+    command: str
+    source: list[str]
+    expected: list[str]
+
+
+def parse(text: str) -> Iterator[Step]:
+    """The steps of a transcript, in order; commentary belongs to the command behind it."""
+    source: list[str] = []
+    expected: list[str] = []
+    command = ""
+    for line in text.splitlines():
+        is_output = line.startswith(OUTPUT) and not line.startswith((COMMAND, MORE))
+        if command and is_output:
+            expected.append(line.removeprefix(OUTPUT))
+            continue
+        if command and line.startswith(MORE):
+            command += "\n" + line.removeprefix(MORE)
+        elif command:
+            yield Step(command, source, expected)
+            source, expected, command = [], [], ""
+        if line.startswith(COMMAND):
+            command = line.removeprefix(COMMAND)
+        source.append(line)
+    if command or source:
+        yield Step(command, source, expected)
+
+
+def run_transcript(path: Path, world: World, rewrite: bool) -> None:
+    """Run a transcript and compare, or write what the commands print now."""
+    lines: list[str] = []
+    wrong: list[str] = []
+    for step in parse(path.read_text("utf-8")):
+        lines += step.source
+        if not step.command:
+            continue
+        printed = world.run(step.command).lines()
+        lines += [OUTPUT + line for line in printed]
+        if printed != step.expected and not rewrite:
+            wrong.append(_difference(step, printed))
+    if rewrite:
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+    assert not wrong, "\n\n".join(wrong)
+
+
+def _difference(step: Step, printed: list[str]) -> str:
+    import difflib
+
+    return "\n".join(
+        (f"$ {step.command}", *difflib.unified_diff(step.expected, printed, "expected", "printed"))
+    )

@@ -1,0 +1,218 @@
+"""The frame around every command: errors, exit codes, pipes, what is imported."""
+
+from __future__ import annotations
+
+import ast
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import pytest
+import typer
+
+from mqstore.cli import app, options
+from mqstore.cli.exit_codes import ExitCode
+from mqstore.store import errors
+
+from .datadriven import Result, run_here
+
+SOURCE = Path(__file__).parents[2] / "src"
+HEAVY = ("numpy", "construct", "rich", "pyspark", "pandas", "pyarrow", "isal", "lz4", "zstandard")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Add a command `fail` that raises what it is told to."""
+    raised: list[BaseException] = []
+    module = ModuleType("fail")
+    command = options.command_app()
+    module.app = command  # type: ignore[attr-defined]
+
+    @command.command()
+    @options.shared()
+    def fail(number: Annotated[int, typer.Argument()] = 0, *, common: options.Common) -> None:
+        """Fail."""
+        raise raised[number]
+
+    monkeypatch.setattr(app, "COMMANDS", ("fail",))
+    monkeypatch.setattr(app, "find_spec", lambda name: name)
+    monkeypatch.setattr(app, "import_module", lambda name, package: module)
+
+    def run(error: BaseException, *arguments: str) -> Result:
+        raised[:] = [error]
+        return run_here(["fail", *arguments])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.Missing("no such file", path="/s"), 5),
+        (errors.NotAStore("not a store"), 5),
+        (errors.Unreadable("cannot read"), 5),
+        (errors.Unsupported("unsupported"), 5),
+        (errors.Refused("refused"), 5),
+        (errors.LimitExceeded("too much"), 5),
+        (errors.NoSpace("disk full"), 5),
+        (errors.StoreError("something"), 5),
+        (errors.NotFound("not found"), 1),
+        (errors.InvalidInput("no time"), 2),
+        (errors.Unclean("abort is there"), 3),
+        (errors.InUse("a broker runs"), 4),
+        (OSError(errno.EIO, "Input/output error", "/s/x"), 5),
+        (OSError(errno.ENOSPC, "No space left on device"), 5),
+        (MemoryError(), 5),
+        (RecursionError("deep"), 5),
+        (KeyError("bug"), 5),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_an_error_is_one_line_and_its_exit_code(
+    failing: Any, error: BaseException, code: int
+) -> None:
+    """No traceback, whatever it was."""
+    result = failing(error)
+    assert result.code == code
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == (0 if code == 130 else 1)
+    assert "Traceback" not in result.stderr
+
+
+def test_verbose_adds_the_traceback(failing: Any) -> None:
+    """And the line stays the last one."""
+    result = failing(errors.Missing("no such file", path="/s"), "--verbose")
+    assert "Traceback" in result.stderr
+    assert result.stderr.splitlines()[-1] == "mqstore: no such file: /s"
+
+
+def test_foreign_text_in_an_error_is_escaped(failing: Any) -> None:
+    """A file name can hold anything."""
+    result = failing(OSError(errno.EIO, "Input/output error", "/s/\x1b]0;x\x07\n\udc80"), "-v")
+    assert result.stderr.isascii()
+    assert "\x1b" not in result.stderr
+    assert "\\x1b]0;x\\x07\\n\\udc80" in result.stderr.splitlines()[-1]
+
+
+def test_an_exit_of_the_command_is_the_exit_code(failing: Any) -> None:
+    """Without a line."""
+    assert failing(typer.Exit(ExitCode.UNCLEAN)) == Result("", "", 3)
+
+
+def test_a_closed_pipe_is_a_quiet_success(failing: Any) -> None:
+    """Nobody reads any more: that is no error."""
+    assert failing(BrokenPipeError(errno.EPIPE, "Broken pipe")) == Result("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("shell", "code"),
+    [
+        ("mqstore --help | true; echo ${PIPESTATUS[0]}", "0"),
+        ("mqstore --help > /dev/full; echo $?", "5"),
+        ("mqstore --version >&-; echo $?", "0"),
+    ],
+)
+def test_stdout_that_takes_nothing(shell: str, code: str) -> None:
+    """Closed by its reader, full, or never there."""
+    program = f'mqstore() {{ "{sys.executable}" -m mqstore "$@"; }}; {shell}'
+    done = subprocess.run(
+        ["bash", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout == code + "\n"
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_ctrl_c_ends_with_130() -> None:
+    """Without a traceback."""
+    program = (
+        "import os, signal, sys, mqstore.cli.app as app\n"
+        "app.typer.main.get_command = lambda app: sys\n"
+        "sys.main = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT) or signal.pause()\n"
+        "app.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mqstore: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], *([c, "--help"] for c in app.COMMANDS)]
+)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    """The time to the first character is the imports'."""
+    program = (
+        "import sys; from mqstore.cli.app import run; run(sys.argv[1:]); "
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert set(done.stderr.split()).isdisjoint(HEAVY)
+
+
+def test_no_module_of_the_command_line_imports_heavily_at_its_top() -> None:
+    """Only inside functions, or for the type checker."""
+    for path in (SOURCE / "mqstore" / "cli").glob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names.append(node.module or "")
+            assert {name.partition(".")[0] for name in names}.isdisjoint(HEAVY), path.name
+            below = isinstance(node, ast.ImportFrom) and node.level > 1
+            assert not below, f"{path.name} imports {ast.unparse(node)} at its top"
+
+
+def test_a_command_is_imported_only_when_it_is_called() -> None:
+    """`mqstore get` does not pay for the others."""
+    listed = app.Commands(name="mqstore")
+    names = listed.list_commands(None)
+    assert listed.commands == {}
+    for name in names:
+        assert listed.get_command(None, name) is not None
+        assert name in listed.commands
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1X", "", "k", "1.5M"])
+def test_rates_that_are_none(failing: Any, text: str) -> None:
+    """Wrong usage names the option."""
+    result = failing(KeyError(), f"--rate={text}")
+    assert result.code == 2
+    assert "--rate" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4096", 4096), ("64K", 65536), ("10MB", 10 << 20), ("1gib/s", 1 << 30)]
+)
+def test_sizes_with_units(text: str, size: int) -> None:
+    """Powers of 1024, whatever the unit is called."""
+    assert options.parse_bytes(text) == size
+
+
+def test_shared_options_keep_the_own_ones(failing: Any) -> None:
+    """Of a command that has both."""
+    shown = run_here(["fail", "--help"]).stdout
+    assert "--broker-config FILE" in shown
+    assert "[number]" in shown.lower()

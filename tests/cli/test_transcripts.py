@@ -1,0 +1,32 @@
+"""Every transcript in tests/testdata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from . import datadriven
+
+TESTDATA = Path(__file__).parents[1] / "testdata"
+TRANSCRIPTS = sorted(path for path in TESTDATA.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
+def test_transcript(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: bool
+) -> None:
+    """What the commands print is what the transcript says."""
+    datadriven.run_transcript(path, datadriven.World(tmp_path, monkeypatch), rewrite)
+
+
+def test_parse_gives_back_what_it_read() -> None:
+    """Source lines and expected lines together are the file."""
+    text = (
+        "Comment.\n\n  $ one \\\n  > two\n  out\n    indented\n  2> err\n  [5]\nMore.\n  $ three\n"
+    )
+    steps = list(datadriven.parse(text))
+    assert [step.command for step in steps] == ["one \\\ntwo", "three"]
+    assert steps[0].expected == ["out", "  indented", "2> err", "[5]"]
+    rebuilt = [line for s in steps for line in (*s.source, *("  " + e for e in s.expected))]
+    assert "\n".join(rebuilt) + "\n" == text
