@@ -1,0 +1,117 @@
+"""A job's output appears all at once or not at all: stage, manifest, rename.
+
+    TARGET/.mqstore/rebuild-JOB/
+        attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
+        tree/…            the files that count, under their final names
+        manifest.json     from here on the job has succeeded, only renames are left to do
+
+The stage lies in the target's file system, so that a rename moves no bytes. A kill before the
+manifest leaves the target as it was; after it, `publish` can be repeated until it is through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ..store.errors import Unreadable, from_os_error
+from ..store.layout import JOURNAL
+from ..store.write.files import Files, write_new
+
+_PREFIX = "rebuild-"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One job's folder below the target. `begin` makes it, `left_in` finds those left behind."""
+
+    folder: Path
+    files: Files
+
+    @classmethod
+    def begin(cls, target: Path, files: Files) -> Stage:
+        """A new stage in `target`, a directory. Raises NoSpace, Unreadable."""
+        stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
+        files.make_directory(stage.tree)
+        return stage
+
+    @classmethod
+    def left_in(cls, target: Path, files: Files) -> list[Stage]:
+        """Stages of jobs that were cut off."""
+        return [cls(folder, files) for folder in sorted((target / JOURNAL).glob(_PREFIX + "*"))]
+
+    @property
+    def target(self) -> Path:
+        return self.folder.parents[1]
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    def attempt(self, identity: str) -> Path:
+        """Where the attempt of that name puts its files, as in the target."""
+        return self.folder / "attempts" / identity
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the job behind it has succeeded."""
+        return self._manifest.exists()
+
+    def manifest(self) -> dict[str, Any]:
+        """What `seal` was given. Raises Unreadable."""
+        try:
+            found: dict[str, Any] = json.loads(self._manifest.read_bytes())
+        except OSError as error:
+            raise from_os_error(error, self._manifest) from error
+        except ValueError as error:
+            raise Unreadable("not a manifest", path=self._manifest) from error
+        return found
+
+    def collect(self, written: Iterable[tuple[str, str]]) -> None:
+        """Move files from their attempts into the tree: (attempt, path below the target)."""
+        folders = set()
+        for identity, path in written:
+            final = self.tree / path
+            if final.parent not in folders:
+                folders.add(final.parent)
+                self.files.make_directory(final.parent)
+            self.files.rename(self.attempt(identity) / path, final)
+        for folder in sorted(folders):
+            self.files.sync_directory(folder)
+
+    def seal(self, manifest: Mapping[str, Any]) -> None:
+        """Decide that the job has succeeded: the tree is complete."""
+        draft = self.folder / "manifest.draft"
+        write_new(self.files, draft, json.dumps(manifest, indent=1).encode())
+        self.files.rename(draft, self._manifest)
+        self.files.sync_directory(self.folder)
+
+    def publish(self) -> None:
+        """Rename the tree's top entries into the target. Repeating it does no harm."""
+        for path in sorted(self.tree.iterdir()) if self.tree.exists() else []:
+            self.files.rename(path, self.target / path.name)
+        self.files.sync_directory(self.target)
+
+    def remove(self) -> None:
+        """Remove the stage, the manifest last: until then the job is known to have succeeded."""
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if path != self._manifest:
+                _remove(self.files, path)
+        if self._manifest.exists():
+            self.files.unlink(self._manifest)
+        self.files.remove_directory(self.folder)
+
+
+def _remove(files: Files, path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        files.remove_directory(path)
+    else:
+        files.unlink(path)
