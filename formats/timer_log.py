@@ -31,3 +31,5 @@ assert (UNIT_BYTES, BLANK_BYTES) == (52, 16)
 MAGIC_DEFAULT = 1
 MAGIC_ROLL = 2
 MAGIC_DELETE = 4
+#: A broker takes a unit whose magic is 0 … this for good.
+MAGIC_MAX = 15

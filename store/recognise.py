@@ -1,0 +1,291 @@
+"""What a path is: a store, or one kind of its files, told from place, name and content.
+
+A copy of a file somewhere else has lost its place, often its name; then its first bytes decide.
+Nothing here believes a length: only a few bytes of a file are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from construct import Construct, Struct
+
+from ..formats import (
+    checkpoint,
+    commit_log,
+    consume_queue,
+    dledger,
+    index_file,
+    lock,
+    timer_log,
+    timer_wheel,
+)
+from ..formats.blank import MAGIC_BLANK
+from ..formats.derive import columns_of
+from ..formats.kinds import KINDS
+from ..formats.message import MAGIC_V1, MAGIC_V2, SMALLEST
+from .config import BrokerConfig
+from .errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
+from .layout import (
+    BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    INDEX,
+    TIMER_LOG,
+    Layout,
+)
+from .mapped_file_queue import start_of
+
+STORE = "store"
+"""The kind of a store's root, beside those of `formats.kinds.KINDS`."""
+
+_BY_DIRECTORY = {
+    COMMIT_LOG: "commit-log",
+    CONSUME_QUEUE: "consume-queue",
+    INDEX: "index-file",
+    TIMER_LOG: "timer-log",
+}
+_BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {"timerwheel": "timer-wheel"}
+_NOT_YET = (BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, "compaction", "config", "rocksdbstore")
+DLEDGER_PREFIX = "dledger-"
+DLEDGER_DATA = "data"
+_HEAD_BYTES = 1 << 16
+_ENTRY_HEADER = Struct(*dledger.ENTRY.subcons[:-1])
+_CHECKPOINT_TIMES = [f.name for f in columns_of(checkpoint.FIELDS) if f.name.endswith("_timestamp")]
+_LATEST_MS = 1 << 43
+"""A time behind the year 2248 is no time of a broker."""
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """A path, its kind (`store` or a name in KINDS) and what told it."""
+
+    path: Path
+    kind: str
+    reason: str
+
+    @property
+    def queue(self) -> tuple[str, int] | None:
+        """Topic and queue id that the place of a consume queue names; None where it names none."""
+        parts = _parts(self.path)
+        if CONSUME_QUEUE not in parts:
+            return None
+        inside = parts[len(parts) - 1 - parts[::-1].index(CONSUME_QUEUE) + 1 :]
+        if inside and not self.path.is_dir():
+            inside = inside[:-1]
+        if len(inside) < 2 or start_of(inside[-1]) is None:
+            return None
+        return "/".join(inside[:-1]), int(inside[-1])
+
+
+def recognise(
+    path: str | os.PathLike[str], kind: str | None = None, config: BrokerConfig | None = None
+) -> Recognised:
+    """What `path` is; `kind` overrides what it looks like.
+
+    Raises Missing, Unreadable, NotAStore (an empty directory), Unsupported (a kind that is not
+    handled, or no kind at all), InvalidInput (no such kind).
+    """
+    path = Path(path)
+    is_directory = _is_directory(path)
+    if kind is not None:
+        if kind not in KINDS and kind != STORE:
+            raise InvalidInput(f"no such kind: {kind}", hint=f"kinds are {', '.join(KINDS)}")
+        return Recognised(path, kind, "as asked for")
+    found = _directory(path, config) if is_directory else _file(path)
+    if found is None:
+        place = next((part for part in _parts(path)[::-1] if part in _NOT_YET), None)
+        raise Unsupported(
+            f"files of {place}/ are not handled" if place else "cannot tell what this is",
+            path=path,
+            hint=f"name its kind with --as ({', '.join(KINDS)})",
+        )
+    return found
+
+
+def _is_directory(path: Path) -> bool:
+    """Whether `path` is a directory, False for a file. Raises Missing, Unreadable, Unsupported."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    except ValueError as error:  # a NUL in the name
+        raise Missing("no such file or directory", path=path) from error
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise Unsupported("neither a file nor a directory", path=path)
+    return stat.S_ISDIR(mode)
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return Path(os.path.abspath(path)).parts  # noqa: PTH100 (a link's own name counts)
+
+
+def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
+    name = _parts(path)[-1]
+    if name.startswith(DLEDGER_PREFIX) and (path / DLEDGER_DATA).is_dir():
+        return Recognised(path, "dledger", f"its name {name}")
+    if name == CONSUME_QUEUE:
+        return Recognised(path, "consume-queue", f"its name {name}")
+    try:
+        Layout.open(path, config)
+    except NotAStore:
+        pass
+    else:
+        return Recognised(path, STORE, "it has the parts of a store")
+    if name in _BY_DIRECTORY:
+        return Recognised(path, _BY_DIRECTORY[name], f"its name {name}")
+    return _by_place(path, 2) or _by_first_file(path)
+
+
+def _by_first_file(path: Path) -> Recognised | None:
+    """A directory, by the first file in it whose name is a number."""
+    try:
+        names = sorted(child.name for child in path.iterdir())
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    if not names:
+        raise NotAStore("an empty directory", path=path)
+    for name in names:
+        if start_of(name) is not None and (path / name).is_file():
+            first = _by_content(path / name)
+            if first is not None:
+                return Recognised(path, first.kind, f"the content of {name}")
+    return None
+
+
+def _by_place(path: Path, deepest: int) -> Recognised | None:
+    """By the directory that holds it, at most `deepest` levels below one of a store."""
+    above = _parts(path)[:-1][::-1]
+    if above[:1] and above[0] in _BY_DIRECTORY and above[0] != CONSUME_QUEUE:
+        return Recognised(path, _BY_DIRECTORY[above[0]], f"its place in {above[0]}/")
+    if above[1:] and above[0] == DLEDGER_DATA and above[1].startswith(DLEDGER_PREFIX):
+        return Recognised(path, "dledger", f"its place in {above[1]}/{above[0]}/")
+    if CONSUME_QUEUE in above[:deepest]:
+        return Recognised(path, "consume-queue", f"its place in {CONSUME_QUEUE}/")
+    return None
+
+
+def _file(path: Path) -> Recognised | None:
+    """By place if its name is a number, as in all directories of a store; by name; by content."""
+    name = path.name
+    if start_of(name) is not None:
+        found = _by_place(path, 4)
+        if found is not None:
+            return found
+    plain = name.partition(".")[0]
+    if plain in _BY_FILE and name != "abort.bak":
+        return Recognised(path, _BY_FILE[plain], f"its name {name}")
+    return _by_content(path)
+
+
+def _by_content(path: Path) -> Recognised | None:
+    """By the first bytes of a file, and its length."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            head = file.read(_HEAD_BYTES)
+            size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    for kind, looks_like in _TESTS.items():
+        if looks_like(head, size):
+            return Recognised(path, kind, "its content")
+    return None
+
+
+def _parsed(schema: Construct[Any, Any], head: bytes) -> Any:
+    """A fixed-size schema at the front of `head`; None where the bytes are too few."""
+    return schema.parse(head) if len(head) >= schema.sizeof() else None
+
+
+def _is_commit_log(head: bytes, size: int) -> bool:
+    """A record or BLANK at the front, or, where the front is damaged, a magic code soon."""
+    first = _parsed(commit_log.HEAD, head)
+    if first is None or first.magic_code == MAGIC_BLANK:
+        return first is not None
+    magics = (MAGIC_V1, MAGIC_V2)
+    return any(commit_log.HEAD.magic_code.build(magic) in head for magic in magics)
+
+
+def _is_dledger(head: bytes, size: int) -> bool:
+    entry = _parsed(_ENTRY_HEADER, head)
+    return (
+        entry is not None
+        and entry.magic == dledger.MAGIC_ENTRY
+        and entry.size == dledger.HEADER_BYTES + entry.body_length
+        and entry.index >= 0
+        and entry.body_length >= SMALLEST
+    )
+
+
+def _is_timer_log(head: bytes, size: int) -> bool:
+    unit = _parsed(timer_log.UNIT, head)
+    return (
+        unit is not None
+        and unit.size == timer_log.UNIT_BYTES
+        and 0 <= unit.magic <= timer_log.MAGIC_MAX
+        and 0 < unit.curr_write_time < _LATEST_MS
+    )
+
+
+def _is_timer_wheel(head: bytes, size: int) -> bool:
+    return size == timer_wheel.FILE_BYTES
+
+
+def _is_checkpoint(head: bytes, size: int) -> bool:
+    """One page, times at its front, nothing behind the fields."""
+    fields = _parsed(checkpoint.FIELDS, head)
+    return (
+        size == checkpoint.PAGE_BYTES
+        and not any(head[checkpoint.FIELDS.sizeof() :])
+        and all(0 <= fields[name] < _LATEST_MS for name in _CHECKPOINT_TIMES)
+        and any(fields[name] for name in _CHECKPOINT_TIMES)
+    )
+
+
+def _is_index_file(head: bytes, size: int) -> bool:
+    header = _parsed(index_file.HEADER, head)
+    return (
+        header is not None
+        and 0 < header.begin_timestamp <= header.end_timestamp < _LATEST_MS
+        and 0 <= header.begin_physical_offset <= header.end_physical_offset
+        and 0 < header.index_count <= index_file.items_of(size, 0)
+        and 0 <= header.hash_slot_count <= header.index_count
+    )
+
+
+def _is_consume_queue(head: bytes, size: int) -> bool:
+    """Whole units, of which the first ones that are written point forward."""
+    schema = consume_queue.UNIT
+    if not head or size % consume_queue.UNIT_BYTES:
+        return False
+    units = [
+        schema.parse(head[at : at + consume_queue.UNIT_BYTES])
+        for at in range(0, min(len(head), 8 * consume_queue.UNIT_BYTES), consume_queue.UNIT_BYTES)
+    ]
+    written = [unit for unit in units if unit.size]
+    offsets = [unit.physical_offset for unit in written]
+    return (
+        bool(written)
+        and all(unit.size >= SMALLEST for unit in written)
+        and offsets[0] >= 0
+        and offsets == sorted(offsets)
+    )
+
+
+_TESTS: dict[str, Callable[[bytes, int], bool]] = {
+    "lock": lambda head, size: head == lock.CONTENT,
+    "timer-wheel": _is_timer_wheel,
+    "dledger": _is_dledger,
+    "timer-log": _is_timer_log,
+    "commit-log": _is_commit_log,
+    "checkpoint": _is_checkpoint,
+    "index-file": _is_index_file,
+    "consume-queue": _is_consume_queue,
+}
+"""In this order: an entry of DLedger has the magic code of its record in it."""

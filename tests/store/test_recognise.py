@@ -1,0 +1,129 @@
+"""What a path is, told from place, name and content."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store import errors
+from mqstore.store.recognise import recognise
+
+from ..stores import unpack
+
+KINDS = {
+    "commitlog": "commit-log",
+    "consumequeue": "consume-queue",
+    "index": "index-file",
+    "timerlog": "timer-log",
+    "timerwheel": "timer-wheel",
+    "checkpoint": "checkpoint",
+    "abort": "abort",
+    "lock": "lock",
+    "dledger-n0": "dledger",
+}
+
+
+@pytest.fixture(scope="module", params=["4.3.1-killed", "5.3.3-timer-clean", "5.3.3-dledger"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real store."""
+    return unpack(request.param, tmp_path_factory.mktemp("store"))
+
+
+def _files(store: Path) -> list[tuple[Path, str]]:
+    """Every file of a kind, by the place that a store gives it."""
+    found = []
+    for path in sorted(store.rglob("*")):
+        top, *inside = path.relative_to(store).parts
+        if top in KINDS and path.is_file() and (top != "dledger-n0" or inside[0] == "data"):
+            found.append((path, KINDS[top]))
+    assert found
+    return found
+
+
+def test_files_and_directories_in_their_place(store: Path) -> None:
+    """All kinds, also files that are all zeros, and the directories around them."""
+    assert recognise(store).kind == "store"
+    for path, kind in _files(store):
+        assert recognise(path).kind == kind, path
+        for parent in path.parents[: len(path.relative_to(store).parts) - 1]:
+            assert recognise(parent).kind == kind, parent
+
+
+def test_copies_without_place_and_name(store: Path, tmp_path: Path) -> None:
+    """By content; files without content cannot be told, and that is said."""
+    for number, (path, kind) in enumerate(_files(store)):
+        if kind == "abort" or not any(path.read_bytes()[: 1 << 16]):
+            continue
+        copy = tmp_path / f"copy {number}.bin"
+        shutil.copy(path, copy)
+        assert recognise(copy).kind == kind, path
+
+
+def test_damaged_front_of_a_log_file_copy(store: Path, tmp_path: Path) -> None:
+    """The next record behind the damage tells."""
+    path = next(path for path, kind in _files(store) if kind in ("commit-log", "dledger"))
+    copy = tmp_path / "front"
+    copy.write_bytes(bytes(64) + path.read_bytes()[64:])
+    assert recognise(copy).kind == "commit-log"
+
+
+def test_queue_named_by_its_place(tmp_path: Path) -> None:
+    """Also of topics with a slash, and from inside the directory."""
+    store = unpack("4.9.7-lmq", tmp_path)
+    queues = store / "consumequeue"
+    assert recognise(queues).queue is None
+    assert recognise(queues / "mqtt").queue is None
+    assert recognise(queues / "mqtt" / "0").queue == ("mqtt", 0)
+    assert recognise(next((queues / "%LMQ%a" / "b" / "0").iterdir())).queue == ("%LMQ%a/b", 0)
+    copy = tmp_path / "copy"
+    shutil.copy(next((queues / "mqtt" / "0").iterdir()), copy)
+    assert recognise(copy).queue is None
+
+
+def test_from_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`.` has a place, too."""
+    store = unpack("4.3.1-killed", tmp_path)
+    monkeypatch.chdir(store / "consumequeue" / "logs" / "0")
+    assert recognise(".").queue == ("logs", 0)
+    monkeypatch.chdir(store)
+    assert recognise(".").kind == "store"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (lambda path: None, errors.Missing, "no such file"),
+        (lambda path: path.mkdir(), errors.NotAStore, "empty directory"),
+        (lambda path: path.write_bytes(b""), errors.Unsupported, "--as"),
+        (lambda path: path.write_bytes(bytes(range(1, 100))), errors.Unsupported, "--as"),
+        (lambda path: os.mkfifo(path), errors.Unsupported, "neither a file nor"),
+        (lambda path: path.symlink_to(path), errors.Unreadable, "symbolic links"),
+        (lambda path: (path / "x").mkdir(parents=True), errors.Unsupported, "--as"),
+    ],
+    ids=["missing", "empty directory", "empty file", "noise", "fifo", "loop", "no files"],
+)
+def test_what_cannot_be_told(tmp_path: Path, make, error, says) -> None:  # type: ignore[no-untyped-def]
+    """One error each, that says what to do."""
+    path = tmp_path / "thing"
+    make(path)
+    with pytest.raises(error, match=says):
+        recognise(path)
+
+
+def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
+    """`--as` names a kind that there is."""
+    path = tmp_path / "thing"
+    path.write_bytes(b"?")
+    assert recognise(path, "timer-log").kind == "timer-log"
+    with pytest.raises(errors.InvalidInput, match="timer-log"):
+        recognise(path, "timer_log")
+
+
+def test_kinds_that_are_not_handled_are_named(tmp_path: Path) -> None:
+    """Not guessed."""
+    store = unpack("5.3.3-timer-clean", tmp_path)
+    with pytest.raises(errors.Unsupported, match="config/"):
+        recognise(store / "config")
