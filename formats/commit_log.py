@@ -5,11 +5,14 @@ What stands at a position is told by the magic code behind the size.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 from construct import Int32sb, Int32ub, Struct
 
-from .blank import MAGIC_BLANK
+from . import dledger
+from .blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from .derive import minimum_bytes, offset_of
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
 #: What every record begins with.
@@ -35,13 +38,55 @@ def what_is(magic_code: int) -> What:
     return What.BLANK if magic_code == MAGIC_BLANK else What.OTHER
 
 
-__all__ = [
-    "HEAD",
-    "HEAD_BYTES",
-    "MAGIC_BLANK",
-    "MAGIC_V1",
-    "MAGIC_V2",
-    "MESSAGE",
-    "What",
-    "what_is",
-]
+@dataclass(frozen=True)
+class Frame:
+    """How the items of a log file are chained: where size, magic code and own position stand.
+
+    Items are the records of a plain log, or the DLedger entries around them (spec 1.13). All
+    offsets count from the start of the item. `payload` is where the record begins in it;
+    `smallest` the smallest size of an item that holds one; `spare` the bytes that a writer keeps
+    free behind an item.
+    """
+
+    size_offset: int
+    magic_offset: int
+    position_offset: int
+    magics: tuple[int, ...]
+    blank_magic: int
+    blank_size_offset: int
+    payload: int
+    smallest: int
+    spare: int
+
+
+def _plain() -> Frame:
+    return Frame(
+        size_offset=offset_of(MESSAGE, "total_size"),
+        magic_offset=offset_of(MESSAGE, "magic_code"),
+        position_offset=offset_of(MESSAGE, "physical_offset"),
+        magics=(MAGIC_V1, MAGIC_V2),
+        blank_magic=MAGIC_BLANK,
+        blank_size_offset=offset_of(BLANK, "total_size"),
+        payload=0,
+        smallest=minimum_bytes(MESSAGE),
+        spare=BLANK_BYTES,
+    )
+
+
+def _dledger() -> Frame:
+    header = offset_of(dledger.ENTRY, "body")
+    return Frame(
+        size_offset=offset_of(dledger.ENTRY, "size"),
+        magic_offset=offset_of(dledger.ENTRY, "magic"),
+        position_offset=offset_of(dledger.ENTRY, "pos"),
+        magics=(dledger.MAGIC_ENTRY, dledger.MAGIC_NOOP, dledger.MAGIC_CONFIG_CHANGE),
+        blank_magic=dledger.MAGIC_BLANK & 0xFFFFFFFF,
+        blank_size_offset=offset_of(dledger.BLANK, "size"),
+        payload=header,
+        smallest=header,
+        spare=dledger.BLANK.sizeof(),
+    )
+
+
+PLAIN = _plain()
+DLEDGER = _dledger()

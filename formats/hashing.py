@@ -6,6 +6,7 @@ spec/03-index.md, 3.2; tags: spec/02-consumequeue.md, 2.3.
 
 from __future__ import annotations
 
+import zlib
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +18,8 @@ from .derive.ragged import Bytes, Ints, Ragged, overlapping
 CRC_MASK = 0x7FFFFFFF
 Hashes = npt.NDArray[np.int32]
 
+#: Below this mean length zlib's CRC is the quicker one, above it isal's.
+_SHORT_BYTES = 256
 #: Strings longer than this are hashed one by one: the exact float64 sums end far above it.
 _WIDE = 256
 #: Rows of one matrix product: about 2 MiB of float64.
@@ -32,9 +35,12 @@ def crc31_column(strings: Ragged) -> Hashes:
     """crc31 of each string, int32[n]."""
     view = strings.buffer.data
     begins = strings.start.tolist()
-    ends = (strings.start + np.maximum(strings.length, 0)).tolist()
-    values = [crc32(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
-    return (np.array(values, np.uint32) & np.uint32(CRC_MASK)).astype(np.int32)
+    length = np.maximum(strings.length, 0)
+    ends = (strings.start + length).tolist()
+    short = int(length.sum()) < _SHORT_BYTES * len(begins)
+    crc = zlib.crc32 if short else crc32
+    values = [crc(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
+    return (np.array(values, np.uint32) & np.uint32(CRC_MASK)).view(np.int32)
 
 
 def java_string(data: bytes) -> str:

@@ -16,7 +16,7 @@ from .columns import Columns
 from .decode import decode
 from .dtype import dtype_of
 from .encode import Encoded, encode, sizes
-from .layout import fixed_bytes, minimum_bytes
+from .layout import fixed_bytes, minimum_bytes, offset_of
 from .ragged import Ragged
 from .spans import Span, spans
 from .tables import Column, Row, columns_of, table
@@ -34,6 +34,7 @@ __all__ = [
     "encode",
     "fixed_bytes",
     "minimum_bytes",
+    "offset_of",
     "sizes",
     "spans",
     "table",

@@ -70,16 +70,32 @@ def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -
     early = early_branches(nodes)
     if not early or not len(starts):
         return _run(nodes, frozenset(), buffer, Columns(starts), bounds)
+    plain = _plain_outcomes(early)
+    columns = Columns(starts)
+    first = program(nodes, plain)[0]
+    assert isinstance(first, Run)
+    _gather(first, buffer, columns, bounds)
+    if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
+        return _steps(program(nodes, plain)[1:], buffer, columns, bounds)
     probe = Columns(starts)
     _load(probe, early, buffer)
     groups = group_by_shape(early, probe.__getitem__, len(starts))
-    if len(groups) == 1:
-        return _run(nodes, groups[0][1], buffer, Columns(starts), bounds)
     parts = []
     for index, outcomes in groups:
         part = _run(nodes, outcomes, buffer, Columns(starts[index]), _some(bounds, index))
         parts.append((index, part))
     return merge(len(starts), starts, parts)
+
+
+@lru_cache(maxsize=256)
+def _plain_outcomes(early: tuple[Early, ...]) -> Outcomes:
+    """No condition holds: the shape that is tried first, since it is the usual one."""
+    return frozenset((one.branch, False) for one in early)
+
+
+def _any(branch: Branch, columns: Columns) -> bool:
+    """The condition holds of some record."""
+    return bool(np.any(branch.condition(Scope(columns.__getitem__, branch.scope))))
 
 
 def group_by_shape(
@@ -108,7 +124,11 @@ def _run(
     bounds: Any,
 ) -> Columns:
     """Run the program of `nodes` on records that have been decoded up to `columns.ends`."""
-    for step in program(nodes, outcomes):
+    return _steps(program(nodes, outcomes), buffer, columns, bounds)
+
+
+def _steps(steps: tuple[Step, ...], buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
+    for step in steps:
         if isinstance(step, Run):
             _gather(step, buffer, columns, bounds)
         elif isinstance(step, Take):

@@ -240,3 +240,13 @@ def minimum_bytes(schema: c.Construct[Any, Any]) -> int:
         return total
 
     return least(nodes_of(schema))
+
+
+def offset_of(schema: c.Construct[Any, Any], path: str) -> int:
+    """Byte offset of a field with a constant place. Raises KeyError, Unsupported."""
+    position = 0
+    for node in nodes_of(schema):
+        if isinstance(node, Number | Blob) and node.path == path:
+            return position
+        position += _size_of(node)
+    raise KeyError(path)

@@ -1,0 +1,222 @@
+"""Walking the chain of records inside one window of the commit log. Pure: bytes in, arrays out.
+
+The next record begins where this one ends, so a chain has to be followed one by one; numpy follows
+many pieces of it at once. A window is cut at k places, each cut is moved to the next record (found
+by its magic code and its own position), and k cursors advance together. The walk is exact: the
+first cursor is right, and each cursor must land on the start of the next one's piece; where one
+does not (a record inside a body, damage), the rest of the window is walked one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.commit_log import Frame
+from ..formats.derive import Columns, decode
+from ..formats.derive.ragged import Bytes, Ints, Ragged, overlapping
+from ..formats.hashing import crc31_column
+from ..formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+
+#: Bytes of a window per cursor, and the most cursors.
+_PIECE_BYTES = 1 << 16
+_CURSORS_MAX = 512
+#: How far a cut looks for a record before the piece before it takes over.
+_REACH_BYTES = 1 << 20
+#: Steps between two looks whether all cursors have arrived.
+_STRIDE = 8
+
+_U4 = np.dtype(">u4")
+
+
+@dataclass(frozen=True)
+class Window:
+    """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on."""
+
+    data: bytearray
+    size: int
+    position: int
+
+    @property
+    def array(self) -> Bytes:
+        """The bytes as uint8[size], without a copy."""
+        return np.frombuffer(self.data, np.uint8, self.size)
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last byte."""
+        return self.position + self.size
+
+
+def number_at(window: Window, at: int, size: int = 4) -> int:
+    """Unsigned big-endian number of `size` bytes at byte `at` of the window."""
+    return int.from_bytes(window.data[at : at + size], "big")
+
+
+def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
+    """Follow the chain from byte `at`: starts of the items that lie wholly inside the window.
+
+    Returns (starts int64[n], stop); `stop` is where the chain ends or leaves the window. Only
+    sizes are followed: `check` tells the first start that is none, the rest follow from it.
+    """
+    sizes = overlapping(window.array, _U4)
+    cuts = _cuts(window, frame, at)
+    if len(cuts) < 4:
+        return _walk_one_by_one(window, frame, at, window.size)
+    starts = np.array(cuts, np.int64)
+    limits = np.append(starts[1:], window.size)
+    last = len(sizes) - 1 - frame.size_offset
+    rows = [starts]
+    cursor = starts
+    while True:
+        for _ in range(_STRIDE):
+            cursor = np.minimum(cursor + sizes[cursor + frame.size_offset], last)
+            rows.append(cursor)
+        if ((cursor >= limits) | (rows[-1] == rows[-2])).all():
+            break
+    table = np.stack(rows, axis=1)
+    inside = table < limits[:, None]
+    landed = table[np.arange(len(cuts)), np.minimum(inside.sum(axis=1), table.shape[1] - 1)]
+    # the last piece has no piece behind it to land on, and may stop short inside
+    wrong = np.flatnonzero(landed[:-1] != limits[:-1])
+    good = int(wrong[0]) if len(wrong) else len(cuts) - 1
+    chain = table[:good][inside[:good]]
+    rest, stop = _walk_one_by_one(window, frame, int(starts[good]), window.size)
+    return np.concatenate([chain, rest]), stop
+
+
+def _cuts(window: Window, frame: Frame, at: int) -> list[int]:
+    """Starts of pieces: `at`, then the first record behind each of the equally spaced cuts."""
+    length = window.size - at
+    count = min(_CURSORS_MAX, length // _PIECE_BYTES)
+    cuts = [at]
+    for i in range(1, count):
+        wanted = at + length * i // count
+        if wanted <= cuts[-1]:
+            continue
+        found = find_item(window, frame, wanted, min(window.size, wanted + _REACH_BYTES))
+        if found is None:
+            break
+        cuts.append(found)
+    return cuts
+
+
+def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
+    """First byte in [at, end) where an item names its own position; None if there is none.
+
+    Magic code and position are compared, nothing else: 12 bytes that agree.
+    """
+    common = _common_prefix(frame)
+    data, find = window.data, window.data.find
+    to_position = frame.position_offset - frame.magic_offset
+    shift = window.position - frame.magic_offset
+    limit = min(end + frame.magic_offset, window.size - to_position - 8)
+    found = find(common, at + frame.magic_offset, limit + len(common) - 1)
+    while found >= 0:
+        own = data[found + to_position : found + to_position + 8]
+        if int.from_bytes(own) == found + shift and number_at(window, found) in frame.magics:
+            return found - frame.magic_offset
+        found = find(common, found + 1, limit + len(common) - 1)
+    return None
+
+
+@lru_cache(maxsize=8)
+def _common_prefix(frame: Frame) -> bytes:
+    """The leading bytes that all magic codes share: one search finds them all."""
+    codes = [magic.to_bytes(4, "big") for magic in frame.magics]
+    shared = 0
+    while shared < 4 and len({code[shared] for code in codes}) == 1:
+        shared += 1
+    return codes[0][:shared]
+
+
+def _walk_one_by_one(window: Window, frame: Frame, at: int, end: int) -> tuple[Ints, int]:
+    """The plain chain walk, item by item."""
+    starts: list[int] = []
+    data = window.data
+    magics = {magic.to_bytes(4, "big") for magic in frame.magics}
+    size_at, magic_at = frame.size_offset, frame.magic_offset
+    while at + frame.smallest <= end:
+        if bytes(data[at + magic_at : at + magic_at + 4]) not in magics:
+            break
+        size = int.from_bytes(data[at + size_at : at + size_at + 4], "big")
+        if size < frame.smallest or at + size > end:
+            break
+        starts.append(at)
+        at += size
+    return np.array(starts, np.int64), at
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
+
+    `whole`: magic code and size are possible, all lengths fit and their sum is total_size; it
+    holds of all but perhaps the last. `in_place`: the record names its own position.
+    `body_crc_ok`: None where the CRC was not computed.
+    """
+
+    columns: Columns
+    position: Ints
+    whole: npt.NDArray[np.bool_]
+    in_place: npt.NDArray[np.bool_]
+    body_crc_ok: npt.NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def take(self, key: slice) -> Checked:
+        """Some of the records."""
+        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
+        return Checked(
+            self.columns.take(key), self.position[key], self.whole[key], self.in_place[key], crc_ok
+        )
+
+
+def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Checked:
+    """Decode and check the items at `starts` (int64[n], from `walk`). Spec 1.14.
+
+    The chain means nothing behind an item that is none, so the answer ends with the first that
+    is not whole.
+    """
+    array = window.array
+    begin, ends = starts, None
+    if frame.payload:
+        begin = starts + frame.payload
+        ends = starts + overlapping(array, _U4)[starts + frame.size_offset]
+    columns = decode(MESSAGE, array, begin)
+    whole = _whole(columns, ends)
+    if not whole.all():
+        kept = slice(0, int(np.argmin(whole)) + 1)
+        columns, whole, begin = columns.take(kept), whole[kept], begin[kept]
+    position = begin + window.position
+    in_place = columns.ints("physical_offset") == position
+    crc_ok = body_crc_ok(columns, whole) if crc else None
+    return Checked(columns, position, whole, in_place, crc_ok)
+
+
+def _whole(columns: Columns, ends: Ints | None) -> npt.NDArray[np.bool_]:
+    """bool[n]: magic code known, fields add up to total_size (and to the entry around it)."""
+    whole = columns.ends - columns.starts == columns.ints("total_size")
+    whole &= columns.ok
+    magic = columns.ints("magic_code")
+    known = magic == MAGIC_V1
+    whole &= known if known.all() else known | (magic == MAGIC_V2)
+    if ends is not None:
+        whole &= columns.ends == ends
+    return whole
+
+
+def body_crc_ok(columns: Columns, whole: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """bool[n]: the CRC of the stored body fits; an empty body has none to fit (spec 7.2)."""
+    body = columns.ragged("body")
+    if not whole.all():
+        body = Ragged(body.buffer, body.start, np.where(whole, body.length, 0))
+    result: npt.NDArray[np.bool_] = crc31_column(body) == columns.ints("body_crc")
+    if not result.all():
+        result |= body.length == 0
+        result &= whole
+    return result
