@@ -17,8 +17,10 @@ import numpy.typing as npt
 from ..formats import message_properties as names
 from ..formats.derive import Columns, Ragged
 from ..formats.derive.ragged import Ints
-from ..formats.hashing import index_hash_column, java_hash, java_hash_column, java_string
+from ..formats.hashing import java_hash, java_string
+from ..formats.hashing_columns import index_hash_column, java_hash_column
 from ..formats.message import TRANSACTION_MASK, SysFlag
+from ..formats.property_columns import Items
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dictionary import dictionary
 
@@ -131,7 +133,7 @@ def dispatch_columns(
     """
     topics = dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
-    properties = names.Items(columns.ragged("properties"))
+    properties = Items(columns.ragged("properties"))
     tags = properties.find(names.TAGS)
     hashes = java_hash_column(tags).astype(np.int64)
     transaction = columns.ints("sys_flag") & TRANSACTION_MASK
@@ -177,7 +179,7 @@ def _deliver_times(
     columns: Columns,
     rows: Ints,
     hashes: Ints,
-    properties: names.Items,
+    properties: Items,
     levels: tuple[int, ...],
 ) -> Ints:
     """tags_code where scheduled messages carry the time of their delivery (spec 2.3)."""
@@ -193,7 +195,7 @@ def _deliver_times(
 
 
 def _named_queues(
-    properties: names.Items, rows: Ints, topic_ids: Ints, texts: list[str]
+    properties: Items, rows: Ints, topic_ids: Ints, texts: list[str]
 ) -> list[tuple[int, bytes, bytes]]:
     """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
     queues = properties.find(names.INNER_MULTI_DISPATCH)
@@ -267,7 +269,7 @@ def _items(
     columns: Columns,
     topic_ids: Ints,
     topics: list[bytes],
-    properties: names.Items,
+    properties: Items,
     tags: Ragged | None,
 ) -> IndexItems:
     """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..formats.commit_log import Frame
 from ..formats.derive import Columns, decode
 from ..formats.derive.ragged import Bytes, Ints, Ragged, overlapping
-from ..formats.hashing import crc31_column
+from ..formats.hashing_columns import crc31_column
 from ..formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 
 #: Bytes of a window per cursor, and the most cursors.

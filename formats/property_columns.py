@@ -1,0 +1,80 @@
+"""Properties of whole columns of messages; the rules are those of `message_properties`."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from .derive.ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
+from .message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+
+_SEPARATOR = ITEM_SEPARATOR[0]
+
+
+class Items:
+    """All items of n property texts, found in one pass; look-ups of names are then cheap.
+
+    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item.
+    """
+
+    def __init__(self, properties: Ragged) -> None:
+        length = np.maximum(properties.length, 0)
+        # one separator before each text and behind the last: an item lies between two of them
+        self._count = len(length)
+        begin = np.cumsum(length + 1) - length
+        blob = np.full(int((length + 1).sum()) + 1 + 8, _SEPARATOR, np.uint8)
+        ragged_copy(blob, begin, Ragged(properties.buffer, properties.start, length))
+        self._blob: Bytes = blob
+        self._begin: Ints = begin
+        end = len(blob) - 8
+        self._cuts: Ints = np.flatnonzero(blob[:end] == _SEPARATOR)
+        words = overlapping(blob, np.dtype(">u8"))
+        self._heads = words[self._cuts[:-1] + 1].astype(np.uint64)
+
+    def find(self, name: str) -> Ragged:
+        """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
+        out = Ragged(
+            self._blob, np.zeros(self._count, np.int64), np.full(self._count, -1, np.int64)
+        )
+        item, record = self._items_named(name)
+        skip = len(name.encode()) + 2
+        begin = self._cuts[item] + skip
+        length = self._cuts[item + 1] - begin
+        kept = length > 0
+        # numpy assigns in order: of several items of a record the last one stays
+        out.start[record[kept]] = begin[kept]
+        out.length[record[kept]] = length[kept]
+        return out
+
+    def count(self, name: str) -> Ints:
+        """How often each text has the name, int64[n]."""
+        _, record = self._items_named(name)
+        return np.bincount(record, minlength=self._count).astype(np.int64)
+
+    def _items_named(self, name: str) -> tuple[Ints, Ints]:
+        """Items that begin with `name 01`: item numbers, and the text each is in."""
+        head = name.encode() + NAME_VALUE_SEPARATOR
+        wanted = head[:8]
+        mask = ((1 << (8 * len(wanted))) - 1) << (8 * (8 - len(wanted)))
+        value = int.from_bytes(wanted.ljust(8, b"\0"), "big")
+        item = np.flatnonzero((self._heads & np.uint64(mask)) == np.uint64(value))
+        if len(head) > len(wanted) and len(item):
+            item = item[self._tail_matches(item, head)]
+        record = np.searchsorted(self._begin, self._cuts[item] + 1, side="right") - 1
+        return item, record
+
+    def _tail_matches(self, item: Ints, head: bytes) -> npt.NDArray[np.bool_]:
+        at = self._cuts[item] + 1
+        fits = at + len(head) <= self._cuts[item + 1]
+        matches = fits.copy()
+        cells = np.flatnonzero(fits)
+        for k in range(8, len(head)):
+            cells = cells[self._blob[at[cells] + k] == head[k]]
+        matches[:] = False
+        matches[cells] = True
+        return matches
+
+
+def find(properties: Ragged, name: str) -> Ragged:
+    """Value of one name in each property text, see `Items.find`."""
+    return Items(properties).find(name)
