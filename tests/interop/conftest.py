@@ -9,6 +9,8 @@ import pytest
 
 from .oracle import VERSIONS, Oracle, missing
 
+pytest.register_assert_rewrite("tests.interop.served")
+
 #: A loaded store stays mapped until a collection: after some thousand files nothing loads any more.
 STORES_PER_JVM = 50
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores import NAMES, config, truth, unpack
+from tests.stores import NAMES, config, pairs, truth, unpack
 
 from .conftest import Judge
+from .served import Row, assert_left_alone
 
 pytestmark = pytest.mark.interop
 
@@ -42,6 +43,33 @@ def test_a_real_store_loads_as_its_truth_says(
     answer = oracle(known["broker_version"]).run(root, config=config(name, root), start=False)
     assert answer["loaded"]
     assert answer["after_load"]["max_offset"] == known["load"]["after_load"]["max_phy_offset"]
+
+
+def known_recovery(name: str) -> Row:
+    """What the truth says of the log end and the queues, as a plan says it."""
+    known = truth(name)
+    queues = [
+        {"topic": key.rpartition("/")[0], "queue_id": int(key.rpartition("/")[2]), **ends}
+        for key, ends in known["queues"].items()
+    ]
+    return {"log_end": known["load"]["after_load"]["max_phy_offset"], "queues": queues}
+
+
+@pytest.mark.parametrize("name", [after for before, after in pairs() if before[5:] == "-killed"])
+def test_the_brokers_own_recovery_is_left_alone(
+    name: str, oracle: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    root = unpack(name, tmp_path)
+    judge = oracle(truth(name)["broker_version"])
+    assert_left_alone(judge, root, config(name, root), known_recovery(name))
+
+
+def test_a_killed_store_is_not_left_alone(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
+    root = unpack("5.3.3-killed", tmp_path)
+    with pytest.raises(AssertionError, match="consumequeue"):
+        assert_left_alone(
+            oracle("5.3.3"), root, config("5.3.3-killed", root), known_recovery("5.3.3-killed")
+        )
 
 
 def test_a_damaged_request_is_an_error_not_a_death(judge: Judge) -> None:
