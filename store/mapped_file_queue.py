@@ -10,6 +10,7 @@ holds it, not computed from one size.
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_right
 from collections import Counter, OrderedDict
@@ -17,7 +18,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -99,7 +99,7 @@ class MappedFileQueue:
         foreign: list[Foreign] = []
         for path in paths:
             _list(path, found, foreign)
-        found.sort(key=lambda file: (file.start, Path(file.path).name, file.path))
+        found.sort(key=lambda file: (file.start, file.path))
         size = file_size or size_of(found)
         return cls(paths, _without_overlaps(found, size, foreign), size, foreign)
 
@@ -142,20 +142,47 @@ class MappedFileQueue:
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """Up to `size` bytes of one file of this queue from its byte `offset` on."""
         try:
-            return os.pread(self._descriptor(file), max(0, min(size, file.size - offset)), offset)
+            return os.pread(self.descriptor(file), max(0, min(size, file.size - offset)), offset)
         except OSError as error:
             raise from_os_error(error, file.path) from error
+
+    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from byte `offset` of one file on; returns the bytes there were."""
+        room = buffer[: max(0, min(len(buffer), file.size - offset))]
+        try:
+            return os.preadv(self.descriptor(file), [room], offset) if len(room) else 0
+        except OSError as error:
+            raise from_os_error(error, file.path) from error
+
+    def next_data(self, file: MappedFile, offset: int) -> int | None:
+        """First byte from `offset` on that is not in a hole of a sparse file, None if all is.
+
+        Where the file system cannot tell, `offset` itself.
+        """
+        try:
+            found = os.lseek(self.descriptor(file), offset, os.SEEK_DATA)
+        except OSError as error:
+            return None if error.errno == errno.ENXIO else offset
+        return found if found < file.size else None
+
+    def forget(self, file: MappedFile, offset: int, size: int) -> None:
+        """Drop a range from the page cache: reading it left no trace there."""
+        os.posix_fadvise(self.descriptor(file), offset, size, os.POSIX_FADV_DONTNEED)
 
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:
         return OrderedDict()
 
-    def _descriptor(self, file: MappedFile) -> int:
+    def descriptor(self, file: MappedFile) -> int:
+        """An open descriptor of the file, good until another file is read. Raises Missing, Unreadable."""
         descriptor = self._descriptors.get(file.path)
         if descriptor is None:
             if len(self._descriptors) >= OPEN_FILES:
                 os.close(self._descriptors.popitem(last=False)[1])
-            descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as error:
+                raise from_os_error(error, file.path) from error
             self._descriptors[file.path] = descriptor
         else:
             self._descriptors.move_to_end(file.path)

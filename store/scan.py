@@ -192,8 +192,16 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
     if not whole.all():
         kept = slice(0, int(np.argmin(whole)) + 1)
         columns, whole, begin = columns.take(kept), whole[kept], begin[kept]
-    position = begin + window.position
-    in_place = columns.ints("physical_offset") == position
+    return _verdict(columns, begin + window.position, whole, crc)
+
+
+def verdict(columns: Columns, position: Ints) -> Checked:
+    """The same for decoded records that stand anywhere, each for itself."""
+    return _verdict(columns, position, _whole(columns, None), crc=True)
+
+
+def _verdict(columns: Columns, position: Ints, whole: npt.NDArray[np.bool_], crc: bool) -> Checked:
+    in_place: npt.NDArray[np.bool_] = columns.ints("physical_offset") == position
     crc_ok = body_crc_ok(columns, whole) if crc else None
     return Checked(columns, position, whole, in_place, crc_ok)
 

@@ -1,0 +1,554 @@
+"""Reading the commit log: records in log order, whatever lies between them (spec 1.14).
+
+A scan yields `Batch`es of records and `Extent`s of everything else. Damage never stops it: the
+range is told and the scan goes on at the next good record. What a record is worth is its mark.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, Frame
+from ..formats.derive import Columns, Ragged, decode
+from ..formats.derive.ragged import Ints
+from ..formats.message import MESSAGE
+from .errors import NotFound, from_os_error
+from .layout import Layout
+from .mapped_file_queue import MappedFile, MappedFileQueue, start_of
+from .recent import Recent
+from .scan import Checked, Window, check, find_item, number_at, verdict, walk
+
+WINDOW_BYTES = 8 << 20
+#: What is read to look at one record; more only where its size asks for it.
+_PEEK_BYTES = 4096
+
+
+class Mark(IntEnum):
+    """What a record is worth (design, "One message as JSON")."""
+
+    NONE = 0
+    AFTER_DAMAGE = 1
+    DEAD_TAIL = 2
+    EARLIER_LIFE = 3
+    EMBEDDED = 4
+
+
+class ExtentKind(StrEnum):
+    """What lies between records."""
+
+    BLANK = "blank"
+    DAMAGE = "damage"
+    MISSING = "missing"
+    TORN_TAIL = "torn_tail"
+    ZEROS = "zeros"
+    STALE_BYTES = "stale_bytes"
+
+
+@dataclass(frozen=True)
+class Extent:
+    """`size` bytes from log position `position` that are no records, and why."""
+
+    kind: ExtentKind
+    position: int
+    size: int
+    reason: str = ""
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last byte."""
+        return self.position + self.size
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n records in log order; `columns` of MESSAGE point into a buffer that the scan reuses.
+
+    A batch of a scan is valid until the next one is asked for; `copy` makes one that stays.
+    `position` int64[n]; `mark` is one for all; `body_crc_ok` bool[n], None if not computed.
+    """
+
+    columns: Columns
+    position: Ints
+    mark: Mark
+    body_crc_ok: npt.NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last record."""
+        return int(self.position[-1]) + int(self.columns.ints("total_size")[-1])
+
+    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Batch:
+        """Some of the records."""
+        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
+        return Batch(self.columns.take(key), self.position[key], self.mark, crc_ok)
+
+    def copy(self) -> Batch:
+        """The same records in a buffer of their own."""
+        total = self.columns.ints("total_size").astype(np.int64)
+        source = self.columns.ragged("body").buffer
+        packed = Ragged(source, self.columns.starts, total).packed()
+        return replace(self, columns=decode(MESSAGE, packed.buffer, packed.start))
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where the log ends, and what lies behind it."""
+
+    position: int
+    reason: str
+
+
+class CommitLog:
+    """The commit log of a store, or a single file of one. Opens files only for reading."""
+
+    def __init__(
+        self, files: MappedFileQueue, dledger: Path | None = None, rate_bytes: int | None = None
+    ) -> None:
+        self.queue = files
+        self._dledger = os.fspath(dledger) if dledger else None
+        self._rate_bytes = rate_bytes
+
+    @classmethod
+    def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:
+        """The log of a store. `rate_bytes` limits reading, per second. Raises Unreadable."""
+        return cls(layout.commit_log_files(), layout.dledger, rate_bytes)
+
+    @classmethod
+    def of_file(cls, path: Path, *, frame: Frame = PLAIN) -> CommitLog:
+        """One file, wherever it lies; its start comes from its name, else from its first record."""
+        try:
+            size = path.stat().st_size
+            with path.open("rb") as stream:
+                head = stream.read(_PEEK_BYTES)
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        start = start_of(path.name)
+        if start is None or len(path.name) < 20:
+            start = _own_position(head, frame)
+        file = MappedFile(os.fspath(path), start, size)
+        queue = MappedFileQueue((os.fspath(path.parent),), [file], size, [])
+        return cls(queue, path.parent if frame is DLEDGER else None)
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """Files in log order."""
+        return self.queue.files
+
+    @property
+    def min_offset(self) -> int:
+        """Position of the first byte there is."""
+        return self.queue.start
+
+    @property
+    def max_file_end(self) -> int:
+        """Position behind the last file."""
+        return self.queue.end
+
+    def frame_of(self, file: MappedFile) -> Frame:
+        """How the items of a file are chained."""
+        return DLEDGER if os.path.dirname(file.path) == self._dledger else PLAIN  # noqa: PTH120
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on, from one file; shorter at its end."""
+        return self.queue.read(position, size)
+
+    def record(self, position: int) -> Batch:
+        """The record at a position. Raises NotFound where no whole record begins there."""
+        found = self.records(np.array([position], np.int64))
+        if not len(found):
+            raise NotFound("no record begins here", offset=position)
+        return found
+
+    def records(self, positions: Ints) -> Batch:
+        """The whole records that begin at `positions` (int64[n]), in that order; others left out.
+
+        Memory is that of the records; ask for a bounded number.
+        """
+        found = [
+            (position, data)
+            for position in np.asarray(positions, np.int64).tolist()
+            if (data := self._record_bytes(position)) is not None
+        ]
+        texts = Ragged.of([data for _, data in found])
+        columns = decode(MESSAGE, texts.buffer, texts.start, texts.start + texts.length)
+        where = np.array([position for position, _ in found], np.int64)
+        checked = verdict(columns, where)
+        batch = Batch(columns, where, Mark.NONE, checked.body_crc_ok)
+        return batch if checked.whole.all() else batch.take(checked.whole)
+
+    def _record_bytes(self, position: int) -> bytes | None:
+        """Bytes of the record at `position` as long as its size says, None if that cannot be."""
+        file = self.queue.file_at(position) if position >= 0 else None
+        if file is None:
+            return None
+        data = self.queue.read_file(file, position - file.start, _PEEK_BYTES)
+        if len(data) < HEAD_BYTES:
+            return None
+        size = int.from_bytes(data[PLAIN.size_offset : PLAIN.size_offset + 4], "big", signed=True)
+        if size < PLAIN.smallest or size > file.end - position:
+            return None
+        if size > len(data):
+            data = self.queue.read_file(file, position - file.start, size)
+        return data[:size] if len(data) >= size else None
+
+    def scan(
+        self, start: int | None = None, stop: int | None = None, *, crc: bool = True
+    ) -> Iterator[Batch | Extent]:
+        """Records and extents in log order, from position `start` to before `stop`.
+
+        `crc`: compute the CRC of bodies. Raises Unreadable for an I/O error.
+        """
+        return _Scan(self, start, stop, crc).run()
+
+    def end(self, start: int | None = None) -> LogEnd:
+        """Where the last record ends, walking from `start` (a record's position) on."""
+        position = self.min_offset if start is None else start
+        reason = "no record"
+        for item in self.scan(start, crc=False):
+            if isinstance(item, Batch):
+                if item.mark <= Mark.AFTER_DAMAGE:
+                    position, reason = item.end, "the last file ends"
+            elif item.kind is ExtentKind.BLANK and self.queue.file_at(item.end):
+                position = item.end
+            elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
+                reason = item.reason
+        return LogEnd(position, reason)
+
+    def read_into(self, buffer: bytearray, file: MappedFile, offset: int) -> int:
+        """Fill `buffer` from byte `offset` of a file; returns how much there was."""
+        began = time.monotonic()
+        got = self.queue.read_into(file, offset, memoryview(buffer))
+        if self._rate_bytes:
+            self.queue.forget(file, offset, got)
+            time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
+        return got
+
+
+def _own_position(head: bytes, frame: Frame) -> int:
+    """Position that the first item of a file names, 0 if that makes no sense."""
+    at = frame.position_offset
+    if len(head) < at + 8 or number_at(Window(bytearray(head), len(head), 0), 0) == 0:
+        return 0
+    position = int.from_bytes(head[at : at + 8], "big", signed=True)
+    return max(0, position)
+
+
+class _Scan:
+    """One pass over the log: state between files and chains."""
+
+    def __init__(self, log: CommitLog, start: int | None, stop: int | None, crc: bool) -> None:
+        self._log = log
+        self._start = log.min_offset if start is None else start
+        self._stop = log.max_file_end if stop is None else stop
+        self._crc = crc
+        self._buffer = bytearray(0)
+        self._mark = Mark.NONE
+        self._recent = Recent()
+
+    def run(self) -> Iterator[Batch | Extent]:
+        files = [f for f in self._log.files if f.end > self._start and f.start < self._stop]
+        previous: MappedFile | None = None
+        for number, file in enumerate(files):
+            if previous is not None and previous.end < file.start:
+                size = file.start - previous.end
+                yield Extent(ExtentKind.MISSING, previous.end, size, "no file holds this range")
+                self._mark = max(self._mark, Mark.AFTER_DAMAGE)
+            previous = file
+            yield from self._file(file, max(0, self._start - file.start), files[number + 1 :])
+
+    def _file(self, file: MappedFile, at: int, later: list[MappedFile]) -> Iterator[Batch | Extent]:
+        """One file from byte `at` on."""
+        while at < file.size and file.start + at < self._stop:
+            at = yield from self._chain(file, at)
+            if at >= file.size or file.start + at >= self._stop:
+                break
+            blank = self._blank(file, at)
+            if blank is not None:
+                yield blank
+                found = self._search(file, at + HEAD_BYTES) if self._roomy(file, at) else None
+                if found is None:
+                    break
+                reason = "records stand behind a BLANK"
+                yield Extent(ExtentKind.DAMAGE, blank.position, found - at, reason)
+                self._begin_chain(file, found)
+                at = found
+                continue
+            at = yield from self._broken(file, at, later)
+
+    def _broken(
+        self, file: MappedFile, at: int, later: list[MappedFile]
+    ) -> Generator[Batch | Extent, None, int]:
+        """The chain stops at byte `at`: tell why; returns where it goes on."""
+        stale = yield from self._earlier_life(file, at)
+        if stale > at:
+            return stale
+        boundary = self._boundary(file, at)
+        found = self._search(file, at + 1)
+        while found is not None and boundary is not None and found < boundary:
+            landed = self._landing(file, found)
+            if landed >= boundary:
+                break
+            inner = self._one(file, found, Mark.EMBEDDED)
+            if inner is not None:
+                yield inner
+            found = self._search(file, max(landed, found + 1))
+        end = file.size if found is None else found
+        at_end = found is None and not any(self._any_record(other) for other in later)
+        yield self._extent(file, at, end, at_end)
+        if found is None:
+            if not at_end:
+                self._mark = max(self._mark, Mark.AFTER_DAMAGE)
+            return file.size
+        self._begin_chain(file, found)
+        return found
+
+    # -- chains ---------------------------------------------------------------------------------
+
+    def _chain(self, file: MappedFile, at: int) -> Generator[Batch | Extent, None, int]:
+        """Batches of the chain from byte `at` on; returns the byte where it stops."""
+        frame = self._log.frame_of(file)
+        wanted = WINDOW_BYTES
+        while at + frame.smallest <= file.size and file.start + at < self._stop:
+            window = self._window(file, at, wanted)
+            starts, _ = walk(window, frame)
+            checked = check(window, frame, starts, crc=self._crc)
+            good = _chained(checked)
+            if good:
+                batch = self._batch(checked.take(slice(0, good)))
+                if len(batch):
+                    yield batch
+                at += int(starts[good - 1]) + number_at(
+                    window, int(starts[good - 1]) + frame.size_offset
+                )
+                wanted = WINDOW_BYTES
+            if good < len(checked) and not 0 < good == len(checked) - 1:
+                break  # the last of a window is looked at again, with what follows it
+            size = self._size_at(file, at, frame)
+            if size is None:
+                break
+            if at + size > window.position - file.start + window.size:
+                wanted = max(WINDOW_BYTES, size)
+        return at
+
+    def _batch(self, checked: Checked) -> Batch:
+        batch = Batch(checked.columns, checked.position, self._mark, checked.body_crc_ok)
+        if self._mark <= Mark.AFTER_DAMAGE and len(batch):
+            self._recent.note(batch.position, batch.columns)
+        if len(batch) and int(batch.position[-1]) >= self._stop:
+            batch = batch.take(batch.position < self._stop)
+        return batch
+
+    def _begin_chain(self, file: MappedFile, at: int) -> None:
+        """Good records go on at byte `at` behind something else: of this log, or dead?"""
+        self._mark = Mark.AFTER_DAMAGE
+        batch = self._one(file, at, Mark.AFTER_DAMAGE, count=64)
+        if batch is not None and self._recent.is_dead(batch.columns, self._log):
+            self._mark = Mark.DEAD_TAIL
+
+    def _one(self, file: MappedFile, at: int, mark: Mark, count: int = 1) -> Batch | None:
+        """Up to `count` records of the chain at byte `at`, in a buffer of their own."""
+        frame = self._log.frame_of(file)
+        size = self._size_at(file, at, frame)
+        if size is None:
+            return None
+        window = self._small_window(file, at, max(size, _PEEK_BYTES * 16 if count > 1 else 0))
+        starts, _ = walk(window, frame)
+        if not len(starts):
+            return None
+        checked = check(window, frame, starts[:count])
+        checked = checked.take(slice(0, int(checked.whole.sum())))
+        if not len(checked):
+            return None
+        return Batch(checked.columns, checked.position, mark, checked.body_crc_ok)
+
+    def _earlier_life(self, file: MappedFile, at: int) -> Generator[Batch | Extent, None, int]:
+        """Whole records from byte `at` on that name other positions; returns the byte behind."""
+        frame = self._log.frame_of(file)
+        while True:
+            window = self._window(file, at, WINDOW_BYTES)
+            starts, _ = walk(window, frame)
+            checked = check(window, frame, starts, crc=True)
+            stale = checked.whole & ~checked.in_place
+            if checked.body_crc_ok is not None:
+                stale &= checked.body_crc_ok
+            count = len(stale) if stale.all() else int(np.argmin(stale))
+            if not count:
+                return at
+            part = checked.take(slice(0, count))
+            yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
+            last = int(starts[count - 1])
+            at += last + number_at(window, last + frame.size_offset)
+            if count < len(starts):
+                return at
+
+    # -- what is not a record -------------------------------------------------------------------
+
+    def _blank(self, file: MappedFile, at: int) -> Extent | None:
+        frame = self._log.frame_of(file)
+        head = self._log.queue.read_file(file, at, HEAD_BYTES)
+        if len(head) < HEAD_BYTES:
+            return None
+        magic = int.from_bytes(head[frame.magic_offset : frame.magic_offset + 4], "big")
+        if magic != frame.blank_magic:
+            return None
+        size = int.from_bytes(
+            head[frame.blank_size_offset : frame.blank_size_offset + 4], "big", signed=True
+        )
+        rest = file.size - at
+        whole = max(rest, self._log.queue.file_size - at)
+        reason = "" if size in (rest, whole) else f"its size is {size}, not {rest}"
+        return Extent(ExtentKind.BLANK, file.start + at, rest, reason)
+
+    def _roomy(self, file: MappedFile, at: int) -> bool:
+        """A whole record could stand behind a BLANK at byte `at`."""
+        frame = self._log.frame_of(file)
+        return file.size - at >= HEAD_BYTES + frame.smallest + frame.spare
+
+    def _extent(self, file: MappedFile, at: int, end: int, at_end: bool) -> Extent:
+        """Name what lies in bytes [at, end); `at_end`: nothing good follows anywhere."""
+        position, size = file.start + at, end - at
+        if self._is_zero(file, at, end):
+            if at_end:
+                return Extent(ExtentKind.ZEROS, position, size, "zeros: never written")
+            return Extent(ExtentKind.DAMAGE, position, size, "zeros")
+        reason = self._reason(file, at)
+        if not at_end:
+            return Extent(ExtentKind.DAMAGE, position, size, reason)
+        if self._own(file, at):
+            return Extent(ExtentKind.TORN_TAIL, position, size, reason)
+        return Extent(ExtentKind.STALE_BYTES, position, size, reason)
+
+    def _own(self, file: MappedFile, at: int) -> bool:
+        """A record of this log begins at byte `at`: it names its own position."""
+        frame = self._log.frame_of(file)
+        window = self._small_window(file, at, _PEEK_BYTES)
+        return find_item(window, frame, 0, 1) == 0
+
+    def _reason(self, file: MappedFile, at: int) -> str:
+        frame = self._log.frame_of(file)
+        window = self._small_window(file, at, _PEEK_BYTES)
+        if window.size < frame.smallest:
+            return f"{window.size} bytes are left: the file does not end with a BLANK"
+        magic = number_at(window, frame.magic_offset)
+        if magic not in frame.magics:
+            return f"no magic code: {magic:08x}"
+        size = number_at(window, frame.size_offset)
+        if size < frame.smallest or size > file.size - at:
+            return f"impossible size {size}"
+        return f"the fields do not add up to the size {size}"
+
+    def _is_zero(self, file: MappedFile, at: int, end: int) -> bool:
+        while at < end:
+            data = self._log.queue.next_data(file, at)
+            if data is None or data >= end:
+                return True
+            at = data
+            window = self._window(file, at, min(WINDOW_BYTES, end - at))
+            if window.array.any():
+                return False
+            at += max(1, window.size)
+        return True
+
+    def _any_record(self, file: MappedFile) -> bool:
+        return self._search(file, 0) is not None
+
+    # -- finding records ------------------------------------------------------------------------
+
+    def _search(self, file: MappedFile, at: int) -> int | None:
+        """Byte of the next good record that names its own position, None if there is none."""
+        frame = self._log.frame_of(file)
+        overlap = frame.position_offset + 8
+        while at + frame.smallest <= file.size:
+            data = self._log.queue.next_data(file, at)
+            if data is None:
+                return None
+            at = max(at, data - overlap)
+            window = self._window(file, at, WINDOW_BYTES)
+            found = find_item(window, frame, 0, window.size)
+            while found is not None:
+                if self._acceptable(file, at + found):
+                    return at + found
+                found = find_item(window, frame, found + 1, window.size)
+            if window.size < WINDOW_BYTES:
+                return None
+            at += window.size - overlap
+        return None
+
+    def _acceptable(self, file: MappedFile, at: int) -> bool:
+        """The record is whole and its body fits, or the chain goes on with another in place."""
+        batch = self._one(file, at, Mark.AFTER_DAMAGE)
+        if batch is None or batch.body_crc_ok is None:
+            return False
+        return bool(batch.body_crc_ok[0]) or self._own(file, batch.end - file.start)
+
+    def _boundary(self, file: MappedFile, at: int) -> int | None:
+        """Where the broken item at byte `at` ends, if its size leads to another item or a BLANK."""
+        frame = self._log.frame_of(file)
+        size = self._size_at(file, at, frame)
+        if size is None or not self._own(file, at):
+            return None
+        end = at + size
+        good = self._own(file, end) or self._blank(file, end) is not None
+        return end if good else None
+
+    def _landing(self, file: MappedFile, at: int) -> int:
+        """Byte where the chain from byte `at` stops."""
+        frame = self._log.frame_of(file)
+        while True:
+            batch = self._one(file, at, Mark.AFTER_DAMAGE, count=64)
+            if batch is None:
+                return at
+            at = batch.end - file.start
+            if len(batch) < 64 and not self._own(file, at):
+                return at
+            if self._size_at(file, at, frame) is None:
+                return at
+
+    def _size_at(self, file: MappedFile, at: int, frame: Frame) -> int | None:
+        """Size of the item at byte `at` if it is one by magic code and size, else None."""
+        window = self._small_window(file, at, HEAD_BYTES)
+        if window.size < HEAD_BYTES or number_at(window, frame.magic_offset) not in frame.magics:
+            return None
+        size = number_at(window, frame.size_offset)
+        return size if frame.smallest <= size <= file.size - at else None
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _window(self, file: MappedFile, at: int, size: int) -> Window:
+        """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
+        size = min(size, file.size - at)
+        if len(self._buffer) < size or len(self._buffer) > max(size, 2 * WINDOW_BYTES):
+            self._buffer = bytearray(min(max(size, WINDOW_BYTES), max(size, file.size)))
+        got = self._log.read_into(self._buffer, file, at)
+        return Window(self._buffer, min(got, size), file.start + at)
+
+    def _small_window(self, file: MappedFile, at: int, size: int) -> Window:
+        """A few bytes in a buffer of their own."""
+        data = bytearray(self._log.queue.read_file(file, at, size))
+        return Window(data, len(data), file.start + at)
+
+
+def _chained(checked: Checked) -> int:
+    """How many of the records belong to the chain of this log.
+
+    A record that names another position belongs to it if the one behind it names its own.
+    """
+    whole = len(checked) if not len(checked) or checked.whole[-1] else len(checked) - 1
+    if checked.in_place[:whole].all():
+        return whole
+    lost = np.flatnonzero(~checked.in_place[:whole])
+    followed = np.zeros(whole, np.bool_)
+    followed[: whole - 1] = checked.in_place[1:whole]
+    alone = lost[~followed[lost]]
+    return int(alone[0]) if len(alone) else whole
