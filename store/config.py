@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 from .errors import InvalidInput, LimitExceeded, from_os_error
 
@@ -86,7 +87,7 @@ class BrokerConfig(Mapping[str, str]):
         """The option as a list of paths, separated by `,`, `;` or `:`; empty where not set."""
         return [part for part in re.split(r"[,;:]", self.get(name, "")) if part.strip()]
 
-    def size(self, name: str) -> tuple[int, str]:
+    def size(self, name: str) -> tuple[int, Literal["configuration", "default"]]:
         """A file size: its value and `configuration` or `default`. Raises InvalidInput."""
         value = self.get_int(name)
         if value is None:

@@ -12,10 +12,14 @@ import stat
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .config import BrokerConfig
 from .errors import InvalidInput, Missing, NotAStore, from_os_error
 from .mapped_file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
+
+if TYPE_CHECKING:
+    from .sizes import Sizes
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -162,6 +166,13 @@ class Layout:
     def rocksdb_queues(self) -> bool:
         """Whether the consume queues are a RocksDB (spec 02, 2.10)."""
         return (self.consume_queue / "CURRENT").is_file()
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """File sizes, each with where it comes from: files, configuration or default."""
+        from .sizes import sizes_of
+
+        return sizes_of(self)
 
     def commit_log_files(self) -> MappedFileQueue:
         """The files of the commit log. Raises Unreadable."""

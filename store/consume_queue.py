@@ -1,0 +1,331 @@
+"""Consume queues: which records belong to a topic-queue, by queue offset (spec 02, 2.1 to 2.5).
+
+`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream is queue offset k. Where a queue ends is not
+written anywhere; offline it is the first invalid unit behind the last valid one, and units that
+point at or behind the log's end are dead: a broker cuts them off when it starts.
+
+One unit is read with a few system calls and without numpy; `units` reads many as columns.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ..formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
+from ..formats.fixed import numbers_of
+from .errors import NotFound, from_os_error
+from .layout import Layout
+from .mapped_file_queue import MappedFile, MappedFileQueue
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Units = npt.NDArray[np.void]
+
+_UNIT = numbers_of(UNIT)
+_PRE_FILL = _UNIT.unpack(UNIT.build(PRE_FILL))
+LARGEST_QUEUE_ID = (1 << 31) - 1
+WINDOW_UNITS = 1 << 16
+"""Units that are read at once."""
+_TAIL_UNITS = 256
+_BLOCK_BYTES = 1 << 16
+"""Files up to this size are read whole to find their last unit."""
+_EXTENTS = 16
+"""Data extents of a sparse file that are followed to find its last byte."""
+
+
+class Unit(NamedTuple):
+    """One unit: the place of the message with number `queue_offset` in the commit log."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def valid(self) -> bool:
+        """The unit points at something: a broker counts it."""
+        return self.physical_offset >= 0 and self.size > 0
+
+    @property
+    def pre_fill(self) -> bool:
+        """The unit fills the front of a queue that does not begin at 0; it is no message."""
+        return self[1:] == _PRE_FILL
+
+    @property
+    def ext_address(self) -> int | None:
+        """Offset of the unit's entry in consumequeue_ext, None where there is none."""
+        if self.tags_code > EXT_ADDRESS_MAX:
+            return None
+        return self.tags_code + (1 << 63)
+
+
+class QueueDirectory(NamedTuple):
+    """A topic-queue and the directory of its files."""
+
+    topic: str
+    queue_id: int
+    path: str
+
+
+class QueueSummary(NamedTuple):
+    """What a queue holds.
+
+    min_offset: first queue offset whose record the log still has, max_offset where none is left.
+    max_offset: behind the last. end_position: physical offset behind the record of the last unit,
+    None without a unit.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    end_position: int | None
+
+
+def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
+    """The topic-queues below a `consumequeue` directory, sorted; none where it is missing.
+
+    Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
+    inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
+    """
+    for topic in sorted(_directories(os.fspath(consume_queue))):
+        numbers = (name for name in _directories(topic) if _base(name).isdecimal())
+        for path in sorted(numbers, key=lambda name: (int(_base(name)), name)):
+            queue_id = int(_base(path))
+            if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
+                yield QueueDirectory(_base(topic), queue_id, path)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _directories(parent: str) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.path for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise from_os_error(error, parent) from error
+
+
+class ConsumeQueue:
+    """One topic-queue. Open it with `ConsumeQueue.open`; use as a context manager or `close`."""
+
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = files
+
+    @classmethod
+    def open(
+        cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None
+    ) -> ConsumeQueue:
+        """The queue's files. Raises NotFound where there is no such queue, Unreadable."""
+        path = os.fspath(layout.consume_queue)
+        parts = topic.split("/")
+        if not topic or "\0" in topic or {"", ".", ".."} & set(parts):
+            raise NotFound(f"no such topic: {topic}", path=path)
+        directory = os.path.join(path, topic, str(queue_id))  # noqa: PTH118
+        if not os.path.isdir(directory):  # noqa: PTH112
+            known = os.path.isdir(os.path.join(path, topic))  # noqa: PTH112, PTH118
+            what = f"no queue {queue_id} of topic {topic}" if known else f"no such topic: {topic}"
+            raise NotFound(what, path=path)
+        return cls(topic, queue_id, MappedFileQueue.open(directory, file_size))
+
+    @cached_property
+    def first_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return -(-self.files.start // UNIT_BYTES)
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """The unit with this number, valid or not; None where no file holds it."""
+        data = self.files.read(queue_offset * UNIT_BYTES, UNIT_BYTES)
+        if len(data) < UNIT_BYTES:
+            return None
+        return Unit(queue_offset, *_UNIT.unpack(data))
+
+    def units(self, start: int, stop: int) -> Iterator[tuple[int, Units]]:
+        """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
+
+        Units that no file holds are left out; a window ends at the end of a file.
+        """
+        import numpy as np
+
+        from ..formats.derive import dtype_of
+
+        dtype = dtype_of(UNIT)
+        for file in self.files.files:
+            begin = max(start, -(-file.start // UNIT_BYTES))
+            end = min(stop, file.end // UNIT_BYTES)
+            for first in range(begin, end, WINDOW_UNITS):
+                size = min(WINDOW_UNITS, end - first) * UNIT_BYTES
+                data = self.files.read_file(file, first * UNIT_BYTES - file.start, size)
+                if len(data) >= UNIT_BYTES:
+                    yield first, np.frombuffer(data, dtype, count=len(data) // UNIT_BYTES)
+
+    def summary(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> QueueSummary:
+        """What the queue holds, for a log that has the bytes log_start ≤ p < log_end.
+
+        broker_4: a queue whose records are all expired begins at 0, as a 4.x broker answers;
+        otherwise at its end, as 5.x answers (spec 2.4).
+        """
+        last = self._last_unit(log_end)
+        if last is None:
+            first = self.first_offset
+            return QueueSummary(self.topic, self.queue_id, first, first, None)
+        end = None if last.pre_fill else last.physical_offset + last.size
+        stop = last.queue_offset + 1
+        first = self._first_unit(stop, log_start)
+        if first == stop and broker_4:
+            first = 0
+        return QueueSummary(self.topic, self.queue_id, first, stop, end)
+
+    def _first_unit(self, stop: int, log_start: int) -> int:
+        """Number of the first unit whose record the log still has; `stop` without one."""
+
+        def gone(unit: Unit | None) -> bool:
+            return unit is None or unit.physical_offset < log_start or unit.pre_fill
+
+        if not gone(self.unit(self.first_offset)):
+            return self.first_offset
+        return _partition(self.first_offset, stop, lambda number: gone(self.unit(number)))
+
+    def _last_unit(self, log_end: int | None) -> Unit | None:
+        """The last valid unit that points into the log."""
+        for file in reversed(self.files.files):
+            begin = -(-file.start // UNIT_BYTES)
+            last = self._last_valid(begin, self._end_of_content(file) // UNIT_BYTES)
+            if last is None:
+                continue
+            if log_end is None or last.physical_offset < log_end:
+                return last
+            first_dead = _partition(begin, last.queue_offset, self._before(log_end))
+            if first_dead > begin:
+                return self.unit(first_dead - 1)
+        return None
+
+    def _before(self, log_end: int) -> Callable[[int], bool]:
+        def before(number: int) -> bool:
+            unit = self.unit(number)
+            return unit is not None and unit.valid and unit.physical_offset < log_end
+
+        return before
+
+    def _last_valid(self, begin: int, stop: int) -> Unit | None:
+        """The last valid unit of begin ≤ k < stop, all in one file; looked for from behind."""
+        while stop > begin:
+            start = max(begin, stop - _TAIL_UNITS)
+            data = self.files.read(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
+            whole = len(data) - len(data) % UNIT_BYTES
+            for at in range(whole - UNIT_BYTES, -1, -UNIT_BYTES):
+                unit = Unit(start + at // UNIT_BYTES, *_UNIT.unpack_from(data, at))
+                if unit.valid:
+                    return unit
+            stop = start
+        return None
+
+    def _end_of_content(self, file: MappedFile) -> int:
+        """Stream position behind the last unit of a file that is not all zeros.
+
+        A small file is read. Of a large one the zeros at the end are a hole, as a broker makes
+        them; in a copy without holes the end is found by bisection, which takes the first block of
+        zeros for it.
+        """
+        size = file.size
+        if size > _BLOCK_BYTES:
+            size = _end_of_data(self.files.descriptor(file), size)
+        used = self._strip(file, size)
+        if used == size - _BLOCK_BYTES:
+
+            def has_content(block: int) -> bool:
+                return self._strip(file, (block + 1) * _BLOCK_BYTES) > block * _BLOCK_BYTES
+
+            used = self._strip(
+                file, _partition(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES
+            )
+        return -(-(file.start + used) // UNIT_BYTES) * UNIT_BYTES
+
+    def _strip(self, file: MappedFile, size: int) -> int:
+        """`size` less the zeros at the end of the first `size` bytes, one block at most."""
+        start = max(0, size - _BLOCK_BYTES)
+        return start + len(self.files.read_file(file, start, size - start).rstrip(b"\0"))
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ConsumeQueues:
+    """All consume queues of a store."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def __iter__(self) -> Iterator[QueueDirectory]:
+        return queue_directories(self.layout.consume_queue)
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """One queue. Raises NotFound, Unreadable."""
+        return ConsumeQueue.open(self.layout, topic, queue_id, self._file_size)
+
+    def of_topic(self, topic: str) -> list[QueueDirectory]:
+        """The queues of one topic, by number; empty where the topic has none."""
+        return [queue for queue in self if queue.topic == topic]
+
+    def summaries(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> list[QueueSummary]:
+        """What each queue holds, sorted; see `ConsumeQueue.summary`.
+
+        A few system calls per queue; no large file is read whole.
+        """
+        found = []
+        for topic, queue_id, path in self:
+            files = MappedFileQueue.open(path, self._file_size)
+            with ConsumeQueue(topic, queue_id, files) as queue:
+                found.append(queue.summary(log_start, log_end, broker_4=broker_4))
+        return found
+
+    @cached_property
+    def _file_size(self) -> int | None:
+        """The configured size; without one each queue's files tell theirs."""
+        size, origin = self.layout.broker_config.size("mappedFileSizeConsumeQueue")
+        return -(-size // UNIT_BYTES) * UNIT_BYTES if origin == "configuration" else None
+
+
+def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """First number of low ≤ k < high for which `holds` is false, given that it is true before."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _end_of_data(descriptor: int, size: int) -> int:
+    """Byte behind the last data of a sparse file, `size` where that cannot be told."""
+    end = 0
+    try:
+        for _ in range(_EXTENTS):
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        return end if error.errno == errno.ENXIO else size
+    return size

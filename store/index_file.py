@@ -1,0 +1,197 @@
+"""One index file: header, slots, items, and how many slots it has (spec 03, 3.1).
+
+A file does not say how many slots and items it holds, and its length has many solutions. The right
+one shows: the last item lies where the header's end position can be read, the first where its begin
+position can, and the last item's slot names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ..formats.fixed import numbers_of
+from ..formats.index_file import (
+    HEADER,
+    HEADER_BYTES,
+    ITEM,
+    ITEM_BYTES,
+    SLOT,
+    SLOT_BYTES,
+    items_of,
+    items_offset,
+    slots_offset,
+)
+from .errors import from_os_error
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_HEADER = numbers_of(HEADER)
+_SLOT = numbers_of(SLOT)
+_ITEM = numbers_of(ITEM)
+WINDOW_ITEMS = 1 << 16
+"""Items that are read at once."""
+
+
+class Header(NamedTuple):
+    """The header of an index file; the names are those of the schema."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    hash_slot_count: int
+    index_count: int
+
+
+class Item(NamedTuple):
+    """One item of an index file; the names are those of the schema."""
+
+    key_hash: int
+    physical_offset: int
+    time_diff: int
+    previous: int
+
+
+class Geometry(NamedTuple):
+    """Numbers of slots and items of an index file."""
+
+    slots: int
+    items: int
+
+
+class IndexFile:
+    """An index file opened for reading. Use as a context manager or `close`.
+
+    slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
+    a broker maps it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
+        self.path = os.fspath(path)
+        self.slots, self.items = geometry
+
+    @cached_property
+    def _descriptor(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
+
+    def _read(self, offset: int, size: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, size, offset).ljust(size, b"\0")
+        except OSError as error:
+            raise from_os_error(error, self.path) from error
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self._descriptor).st_size
+
+    @cached_property
+    def header(self) -> Header:
+        """The header; zeros where the file is too short. Raises Missing, Unreadable."""
+        return Header(*_HEADER.unpack(self._read(0, HEADER_BYTES)))
+
+    @property
+    def last(self) -> int:
+        """Number of the last item; 0 without any. Never more than the file has bytes for."""
+        room = min(self.items, items_of(self.size, self.slots)) - 1
+        return max(0, min(self.header.index_count - 1, room))
+
+    def slot(self, number: int) -> int:
+        """Number of the newest item of a slot, 0 ≤ number < slots."""
+        value: int = _SLOT.unpack(self._read(slots_offset() + number * SLOT_BYTES, SLOT_BYTES))[0]
+        return value
+
+    def item(self, number: int) -> Item:
+        """One item; number 0 is never used."""
+        at = items_offset(self.slots) + number * ITEM_BYTES
+        return Item(*_ITEM.unpack(self._read(at, ITEM_BYTES)))
+
+    def columns(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """Items 1 … last as (number of the first, structured array of ITEM), in windows."""
+        import numpy as np
+
+        from ..formats.derive import dtype_of
+
+        dtype = dtype_of(ITEM)
+        for first in range(1, self.last + 1, WINDOW_ITEMS):
+            count = min(WINDOW_ITEMS, self.last + 1 - first)
+            data = self._read(items_offset(self.slots) + first * ITEM_BYTES, count * ITEM_BYTES)
+            yield first, np.frombuffer(data, dtype)
+
+    @property
+    def consistent(self) -> bool:
+        """Header, first and last item and the last item's slot agree. An empty file does."""
+        header = self.header
+        if header.index_count <= 1:
+            return True
+        if self.slots <= 0 or header.index_count > self.items:
+            return False
+        first, last = self.item(1), self.item(self.last)
+        return (
+            first.physical_offset == header.begin_physical_offset
+            and last.physical_offset == header.end_physical_offset
+            and last.key_hash >= 0
+            and self.slot(last.key_hash % self.slots) == self.last
+        )
+
+    def find_geometry(self) -> Geometry | None:
+        """The numbers of slots and items that fit the content, None where nothing tells."""
+        count = self.header.index_count - 1
+        if count < 1:
+            return None
+        for slots in self._likely_slots(count):
+            geometry = Geometry(slots, items_of(self.size, slots))
+            with IndexFile(self.path, geometry) as file:
+                if file.consistent:
+                    return geometry
+        return None
+
+    def _likely_slots(self, count: int) -> Iterator[int]:
+        """Numbers of slots with which items 1 and `count` lie where the header says.
+
+        A number of slots more or less by `step` moves all items by one place, so the file is an
+        array of items to be searched, whichever number is right.
+        """
+        import numpy as np
+
+        from ..formats.derive import dtype_of
+
+        dtype = dtype_of(ITEM)
+        step = ITEM_BYTES // SLOT_BYTES
+        least = (self.size - slots_offset()) // SLOT_BYTES % step
+        places = (self.size - items_offset(least)) // ITEM_BYTES - count
+        header = self.header
+        for place in range(0, places, WINDOW_ITEMS):
+            size = min(WINDOW_ITEMS, places - place) * ITEM_BYTES
+            at = items_offset(least) + place * ITEM_BYTES
+            first = np.frombuffer(self._read(at + ITEM_BYTES, size), dtype)
+            last = np.frombuffer(self._read(at + count * ITEM_BYTES, size), dtype)
+            fits = (
+                (first["physical_offset"] == header.begin_physical_offset)
+                & (last["physical_offset"] == header.end_physical_offset)
+                & (last["key_hash"] > 0)
+            )
+            yield from (least + (place + i) * step for i in np.flatnonzero(fits).tolist())
+
+    def close(self) -> None:
+        """Close the file; a later read opens it again."""
+        descriptor = self.__dict__.pop("_descriptor", None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
