@@ -1,0 +1,318 @@
+"""One consume queue as a broker holds it in memory during load, recovery and dispatch.
+
+The files on disk are read, never written: what the broker would append lies in memory, on top of
+them. Bytes behind a write position stay visible, as they do in the broker's mapped files; that is
+how a cut of the queues can take up stale units again (spec 2.5).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
+from ...formats.derive import dtype_of
+from ..errors import from_os_error
+from .loading import LoadedFile, truncate
+from .profiles import MinOffset, QueueRules
+from .snapshot import Entry
+
+Units = npt.NDArray[np.void]
+UNIT_DTYPE = dtype_of(UNIT)
+_WINDOW = 4096
+_RECOVERED_FILES = 3
+
+
+@dataclass
+class QueueFile(LoadedFile):
+    """A queue file; `added` are units written from byte `added_at` on, in this run only."""
+
+    added_at: int = 0
+    added: list[Units] = field(default_factory=list)
+
+    def read(self, first: int, count: int) -> Units:
+        """Units `first` … of the file: what is on disk, and on top of it what was added."""
+        units = read_units(self.entry, first, count)
+        position = self.added_at // UNIT_BYTES
+        for part in self.added:
+            begin, end = max(first, position), min(first + count, position + len(part))
+            if begin < end:
+                units[begin - first : end - first] = part[begin - position : end - position]
+            position += len(part)
+        return units
+
+    def append(self, units: Units) -> None:
+        """Write units at the write position."""
+        if not self.added:
+            self.added_at = self.wrote
+        elif self.added_at + sum(map(len, self.added)) * UNIT_BYTES != self.wrote:
+            keep = self.read(
+                self.added_at // UNIT_BYTES, (self.wrote - self.added_at) // UNIT_BYTES
+            )
+            self.added = [keep]
+        self.added.append(units)
+        self.wrote += len(units) * UNIT_BYTES
+
+
+def read_units(entry: Entry | None, first: int, count: int) -> Units:
+    """Units of a file on disk; zeros where there is no file or where it ends. Raises Unreadable."""
+    units = np.zeros(count, UNIT_DTYPE)
+    if entry is None:
+        return units
+    try:
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.pread(descriptor, count * UNIT_BYTES, first * UNIT_BYTES)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise from_os_error(error, entry.path) from error
+    whole = len(data) // UNIT_BYTES
+    units[:whole] = np.frombuffer(data, UNIT_DTYPE, whole)
+    return units
+
+
+def is_valid(units: Units) -> npt.NDArray[np.bool_]:
+    """bool[n]: units that a broker takes for valid; pre-fill counts (spec 2.1)."""
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return valid
+
+
+@dataclass
+class QueueState:
+    """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one."""
+
+    rules: QueueRules
+    file_bytes: int
+    files: list[QueueFile] = field(default_factory=list)
+    removed: list[QueueFile] = field(default_factory=list)
+    max_physical: int = -1
+    min_logic: int = 0
+
+    @classmethod
+    def of(cls, loaded: Sequence[LoadedFile], file_bytes: int, rules: QueueRules) -> QueueState:
+        """A queue of loaded files, all of them taken for full."""
+        return cls(rules, file_bytes, [QueueFile(f.start, f.wrote, f.entry) for f in loaded])
+
+    @property
+    def end(self) -> int:
+        """Append position as a byte of the stream."""
+        return self.files[-1].start + self.files[-1].wrote if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """maxOffsetInQueue."""
+        return self.end // UNIT_BYTES
+
+    @property
+    def min_offset(self) -> int:
+        """minOffsetInQueue."""
+        return self.min_logic // UNIT_BYTES
+
+    def _reach(self, unit: np.void) -> int:
+        reach = int(unit["physical_offset"])
+        return reach + int(unit["size"]) if self.rules.reaches_end else reach
+
+    def _windows(self, file: QueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
+        """(number of the first unit in the file, units) up to the end of the file."""
+        total = self.file_bytes // UNIT_BYTES
+        for start in range(first, total, _WINDOW):
+            yield start, file.read(start, min(_WINDOW, total - start))
+
+    def recover(self) -> None:
+        """Find the end: the first unit that is not valid, from the third last file on (2.5)."""
+        if not self.files:
+            return
+        index = max(0, len(self.files) - _RECOVERED_FILES)
+        while True:
+            file = self.files[index]
+            valid_units = 0
+            for start, units in self._windows(file):
+                bad = np.flatnonzero(~is_valid(units))
+                count = int(bad[0]) if len(bad) else len(units)
+                if count:
+                    self.max_physical = self._reach(units[count - 1])
+                valid_units = start + count
+                if len(bad):
+                    break
+            position = file.start + valid_units * UNIT_BYTES
+            if valid_units * UNIT_BYTES < self.file_bytes or index + 1 >= len(self.files):
+                break
+            index += 1
+        self._truncate(position)
+
+    def _truncate(self, end: int) -> None:
+        files: list[LoadedFile] = list(self.files)
+        removed = truncate(files, end, self.file_bytes)
+        self.removed += [f for f in removed if isinstance(f, QueueFile)]
+        self.files = [f for f in files if isinstance(f, QueueFile)]
+
+    def cut(self, log_end: int) -> None:
+        """`truncateDirtyLogicFiles`: give up units at or behind the log end (2.5).
+
+        The first unit of a file is not tested for validity (B4).
+        """
+        self.max_physical = log_end if self.rules.reaches_end else log_end - 1
+        while self.files:
+            file = self.files[-1]
+            file.wrote = 0
+            for start, units in self._windows(file):
+                stop = ~is_valid(units) | (units["physical_offset"] >= log_end)
+                if start == 0:
+                    stop[0] = units["physical_offset"][0] >= log_end
+                count = int(stop.argmax()) if stop.any() else len(units)
+                if count:
+                    file.wrote = (start + count) * UNIT_BYTES
+                    self.max_physical = self._reach(units[count - 1])
+                if count < len(units):
+                    break
+            if file.wrote:
+                return
+            self.removed.append(self.files.pop())
+
+    def clear(self) -> None:
+        """Delete all files (no commit log file, spec 7.4 step 5)."""
+        self.removed += self.files
+        self.files = []
+        self.max_physical = -1
+
+    def put(self, units: Units, offsets: npt.NDArray[np.int64]) -> None:
+        """Dispatch units, in log order, with the queue offsets of their records (spec 2.2)."""
+        position, count = 0, len(units)
+        while position < count:
+            run = self._regular_run(units[position:], offsets[position:])
+            if run:
+                self._append(units[position : position + run])
+                self.max_physical = self._reach(units[position + run - 1])
+                position += run
+            else:
+                self._put_one(units[position : position + 1], int(offsets[position]))
+                position += 1
+
+    def _regular_run(self, units: Units, offsets: npt.NDArray[np.int64]) -> int:
+        """How many of the first units simply follow the end of the queue, one after the other."""
+        if not self.files or self.files[-1].wrote == 0:
+            return 0
+        reach = units["physical_offset"].astype(np.int64)
+        if self.rules.reaches_end:
+            reach = reach + units["size"]
+        before = np.concatenate([np.array([self.max_physical], np.int64), reach[:-1]])
+        expected = self.end // UNIT_BYTES + np.arange(len(units))
+        odd = np.flatnonzero((reach <= before) | (offsets != expected))
+        return int(odd[0]) if len(odd) else len(units)
+
+    def _put_one(self, unit: Units, queue_offset: int) -> None:
+        if self._reach(unit[0]) <= self.max_physical:
+            return
+        position = queue_offset * UNIT_BYTES
+        file = self._file_for(position)
+        if queue_offset and file.start + file.wrote > position:
+            return
+        self.max_physical = self._reach(unit[0])
+        self._append(unit)
+
+    def _file_for(self, position: int) -> QueueFile:
+        """The file to append to; the first one ever is filled up to `position` (2.1)."""
+        if not self.files:
+            file = QueueFile(position - position % self.file_bytes, 0, None)
+            self.files.append(file)
+            filled = position % self.file_bytes // UNIT_BYTES
+            if filled:
+                file.append(pre_fill(filled))
+            if position:
+                self.min_logic = position
+        elif self.files[-1].wrote == self.file_bytes:
+            self.files.append(QueueFile(self.files[-1].start + self.file_bytes, 0, None))
+        return self.files[-1]
+
+    def _append(self, units: Units) -> None:
+        """Append at the end, over as many files as it takes."""
+        while len(units):
+            if self.files[-1].wrote == self.file_bytes:
+                self.files.append(QueueFile(self.files[-1].start + self.file_bytes, 0, None))
+            file = self.files[-1]
+            room = (self.file_bytes - file.wrote) // UNIT_BYTES
+            file.append(units[:room])
+            units = units[room:]
+
+    def correct_min_offset(self, log_start: int) -> bool:
+        """Find the min offset (spec 2.4). False: the broker throws (B16)."""
+        if self.rules.min_offset is MinOffset.LINEAR:
+            self._min_linear(log_start)
+            return True
+        return self._min_binary(log_start)
+
+    def _min_linear(self, log_start: int) -> None:
+        if not self.files:
+            return
+        file = self.files[0]
+        for start, units in self._windows(file):
+            inside = units[: max(0, file.wrote // UNIT_BYTES - start)]
+            good = np.flatnonzero(inside["physical_offset"] >= log_start)
+            if len(good):
+                self.min_logic = file.start + (start + int(good[0])) * UNIT_BYTES
+                return
+            if len(inside) < len(units):
+                return
+
+    def _min_binary(self, log_start: int) -> bool:
+        if self.min_logic >= self.end or not self.files:
+            return True
+        last = self.files[-1]
+        if last.wrote < UNIT_BYTES:
+            return not self.rules.empty_last_refuses
+        if self._physical(last, last.wrote // UNIT_BYTES - 1) < log_start:
+            self.min_logic = last.start + last.wrote
+            return True
+        first = self.files[0]
+        begin, intact = self.min_logic - first.start, True
+        if begin < 0:
+            begin, intact = 0, False
+        if begin >= first.wrote:
+            return True
+        low, high = begin // UNIT_BYTES, first.wrote // UNIT_BYTES - 1
+        if intact and self._physical(first, low) >= log_start:
+            return True
+        self._search(first, low, high, log_start)
+        return True
+
+    def _search(self, file: QueueFile, low: int, high: int, log_start: int) -> None:
+        """Binary search as the broker does it: it trusts the order of the units (B23)."""
+        while high - low > 1:
+            middle = (low + high) // 2
+            physical = self._physical(file, middle)
+            if physical == log_start:
+                low = high = middle
+            elif physical > log_start:
+                high = middle
+            else:
+                low = middle
+        for number in range(low, high + 1):
+            if self._physical(file, number) >= log_start:
+                self.min_logic = file.start + number * UNIT_BYTES
+                return
+
+    def _physical(self, file: QueueFile, number: int) -> int:
+        return int(file.read(number, 1)["physical_offset"][0])
+
+    def units(self) -> Iterator[tuple[int, Units]]:
+        """(queue offset of the first, units) of all files up to their write positions."""
+        for file in self.files:
+            total = file.wrote // UNIT_BYTES
+            for start in range(0, total, _WINDOW):
+                yield (
+                    file.start // UNIT_BYTES + start,
+                    file.read(start, min(_WINDOW, total - start)),
+                )
+
+
+def pre_fill(count: int) -> Units:
+    """`count` pre-fill units."""
+    units = np.zeros(count, UNIT_DTYPE)
+    for name, value in PRE_FILL.items():
+        units[name] = value
+    return units

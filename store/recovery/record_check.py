@@ -1,0 +1,166 @@
+"""The check of a record as a broker makes it: `checkMessageAndReturnSize` (spec 7.2).
+
+It differs from ours: neither the physical offset nor the queue, the store time or the content of
+topic and properties are looked at, a negative body or properties length counts as none, and 4.3
+does not know 16-byte hosts. Whole columns of records are checked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from construct import Bytes as FixedBytes
+from construct import Construct, FuncPath, Struct
+from construct import this as _record
+
+from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.derive import Columns, decode, dtype_of
+from ...formats.derive.ragged import overlapping
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from ...formats.primitives import HOST_V4
+from .profiles import RecordRules
+from .snapshot import Bytes
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_WINDOW_RECORDS = 16384
+_WINDOW_BYTES = 8 << 20
+_present_ = FuncPath(lambda length: np.maximum(length, 0))
+_HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
+_STRINGS = {
+    "body": FixedBytes(_present_(_record.body_length)),
+    "properties": FixedBytes(_present_(_record.properties_length)),
+}
+
+
+def _as_broker_reads(replaced: Mapping[str, Construct[Any, Any]]) -> Construct[Any, Any]:
+    """The record schema with some members read in a broker's own way."""
+    members = ((str(member.name), member) for member in MESSAGE.subcons)
+    return Struct(*(name / replaced.get(name, member) for name, member in members))
+
+
+_SCHEMA = _as_broker_reads(_STRINGS)
+_SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
+_HEAD_DTYPE = dtype_of(BLANK)
+
+
+class Checked(NamedTuple):
+    """Outcome for n positions: `passed`, and `size` as the broker returns it.
+
+    size: total_size of a good record, 0 for a BLANK, -1 for a failure, and total_size for a failure
+    where the fields do not add up to it (row 6). columns: the fields; `columns.ends` is the
+    byte behind the last field that was read.
+    """
+
+    passed: Flags
+    size: Ints
+    columns: Columns
+
+
+def schema_of(rules: RecordRules) -> Construct[Any, Any]:
+    """The record as a generation of brokers reads it."""
+    return _SCHEMA if rules.ipv6 else _SCHEMA_IPV4
+
+
+def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
+    """bool[n]: a magic of a record that this generation knows."""
+    known: Flags = magic == MAGIC_V1
+    return known | (magic == MAGIC_V2) if rules.v2 else known
+
+
+def check(buffer: Bytes, starts: Ints, rules: RecordRules, crc: bool = True) -> Checked:
+    """Check the records at `starts` of a file. `crc`: bodies are compared with their checksum."""
+    left = len(buffer) - starts
+    columns = decode(schema_of(rules), buffer, starts)
+    heads = overlapping(buffer, _HEAD_DTYPE)
+    whole_head = left >= BLANK_BYTES
+    head = (
+        heads[np.where(whole_head, starts, 0)] if len(heads) else np.zeros(len(starts), heads.dtype)
+    )
+    total = np.where(whole_head, head["total_size"], -1).astype(np.int64)
+    magic = np.where(whole_head, head["magic_code"], 0)
+    fits = whole_head & (total <= left) if rules.bounded else whole_head
+    blank = fits & (magic == MAGIC_BLANK)
+    readable = fits & knows(rules, magic) & (total >= 0) & columns.ok
+    readable &= _arrays_fit(columns, total)
+    if crc:
+        readable &= _bodies_agree(columns, readable)
+    equal = columns.ends - columns.starts == total
+    size = np.where(readable, total, -1)
+    size[blank] = 0
+    return Checked(blank | (readable & equal), size, columns)
+
+
+def _arrays_fit(columns: Columns, total: Ints) -> Flags:
+    """Body, topic and properties are read into an array of total_size bytes."""
+    fits: Flags = np.ones(len(columns), np.bool_)
+    for name in ("body_length", "topic_length", "properties_length"):
+        if name in columns:
+            fits &= columns.ints(name) <= total
+    return fits
+
+
+def _bodies_agree(columns: Columns, readable: Flags) -> Flags:
+    """bool[n]: the body has its checksum; an empty body is not looked at."""
+    agree: Flags = np.ones(len(columns), np.bool_)
+    if "body" not in columns:
+        return agree
+    bodies = columns.ragged("body")
+    asked = np.flatnonzero(readable & (bodies.length > 0))
+    agree[asked] = crc31_column(bodies[asked]) == columns.ints("body_crc")[asked]
+    return agree
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The record at which a walk through one file ended."""
+
+    offset: int
+    passed: bool
+    size: int
+    #: byte behind the fields that were read
+    read_to: int
+
+
+def walk(buffer: Bytes, offset: int, rules: RecordRules, crc: bool) -> Iterator[Columns | Failure]:
+    """Records from `offset` of a file on, in windows; last comes what is no good record.
+
+    The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
+    time; the walk never looks behind the file.
+    """
+    while True:
+        starts = _chain(buffer, offset)
+        checked = check(buffer, starts, rules, crc)
+        good = checked.passed & (checked.size > 0)
+        count = len(starts) if good.all() else int(good.argmin())
+        if count:
+            yield checked.columns.take(slice(0, count))
+        if count < len(starts):
+            yield Failure(
+                int(starts[count]),
+                bool(checked.passed[count]),
+                int(checked.size[count]),
+                int(checked.columns.ends[count]),
+            )
+            return
+        offset = int(starts[-1] + checked.size[-1])
+
+
+def _chain(buffer: Bytes, offset: int) -> Ints:
+    """Positions that follow one another by their total_size, from `offset` on: at least one."""
+    heads = overlapping(buffer, _HEAD_DTYPE)["total_size"]
+    starts = [offset]
+    stop = min(len(heads), offset + _WINDOW_BYTES)
+    while len(starts) < _WINDOW_RECORDS and offset < stop:
+        size = int(heads[offset])
+        offset += size
+        if size <= BLANK_BYTES or offset >= stop:
+            break
+        starts.append(offset)
+    return np.array(starts, np.int64)

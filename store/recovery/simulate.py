@@ -1,0 +1,271 @@
+"""A broker's load, recovery and first dispatch, played through in memory (spec 7.1 to 7.5).
+
+`simulate` is pure but for reading files: the same snapshot and profile give the same outcome. It
+tells the state that the broker reaches; `predict` says in words and numbers what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import Columns
+from ..dispatch import dispatch_columns
+from .index_state import IndexState, load_index
+from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
+from .log_recovery import Ghost, LogWalk, Records, StartFile, Switches, start_file
+from .profiles import Profile, QueueCut, ReputStart
+from .queue_state import UNIT_DTYPE, QueueState, Units
+from .record_check import Failure, walk
+from .snapshot import Entry, QueueId, Snapshot
+
+Ints = npt.NDArray[np.int64]
+#: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
+RETRY_SECONDS = 30
+
+
+@dataclass
+class Outcome:
+    """The broker after load, recovery and dispatch.
+
+    refusal: the load failed, nothing else is set but what was loaded. hangs: start() never
+    returns. log_end: its max offset. scanned: first and last+1 position of the recovery's scan.
+    """
+
+    profile: Profile
+    snapshot: Snapshot
+    switches: Switches
+    log: Loaded
+    queues: dict[QueueId, QueueState] = field(default_factory=dict)
+    queue_deletions: list[Entry] = field(default_factory=list)
+    index: IndexState = field(default_factory=lambda: IndexState([], []))
+    refusal: Refusal | None = None
+    hangs: str = ""
+    delay_seconds: int = 0
+    start: StartFile | None = None
+    walk: LogWalk | None = None
+    queues_end: int = -1
+    log_removed: list[LoadedFile] = field(default_factory=list)
+    indexed_from: int | None = None
+
+    @property
+    def log_start(self) -> int:
+        """Min offset of the log."""
+        return self.log.files[0].start if self.log.files else 0
+
+    @property
+    def log_end(self) -> int:
+        """Max offset of the log: write position of the last file."""
+        if not self.log.files:
+            return 0
+        last = self.log.files[-1]
+        return last.start + last.wrote
+
+    @property
+    def scan_start(self) -> int:
+        """Position where the recovery began."""
+        return self.log.files[self.start.number].start if self.start and self.log.files else 0
+
+
+def simulate(snapshot: Snapshot, profile: Profile, switches: Switches | None = None) -> Outcome:
+    """Play a broker's start through. Raises Unreadable."""
+    switches = switches or Switches()
+    outcome = Outcome(
+        profile,
+        snapshot,
+        switches,
+        load_files(snapshot.log, snapshot.log_file_bytes, profile.load),
+    )
+    outcome.refusal = outcome.log.refusal or _load_queues(outcome)
+    if outcome.refusal:
+        return outcome
+    crashed = snapshot.abort
+    outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
+    _recover_queues(outcome)
+    if not outcome.log.files:
+        _without_log(outcome)
+    else:
+        _recover_log(outcome)
+    _correct_min_offsets(outcome)
+    if outcome.refusal is None:
+        _dispatch_after_start(outcome)
+    return outcome
+
+
+def _load_queues(outcome: Outcome) -> Refusal | None:
+    snapshot, profile = outcome.snapshot, outcome.profile
+    for queue, entries in snapshot.queues.items():
+        loaded = load_files(entries, snapshot.queue_file_bytes, profile.load)
+        if loaded.refusal:
+            return Refusal(
+                "queue-" + loaded.refusal.case, loaded.refusal.reason, loaded.refusal.path
+            )
+        outcome.queue_deletions += loaded.deleted
+        outcome.queues[queue] = QueueState.of(
+            loaded.files, snapshot.queue_file_bytes, profile.queues
+        )
+    return None
+
+
+def _recover_queues(outcome: Outcome) -> None:
+    for queue in outcome.queues.values():
+        queue.recover()
+    outcome.queues_end = _queues_end(outcome)
+
+
+def _queues_end(outcome: Outcome) -> int:
+    """Highest position that a queue reaches (D), -1 without any."""
+    return max((queue.max_physical for queue in outcome.queues.values()), default=-1)
+
+
+def _without_log(outcome: Outcome) -> None:
+    """No commit log file: the queues' files are deleted (spec 7.4, step 5)."""
+    if outcome.snapshot.abort or outcome.profile.queues.emptied_when_clean:
+        for queue in outcome.queues.values():
+            queue.clear()
+
+
+def _recover_log(outcome: Outcome) -> None:
+    snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
+    switches = outcome.switches
+    crashed = snapshot.abort
+    outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
+    scan = LogWalk(snapshot, files, profile, crashed, switches.check_crc)
+    outcome.walk = scan
+    dispatched_behind = -1 if crashed else outcome.queues_end
+    for batch in scan.batches(outcome.start.number):
+        if not (crashed or profile.dispatch.when_clean):
+            continue
+        if isinstance(batch, Ghost):
+            _put_ghost(outcome, batch)
+        else:
+            _dispatch(outcome, batch, None if crashed else dispatched_behind)
+    end = scan.end
+    if _is_cut(outcome, end):
+        for queue in outcome.queues.values():
+            queue.cut(end)
+    outcome.log_removed = truncate(files, end, snapshot.log_file_bytes)
+
+
+def _is_cut(outcome: Outcome, end: int) -> bool:
+    """Whether the queues are cut at the log end."""
+    rule = outcome.profile.queues.cut
+    if rule is QueueCut.AFTER_CRASH:
+        return outcome.snapshot.abort
+    reached = outcome.queues_end if rule is QueueCut.AHEAD_BEFORE else _queues_end(outcome)
+    return reached >= end
+
+
+def _correct_min_offsets(outcome: Outcome) -> None:
+    log_start = outcome.log_start if outcome.log.files else -1
+    for name, queue in outcome.queues.items():
+        if not queue.correct_min_offset(log_start):
+            path = outcome.snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+            outcome.refusal = Refusal(
+                "queue-without-unit",
+                "IllegalArgumentException: newPosition < 0: (-20 < 0)",
+                str(path),
+            )
+            return
+
+
+def _dispatch_after_start(outcome: Outcome) -> None:
+    """4.9: dispatch what lies behind the queues, without checking bodies (spec 7.5)."""
+    if outcome.profile.dispatch.reput is not ReputStart.QUEUES_END or not outcome.log.files:
+        return
+    position = max(outcome.log_start, _queues_end(outcome))
+    end = outcome.log_end
+    while position < end:
+        file = _file_at(outcome, position)
+        if file is None:
+            outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
+            return
+        position = _reput_file(outcome, file, position, end)
+    _correct_min_offsets(outcome)
+
+
+def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
+    """The file that `findMappedFileByOffset` gives."""
+    size = outcome.snapshot.log_file_bytes
+    for file in outcome.log.files:
+        if file.start <= position < file.start + size:
+            return file
+    return None
+
+
+def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> int:
+    """Dispatch the rest of a file; returns where to go on."""
+    assert file.entry is not None
+    size = outcome.snapshot.log_file_bytes
+    written = min(file.wrote, end - file.start)
+    buffer = outcome.snapshot.bytes_of(file.entry)[:written]
+    offset = position - file.start
+    while offset < written:
+        failure: Failure | None = None
+        for item in walk(buffer, offset, outcome.profile.record, crc=False):
+            if isinstance(item, Columns):
+                _dispatch(outcome, Records(file, item), None)
+            else:
+                failure = item
+        if failure is None:
+            break
+        if failure.passed:
+            return file.start + size
+        if failure.size <= 0:
+            return file.start + (size if written == size else written)
+        offset = failure.offset + failure.size
+    return file.start + (size if offset >= size else max(offset, written))
+
+
+def _put_ghost(outcome: Outcome, ghost: Ghost) -> None:
+    """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
+    unit = np.zeros(1, UNIT_DTYPE)
+    unit["size"] = ghost.size
+    _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64))
+
+
+def _queue(outcome: Outcome, name: QueueId) -> QueueState:
+    queue = outcome.queues.get(name)
+    if queue is None:
+        queue = QueueState(outcome.profile.queues, outcome.snapshot.queue_file_bytes)
+        outcome.queues[name] = queue
+    return queue
+
+
+def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
+    """Give the records to their queues; `behind`: only those at a greater position."""
+    columns = batch.columns
+    if behind is not None:
+        columns = columns.take(columns.ints("physical_offset") > behind)
+    if not len(columns):
+        return
+    for name, units, offsets in _by_queue(outcome, columns):
+        if "\0" in name.topic:
+            outcome.delay_seconds += RETRY_SECONDS * len(units)
+            _queue(outcome, name)
+            continue
+        _queue(outcome, name).put(units, offsets)
+
+
+def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:
+    """(queue, units, queue offsets) that a broker dispatches for records in log order."""
+    rules = outcome.profile.dispatch
+    dispatched = dispatch_columns(
+        columns,
+        index_tags=rules.index_tags,
+        multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
+        slash_names=rules.slash_names,
+    )
+    made = dispatched.units
+    units = np.zeros(len(made), UNIT_DTYPE)
+    for field_name in UNIT_DTYPE.names or ():
+        units[field_name] = getattr(made, field_name)
+    keys = made.topic_id << 32 | (made.queue_id & 0xFFFFFFFF)
+    for key in np.unique(keys):
+        mine = np.flatnonzero(keys == key)
+        first = int(mine[0])
+        name = QueueId(dispatched.topics[int(made.topic_id[first])], int(made.queue_id[first]))
+        yield name, units[mine], made.queue_offset[mine]

@@ -1,0 +1,156 @@
+"""What lies on disk before a broker starts: the input of a prediction.
+
+Directory listings are taken once; contents are read when they are asked for, a window at a time,
+and never written. A snapshot knows nothing about versions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.checkpoint import CHECKPOINT, FIELDS, PAGE_BYTES
+from ...formats.derive import dtype_of
+from ..errors import Unsupported, from_os_error
+from ..layout import Layout
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Entry(NamedTuple):
+    """One entry of a directory: name, path, length in bytes, whether it is a directory."""
+
+    name: str
+    path: str
+    size: int
+    directory: bool
+
+
+class QueueId(NamedTuple):
+    """A topic-queue."""
+
+    topic: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A store at rest.
+
+    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue.
+    checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
+    file is there.
+    """
+
+    layout: Layout
+    log: tuple[Entry, ...]
+    log_file_bytes: int
+    queues: Mapping[QueueId, tuple[Entry, ...]]
+    queue_file_bytes: int
+    index: tuple[Entry, ...]
+    checkpoint: Mapping[str, int]
+    abort: bool
+    _maps: dict[str, Bytes] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, layout: Layout) -> Snapshot:
+        """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB and batch queues)."""
+        _check_supported(layout)
+        sizes = layout.sizes
+        entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+        return cls(
+            layout=layout,
+            log=tuple(sorted(entries, key=lambda e: e.name)),
+            log_file_bytes=sizes.commit_log.value,
+            queues=dict(_queues(layout.consume_queue)),
+            queue_file_bytes=sizes.consume_queue.value,
+            index=tuple(list_entries(layout.index)),
+            checkpoint=read_checkpoint(layout.checkpoint),
+            abort=layout.abort.exists(),
+        )
+
+    def bytes_of(self, entry: Entry) -> Bytes:
+        """The content of a file, mapped read-only: uint8[size]. Raises Unreadable."""
+        mapped = self._maps.get(entry.path)
+        if mapped is None:
+            mapped = map_file(entry.path)
+            if len(self._maps) >= _MAPPED_AT_ONCE:
+                self._maps.pop(next(iter(self._maps)))
+            self._maps[entry.path] = mapped
+        return mapped
+
+
+_MAPPED_AT_ONCE = 64
+
+
+def map_file(path: str) -> Bytes:
+    """A file as uint8[size], read-only, pages loaded on demand. Raises Unreadable."""
+    try:
+        if not os.stat(path).st_size:  # noqa: PTH116
+            return np.zeros(0, np.uint8)
+        return np.memmap(path, np.uint8, "r")
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:
+    """Entries of a directory by name; none where it is missing. Raises Unreadable."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                is_directory = entry.is_dir()
+                size = entry.stat().st_size
+                found.append(Entry(entry.name, entry.path, size, is_directory))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+    return sorted(found)
+
+
+def read_checkpoint(path: Path) -> dict[str, int]:
+    """All fields of a checkpoint; a missing or short file counts as zeros (spec 4.1)."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(PAGE_BYTES)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    parsed = CHECKPOINT.parse(data.ljust(PAGE_BYTES, b"\0"))
+    return {name: int(parsed[name]) for name in dtype_of(FIELDS).names or ()}
+
+
+def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
+    """Topic-queues of `consumequeue`; a queue directory that is no number is skipped (2.1)."""
+    for topic in list_entries(root):
+        if not topic.directory:
+            continue
+        for queue in list_entries(topic.path):
+            if queue.directory and _is_java_int(queue.name):
+                yield QueueId(topic.name, int(queue.name)), tuple(list_entries(queue.path))
+
+
+def _is_java_int(name: str) -> bool:
+    digits = name.removeprefix("-").removeprefix("+")
+    return digits.isascii() and digits.isdigit() and int(name) < 1 << 31
+
+
+def _check_supported(layout: Layout) -> None:
+    """Refuse what the prediction does not know yet."""
+    if layout.dledger is not None:
+        raise Unsupported("recover does not know DLedger logs", path=layout.dledger)
+    if layout.rocksdb_queues:
+        raise Unsupported("recover does not know RocksDB queues", path=layout.consume_queue)
+    if any(True for _ in _queues(layout.batch_consume_queue)):
+        raise Unsupported("recover does not know batch queues", path=layout.batch_consume_queue)

@@ -1,0 +1,128 @@
+"""What starts of the real store classes did to damaged stores. See README.md here.
+
+`CASES` are the cases in this folder: every kind of damage once; `all_cases()` gives those of
+``../shared/recovery-cases``, where that folder is there. The project does not need it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mqstore.store.config import BrokerConfig
+
+HERE = Path(__file__).resolve().parent
+SHARED = HERE.parents[2] / "shared" / "recovery-cases"
+
+Case = dict[str, Any]
+
+#: The sizes that all these stores were written with.
+CONFIG = BrokerConfig(
+    {
+        "mappedFileSizeCommitLog": "8192",
+        "mappedFileSizeConsumeQueue": "400",
+        "maxHashSlotNum": "10",
+        "maxIndexNum": "200",
+    }
+)
+
+
+def _read(folder: Path) -> Iterator[Case]:
+    with gzip.open(folder / "cases.jsonl.gz", "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+@functools.cache
+def cases() -> tuple[Case, ...]:
+    """The cases of this folder."""
+    return tuple(_read(HERE))
+
+
+@functools.cache
+def all_cases() -> tuple[Case, ...]:
+    """The cases of ``../shared``; those of this folder where it is missing."""
+    return tuple(_read(SHARED)) if (SHARED / "cases.jsonl.gz").exists() else cases()
+
+
+def case_of(kind: str, version: str = "", exit: str = "") -> Case:
+    """A case of this folder by its kind; the first that fits."""
+    for case in cases():
+        fits = case["kind"] == kind and case["version"].startswith(version)
+        if fits and exit in ("", case["exit"]):
+            return case
+    raise LookupError(f"no case {kind} {version} {exit}")
+
+
+def base(name: str, work: Path) -> Path:
+    """The undamaged store of that name, unpacked once below `work`; do not change it."""
+    target = work / "bases" / name
+    if not target.exists():
+        folder = HERE if (HERE / "bases" / f"{name}.tar.gz").exists() else SHARED
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(folder / "bases" / f"{name}.tar.gz") as archive:
+            archive.extractall(target.parent, filter="data")
+    return target
+
+
+def damaged(case: Case, work: Path) -> Path:
+    """The damaged store of a case, in a directory that the next call replaces."""
+    source, target = base(case["base"], work), work / "damaged"
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    for edit in case["edits"]:
+        _EDITS[edit["op"]](target, edit)
+    return target
+
+
+def _overwrite(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def _write(store: Path, edit: dict[str, Any]) -> None:
+    data = bytes.fromhex(edit["data"]) * edit.get("repeat", 1)
+    _overwrite(store / edit["file"], edit["offset"], data)
+
+
+def _fill(store: Path, edit: dict[str, Any]) -> None:
+    _overwrite(store / edit["file"], edit["offset"], bytes([edit["byte"]]) * edit["size"])
+
+
+def _move(store: Path, edit: dict[str, Any]) -> None:
+    data = (store / edit["file"]).read_bytes()[edit["offset"] :][: edit["size"]]
+    _overwrite(store / edit["to"], edit["to_offset"], data)
+
+
+def _truncate(store: Path, edit: dict[str, Any]) -> None:
+    os.truncate(store / edit["file"], edit["size"])
+
+
+def _create(store: Path, edit: dict[str, Any]) -> None:
+    path = store / edit["file"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes.fromhex(edit.get("data", "")).ljust(edit.get("size", 0), b"\0"))
+
+
+def _delete(store: Path, edit: dict[str, Any]) -> None:
+    path = store / edit["path"]
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+_EDITS = {
+    "write": _write,
+    "fill": _fill,
+    "move": _move,
+    "truncate": _truncate,
+    "create": _create,
+    "delete": _delete,
+    "mkdir": lambda store, edit: (store / edit["path"]).mkdir(parents=True),
+    "rename": lambda store, edit: (store / edit["path"]).rename(store / edit["to"]),
+}
