@@ -1,0 +1,40 @@
+"""The stores that are measured: written once by the real 5.3.3 store, kept in the work directory."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.interop.oracle import compiled, java
+
+from .measure import run
+
+VERSION = "5.3.3"
+#: name → (mean body in bytes, size of the log in GiB)
+STORES = {"1g-1k": (1000, 1), "1g-100": (100, 1), "1g-4k": (4000, 1), "4g-1k": (1000, 4)}
+_SOURCE = Path(__file__).resolve().parent / "java" / "StoreBench.java"
+
+
+def store_bench(mode: str, *options: str) -> dict[str, str]:
+    """Run the Java side; the last of its result lines, or of several the one with the most."""
+    flags = java(VERSION, compiled(VERSION, [_SOURCE]), "-Xms512m", heap="2g")
+    cost = run([*flags, "StoreBench", mode, *options, f"start={time.time():.6f}"])
+    lines = [line.split()[1:] for line in cost.output.splitlines() if line.startswith("R ")]
+    rows = [dict(pair.split("=", 1) for pair in line) for line in lines]
+    return max(rows, key=lambda row: float(row.get("acknowledged_per_s", 0)))
+
+
+def make(work: Path, name: str) -> Path:
+    """The store of that name under `work`; written where it is not there yet."""
+    root = work / name
+    if not root.exists():
+        body, gib = STORES[name]
+        part = work / f"{name}.part"
+        store_bench("gen", f"root={part}", f"body={body}", f"gib={gib}")
+        part.rename(root)
+    return root
+
+
+def log_files(root: Path) -> list[Path]:
+    """The commit log files of a store, in order."""
+    return sorted((root / "commitlog").iterdir())
