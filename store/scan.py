@@ -208,7 +208,7 @@ def _verdict(columns: Columns, position: Ints, whole: npt.NDArray[np.bool_], crc
 
 def _whole(columns: Columns, ends: Ints | None) -> npt.NDArray[np.bool_]:
     """bool[n]: magic code known, fields add up to total_size (and to the entry around it)."""
-    whole = columns.ends - columns.starts == columns.ints("total_size")
+    whole: npt.NDArray[np.bool_] = columns.ends - columns.starts == columns.ints("total_size")
     whole &= columns.ok
     magic = columns.ints("magic_code")
     known = magic == MAGIC_V1

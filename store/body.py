@@ -1,0 +1,88 @@
+"""Bodies that the producer compressed (spec/01-commitlog.md, 1.3).
+
+The output is bounded: a small body may unpack to anything.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from ..formats.message import COMPRESSION_MASK, SysFlag
+
+MAX_BODY_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Body:
+    """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("")."""
+
+    data: bytes
+    compression: str = ""
+    error: str = ""
+
+
+def compression_of(sys_flag: int) -> str:
+    """`zlib`, `lz4` or `zstd` by the flag, "" for a body that is not compressed."""
+    if not sys_flag & SysFlag.COMPRESSED:
+        return ""
+    kind = sys_flag & COMPRESSION_MASK
+    return {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}.get(kind, "zlib")
+
+
+def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:
+    """The body as the producer gave it.
+
+    What does not decompress as its flag says, or to more than `max_bytes`, comes as stored with an
+    error. No exception.
+    """
+    compression = compression_of(sys_flag)
+    if not compression:
+        return Body(stored)
+    try:
+        data = _UNPACKERS[compression](stored, max_bytes)
+    except (ValueError, RuntimeError, zlib.error, EOFError, MemoryError) as error:
+        return Body(stored, "", f"does not decompress with {compression}: {error}")
+    return Body(data, compression)
+
+
+def _too_large(max_bytes: int) -> ValueError:
+    return ValueError(f"more than {max_bytes} bytes (--max-body)")
+
+
+def _unzlib(stored: bytes, max_bytes: int) -> bytes:
+    unpacker = zlib.decompressobj()
+    data = unpacker.decompress(stored, max_bytes + 1)
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    if not unpacker.eof:
+        raise EOFError("the stream is cut")
+    return data
+
+
+def _unlz4(stored: bytes, max_bytes: int) -> bytes:
+    import lz4.frame
+
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    data: bytes = unpacker.decompress(stored, max_length=max_bytes + 1)
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    if not unpacker.eof:
+        raise EOFError("the stream is cut")
+    return data
+
+
+def _unzstd(stored: bytes, max_bytes: int) -> bytes:
+    import zstandard
+
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(stored) as reader:
+            data = reader.read(max_bytes + 1)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    return data
+
+
+_UNPACKERS = {"zlib": _unzlib, "lz4": _unlz4, "zstd": _unzstd}

@@ -1,0 +1,209 @@
+"""One message, as the library and `--format json` show it (design, "One message as JSON")."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..formats import message_properties as names
+from ..formats.message import host_text
+from ..formats.message_id import message_id
+from .body import MAX_BODY_BYTES, Body, unpack
+from .commit_log import Batch, Mark
+
+#: JSON of a mark.
+MARKS: dict[Mark, dict[str, Any]] = {
+    Mark.NONE: {},
+    Mark.AFTER_DAMAGE: {"after_damage": True},
+    Mark.DEAD_TAIL: {"stale": "dead_tail"},
+    Mark.EARLIER_LIFE: {"stale": "earlier_life"},
+    Mark.EMBEDDED: {"stale": "embedded"},
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    """One record of the commit log; names and units as in `formats.message`.
+
+    `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
+    `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
+    None where the CRC was not computed.
+    """
+
+    position: int
+    total_size: int
+    magic_code: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: tuple[bytes, int]
+    store_timestamp: int
+    store_host: tuple[bytes, int]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    stored_body: bytes
+    raw_topic: bytes
+    raw_properties: bytes
+    body_crc_ok: bool | None = None
+    mark: Mark = Mark.NONE
+
+    @property
+    def topic(self) -> str:
+        """Topic as text; invalid UTF-8 becomes U+FFFD."""
+        return self.raw_topic.decode("utf-8", "replace")
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """Properties as Java reads them: of duplicates the last, items without a value dropped."""
+        return names.parse(self.raw_properties)
+
+    @property
+    def tags(self) -> str | None:
+        """TAGS, None without."""
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        """The parts of KEYS."""
+        text = self.properties.get(names.KEYS, "")
+        return [key for key in text.split(names.KEY_SEPARATOR) if key]
+
+    @property
+    def unique_key(self) -> str | None:
+        """UNIQ_KEY, the id that the client gave; None without."""
+        return self.properties.get(names.UNIQ_KEY)
+
+    @property
+    def message_id(self) -> str:
+        """The id that the broker gave: its address and the position, as upper-case hex."""
+        ip, port = self.store_host
+        return message_id(ip, port, self.physical_offset)
+
+    def body(self, max_bytes: int = MAX_BODY_BYTES) -> Body:
+        """The body as the producer gave it, see `body.unpack`."""
+        return unpack(self.stored_body, self.sys_flag, max_bytes)
+
+    def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
+        """The message as the contract's JSON object; `raw`: the stored bytes as they are."""
+        record: dict[str, Any] = {"type": "message", "physical_offset": self.physical_offset}
+        if self.position != self.physical_offset:
+            record["position"] = self.position
+        record |= {
+            "total_size": self.total_size,
+            "magic_code": f"{self.magic_code:08x}",
+            "body_crc": self.body_crc,
+            "body_crc_ok": self.body_crc_ok,
+            "queue_id": self.queue_id,
+            "flag": self.flag,
+            "queue_offset": self.queue_offset,
+            "sys_flag": self.sys_flag,
+            "born_timestamp": self.born_timestamp,
+            "born_host": host_text(*self.born_host),
+            "store_timestamp": self.store_timestamp,
+            "store_host": host_text(*self.store_host),
+            "reconsume_times": self.reconsume_times,
+            "prepared_transaction_offset": self.prepared_transaction_offset,
+            **_text("topic", self.raw_topic, self.topic),
+            "properties": self.properties,
+            **self._raw_properties(raw),
+            "tags": self.tags,
+            "keys": self.keys,
+            "unique_key": self.unique_key,
+            "message_id": self.message_id,
+            **(self._raw_body() if raw else self._shown_body(max_body)),
+            **MARKS[self.mark],
+        }
+        return record
+
+    def _raw_properties(self, raw: bool) -> dict[str, Any]:
+        """`properties_raw` where the text cannot be rebuilt from the object."""
+        if _rebuilds(self.properties, self.raw_properties, any_ending=not raw):
+            return {}
+        try:
+            return {"properties_raw": self.raw_properties.decode("utf-8")}
+        except UnicodeDecodeError:
+            return {"properties_raw_base64": _base64(self.raw_properties)}
+
+    def _raw_body(self) -> dict[str, Any]:
+        return {"body_base64": _base64(self.stored_body), "raw": True}
+
+    def _shown_body(self, max_body: int) -> dict[str, Any]:
+        body = self.body(max_body)
+        shown: dict[str, Any] = {}
+        try:
+            shown["body"] = body.data.decode("utf-8")
+        except UnicodeDecodeError:
+            shown["body_base64"] = _base64(body.data)
+        if body.compression:
+            shown["body_compression"] = body.compression
+        if body.error:
+            shown["body_error"] = body.error
+        return shown
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _text(name: str, data: bytes, text: str) -> dict[str, Any]:
+    """A text field, with the bytes beside it where they are no valid UTF-8."""
+    if text.encode("utf-8", "surrogatepass") == data:
+        return {name: text}
+    return {name: text, f"{name}_base64": _base64(data)}
+
+
+def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
+    """The stored text can be made from the object (`any_ending`: but for a last separator)."""
+    try:
+        text = names.format_properties(properties)
+    except ValueError:
+        return False
+    return stored == text or (any_ending and stored == text[: -len(names.ITEM_SEPARATOR)])
+
+
+def messages(batch: Batch) -> Iterator[Message]:
+    """The records of a batch one by one; what they hold stays valid."""
+    columns = batch.columns
+    count = len(batch)
+
+    def hosts(name: str) -> Iterator[tuple[bytes, int]]:
+        ips = columns.ragged(f"{name}.ip").tolist()
+        return zip(ips, columns.ints(f"{name}.port").tolist(), strict=True)
+
+    crc_ok = [None] * count if batch.body_crc_ok is None else batch.body_crc_ok.tolist()
+    rows: Iterator[tuple[Any, ...]] = zip(
+        batch.position.tolist(),
+        *(columns.ints(name).tolist() for name in _BEFORE_BORN_HOST),
+        hosts("born_host"),
+        columns.ints("store_timestamp").tolist(),
+        hosts("store_host"),
+        columns.ints("reconsume_times").tolist(),
+        columns.ints("prepared_transaction_offset").tolist(),
+        columns.ragged("body").tolist(),
+        columns.ragged("topic").tolist(),
+        columns.ragged("properties").tolist(),
+        crc_ok,
+        strict=True,
+    )
+    for row in rows:
+        yield Message(*row, batch.mark)
+
+
+_BEFORE_BORN_HOST = (
+    "total_size",
+    "magic_code",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "born_timestamp",
+)
