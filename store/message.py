@@ -193,7 +193,7 @@ def messages(batch: Batch) -> Iterator[Message]:
         strict=True,
     )
     for row in rows:
-        yield Message(*row, batch.mark)
+        yield Message(*row, mark=batch.mark)
 
 
 _BEFORE_BORN_HOST = (
