@@ -193,7 +193,7 @@ def messages(batch: Batch) -> Iterator[Message]:
         strict=True,
     )
     for row in rows:
-        yield Message(*row, mark=batch.mark)
+        yield Message(*(*row, batch.mark))
 
 
 _BEFORE_BORN_HOST = (
