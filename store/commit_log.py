@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -23,22 +23,13 @@ from ..formats.message import MESSAGE
 from .errors import NotFound, from_os_error
 from .layout import Layout
 from .mapped_file_queue import MappedFile, MappedFileQueue, start_of
+from .mark import Mark
 from .recent import Recent
 from .scan import Checked, Window, check, find_item, number_at, verdict, walk
 
 WINDOW_BYTES = 8 << 20
 #: What is read to look at one record; more only where its size asks for it.
 _PEEK_BYTES = 4096
-
-
-class Mark(IntEnum):
-    """What a record is worth (design, "One message as JSON")."""
-
-    NONE = 0
-    AFTER_DAMAGE = 1
-    DEAD_TAIL = 2
-    EARLIER_LIFE = 3
-    EMBEDDED = 4
 
 
 class ExtentKind(StrEnum):

@@ -6,13 +6,16 @@ import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..formats import message_properties as names
 from ..formats.message import host_text
 from ..formats.message_id import message_id
 from .body import MAX_BODY_BYTES, Body, unpack
-from .commit_log import Batch, Mark
+from .mark import Mark
+
+if TYPE_CHECKING:
+    from .commit_log import Batch
 
 #: JSON of a mark.
 MARKS: dict[Mark, dict[str, Any]] = {
