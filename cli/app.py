@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "mqstore"
 
-COMMANDS = ( "put", "get", "inspect", "dump", "recover", "pipeline")
+COMMANDS = ("put", "get", "inspect", "dump", "recover", "pipeline")
 """In the order of the contract."""
 
 

@@ -9,19 +9,29 @@ class ExitCode(IntEnum):
     """What a command's end says to the shell (the contract, section 3, "Exit codes")."""
 
     DONE = 0
-    """Done; found; nothing to do; the reader closed the pipe."""
     NO = 1
-    """The answer is no: not found, findings, something would be or was lost."""
     USAGE = 2
-    """Wrong usage, or `--apply` in a script without `--yes`."""
     UNCLEAN = 3
-    """Nothing lost, but not shut down cleanly."""
     IN_USE = 4
-    """A broker or another mqstore has the store."""
     FAILED = 5
-    """Cannot read or write, unsupported layout, or refused for safety."""
     INTERRUPTED = 130
-    """Ctrl-C."""
+
+
+MEANINGS = {
+    ExitCode.DONE: "Done; found; read, also where damage was met (a record of type damage and a "
+    "line on stderr tell); nothing to do; the reader closed the pipe.",
+    ExitCode.NO: "The answer is no: not found; a broker's start or the plan would lose or hide "
+    "messages, or the broker would not start; applied, with the loss named.",
+    ExitCode.USAGE: "Wrong usage, or --apply in a script without --yes.",
+    ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, a torn tail, queues "
+    "behind the log. 1 beats 3.",
+    ExitCode.IN_USE: "The store is in use by a broker or another mqstore; only for commands that "
+    "write.",
+    ExitCode.FAILED: "Cannot read or write: missing, no permission, disk full, I/O error, "
+    "unsupported layout; or refused for safety.",
+    ExitCode.INTERRUPTED: "Interrupted.",
+}
+"""For the manual."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

@@ -116,7 +116,9 @@ class CommitLog:
         return cls(layout.commit_log_files(), layout.dledger, rate_bytes)
 
     @classmethod
-    def of_file(cls, path: Path, *, frame: Frame = PLAIN) -> CommitLog:
+    def of_file(
+        cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None
+    ) -> CommitLog:
         """One file, wherever it lies; its start comes from its name, else from its first record."""
         try:
             size = path.stat().st_size
@@ -129,7 +131,7 @@ class CommitLog:
             start = _own_position(head, frame)
         file = MappedFile(os.fspath(path), start, size)
         queue = MappedFileQueue((os.fspath(path.parent),), [file], size, [])
-        return cls(queue, path.parent if frame is DLEDGER else None)
+        return cls(queue, path.parent if frame is DLEDGER else None, rate_bytes)
 
     @property
     def files(self) -> list[MappedFile]:

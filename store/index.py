@@ -128,6 +128,16 @@ def _search(
         number, bound = item.previous, number
 
 
+def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = None) -> IndexFile:
+    """One index file, wherever it lies. Raises Missing, Unreadable."""
+    config = config or BrokerConfig()
+    slots, items = (config.size(name) for name in ("maxHashSlotNum", "maxIndexNum"))
+    usual = Geometry(slots[0], items[0])
+    if slots[1] == items[1] == "default":
+        usual = _own_geometry(os.fspath(path), usual) or usual
+    return IndexFile(path, usual)
+
+
 def _list(directory: str) -> tuple[list[str], list[Foreign]]:
     """Paths of the index files by name, and what is none."""
     paths: list[str] = []

@@ -187,7 +187,10 @@ def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str
     if configured:
         configured += config.get_paths("readOnlyCommitLogStorePaths")
         paths = tuple(dict.fromkeys(_absolute(root, path) for path in configured))
-        return paths, "configuration", None
+        dledger = _dledger_data(root) if config.get_bool("enableDLegerCommitLog") else None
+        if dledger is None:
+            return paths, "configuration", None
+        return (*(path for path in paths if path.is_dir()), dledger), "dledger", dledger
     default = root / COMMIT_LOG
     dledger = _dledger_data(root)
     if dledger is not None:

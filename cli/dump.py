@@ -1,0 +1,160 @@
+"""`mqstore dump`: decode every record of a store, or of one of its files, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Common, command_app, parse_bytes, shared
+
+if TYPE_CHECKING:
+    from ..store.recognise import Recognised
+    from .dump_files import Chunk, Record
+    from .dump_log import Messages
+
+app = command_app()
+
+
+@app.command()
+@shared()
+def dump(
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", help="What PATH is, where it cannot be told."),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            min=0,
+            help="Begin at this position of a log, offset of a queue, number of an item or slot.",
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", metavar="N", min=0, help="Print N records at most.")
+    ] = None,
+    hex_view: Annotated[
+        bool, typer.Option("--hex", help="The bytes of each record beside its fields.")
+    ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Bodies as stored (base64), unused slots of a timer wheel."),
+    ] = False,
+    max_body: Annotated[
+        int,
+        typer.Option(
+            "--max-body",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Bodies that are larger when decompressed are printed as stored.",
+        ),
+    ] = 64 << 20,
+    *,
+    common: Common,
+) -> None:
+    """Decode every record, one by one.
+
+    Of a store that is the commit log in order; name the other files by their path. The kind of PATH
+    is told from its place, name and content. Damage ends nothing: it is a record of its own, and
+    reading goes on at the next good one.
+
+    \b
+    Examples:
+      mqstore dump /data/store --format ndjson | jq 'select(.topic=="orders")'
+      mqstore dump /data/store --at 1073741824 --count 10
+      mqstore dump /data/store/consumequeue/orders/0
+      mqstore dump /data/store/index --format csv --output index.csv
+      mqstore dump copied-segment.bin --as commit-log --hex --count 1
+    """
+    from ..store.recognise import recognise
+
+    what = recognise(path, kind, common.config())
+    common.explain(f"{path} is of kind {what.kind} ({what.reason})")
+    chunks = _chunks(what, at, raw, max_body, common)
+    if hex_view:
+        _print_hex(chunks, count, common)
+    else:
+        _print_records(chunks, what, count, common)
+
+
+def _chunks(
+    what: Recognised, at: int | None, raw: bool, max_body: int, common: Common
+) -> Iterator[Chunk | Messages]:
+    """Where the records of a kind come from."""
+    from . import dump_files as files
+
+    if what.kind == "consume-queue":
+        return files.consume_queue(what, at)
+    if what.kind == "index-file":
+        return files.index(what, at, common.config())
+    if what.kind == "timer-log":
+        return files.timer_log(what, at)
+    if what.kind == "timer-wheel":
+        return files.timer_wheel(what, at, raw)
+    if what.kind == "checkpoint":
+        return files.checkpoint(what)
+    if what.kind in ("abort", "lock"):
+        return files.text_file(what)
+    from .dump_log import commit_log
+
+    return commit_log(what, at, raw, max_body, common)
+
+
+def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Common) -> None:
+    from .hex_view import HexView
+
+    with common.open_output() as out:
+        view = HexView(out.colour, common.utc)
+        pieces = chain.from_iterable(chunk.pieces() for chunk in chunks)
+        for piece in islice(pieces, count):
+            for line in view.lines(piece):
+                out.painted(line + "\n")
+
+
+def _print_records(
+    chunks: Iterator[Chunk | Messages], what: Recognised, count: int | None, common: Common
+) -> None:
+    from .record_text import RecordText
+    from .record_types import columns_of_kind
+
+    damage = _Damage()
+    records = chain.from_iterable(chunk.records() for chunk in chunks)
+    with common.open_output() as out:
+        out.records(
+            islice(damage.counted(records), count),
+            text=RecordText(common.utc),
+            columns=columns_of_kind(what.kind),
+        )
+    if damage.ranges:
+        common.warn(str(damage))
+
+
+class _Damage:
+    """Counts the damaged ranges that pass by, for one line at the end."""
+
+    def __init__(self) -> None:
+        self.ranges = 0
+        self.bytes = 0
+        self.first: Record = {}
+
+    def counted(self, records: Iterable[Record]) -> Iterator[Record]:
+        """The same records."""
+        for record in records:
+            if record["type"] == "damage":
+                self.first = self.first or record
+                self.ranges += 1
+                self.bytes += record["size"]
+            yield record
+
+    def __str__(self) -> str:
+        ranges = "1 damaged range" if self.ranges == 1 else f"{self.ranges} damaged ranges"
+        first = f"at {self.first['position']}: {self.first['reason']}"
+        return f"{ranges}, {self.bytes} bytes, the first {first}; what lies behind is printed, too"

@@ -1,0 +1,117 @@
+"""What `dump` prints of a commit log: messages, damage, BLANKs, in log order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .dump_files import Chunk, Piece, Range, Record
+
+if TYPE_CHECKING:
+    from ..store.commit_log import Batch, CommitLog, Extent
+    from ..store.recognise import Recognised
+    from .options import Common
+
+
+@dataclass(frozen=True)
+class Messages:
+    """A batch of records. Valid until the scan goes on."""
+
+    batch: Batch
+    raw: bool
+    max_body_bytes: int
+
+    def records(self) -> Iterator[Record]:
+        """As the contract names them."""
+        from ..store.message import messages
+
+        for message in messages(self.batch):
+            yield message.to_json(raw=self.raw, max_body=self.max_body_bytes)
+
+    def pieces(self) -> Iterator[Piece]:
+        """For the hex view."""
+        from ..formats.message import MESSAGE
+
+        columns = self.batch.columns
+        buffer = columns.ragged("body").buffer
+        sizes = columns.ints("total_size").tolist()
+        starts = columns.starts.tolist()
+        for position, start, size in zip(self.batch.position.tolist(), starts, sizes, strict=True):
+            data = buffer[start : start + size].tobytes()
+            yield Piece(f"message at {position}", position, data, MESSAGE)
+
+
+def commit_log(
+    what: Recognised, at: int | None, raw: bool, max_body_bytes: int, common: Common
+) -> Iterator[Chunk | Messages]:
+    """The log of a store, of a directory or of a single file, from position `at` on."""
+    from ..store.commit_log import Batch
+
+    log = _open(what, common)
+    total = sum(file.size for file in log.files)
+    with common.progress("reading", total) as progress:
+        for item in log.scan(_begin(log, at)):
+            if isinstance(item, Batch):
+                batch = (
+                    item if at is None or item.position[0] >= at else item.take(item.position >= at)
+                )
+                if len(batch):
+                    yield Messages(batch, raw, max_body_bytes)
+                    progress.advance(batch.end - int(batch.position[0]))
+            else:
+                if at is None or item.end > at:
+                    yield Range(_range(item))
+                progress.advance(item.size)
+
+
+def _open(what: Recognised, common: Common) -> CommitLog:
+    from ..formats.commit_log import DLEDGER, PLAIN
+    from ..store.commit_log import CommitLog
+    from ..store.layout import Layout
+    from ..store.mapped_file_queue import MappedFileQueue
+    from ..store.recognise import DLEDGER_DATA, STORE
+
+    if what.kind == STORE:
+        return CommitLog.open(Layout.open(what.path, common.config()), rate_bytes=common.rate)
+    frame = DLEDGER if what.kind == "dledger" else PLAIN
+    if what.path.is_file():
+        return CommitLog.of_file(what.path, frame=frame, rate_bytes=common.rate)
+    data = what.path / DLEDGER_DATA
+    directory = data if frame is DLEDGER and data.is_dir() else what.path
+    files = MappedFileQueue.open(directory)
+    return CommitLog(files, directory if frame is DLEDGER else None, common.rate)
+
+
+def _begin(log: CommitLog, at: int | None) -> int | None:
+    """Where to start so that the walk is in step at position `at`.
+
+    That is `at` itself where a record begins there, else the start of the file.
+    """
+    from ..store.errors import NotFound
+
+    if at is None:
+        return None
+    file = log.queue.file_at(at)
+    if file is None:
+        return at
+    try:
+        log.record(at)
+    except NotFound:
+        return file.start
+    return at
+
+
+_REASONS = {"torn_tail": "torn tail", "stale_bytes": "stale bytes", "missing": "missing"}
+
+
+def _range(extent: Extent) -> Record:
+    """The record for what is no message; the preallocated zeros at the end are none."""
+    kind = extent.kind.value
+    if kind == "blank":
+        return {"type": "blank", "physical_offset": extent.position, "size": extent.size}
+    if kind == "zeros":
+        return {"type": "zeros"}
+    name = _REASONS.get(kind)
+    reason = ": ".join(part for part in (name, extent.reason) if part)
+    return {"type": "damage", "position": extent.position, "size": extent.size, "reason": reason}

@@ -1,0 +1,99 @@
+"""The types of records that the commands print, by the JSON Schemas in `cli/schemas`.
+
+A schema's order of properties is the order of columns. Those of records with a schema in `formats`
+are derived from it (`derived_schema`); `man/generate.py` writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMAS = Path(__file__).parent / "schemas"
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_LOG = ("message", "damage", "blank")
+OF_KIND: Mapping[str, tuple[str, ...]] = {
+    "store": _LOG,
+    "commit-log": _LOG,
+    "dledger": _LOG,
+    "consume-queue": ("consume_queue_unit",),
+    "index-file": ("index_header", "index_item"),
+    "checkpoint": ("checkpoint",),
+    "abort": ("abort",),
+    "lock": ("lock",),
+    "timer-log": ("timer_log_unit", "blank", "damage"),
+    "timer-wheel": ("timer_wheel_slot",),
+}
+"""What `dump` prints of each kind."""
+
+_INTEGER = {"type": "integer"}
+_STATE = {"enum": ["invalid", "pre_fill"], "description": "only where it points at no message"}
+
+DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "consume_queue_unit": (
+        "consume-queue",
+        "unit",
+        {
+            "topic": {"type": ["string", "null"]},
+            "queue_id": {"type": ["integer", "null"]},
+            "queue_offset": _INTEGER,
+        },
+        {"state": _STATE},
+    ),
+    "index_header": ("index-file", "header", {"file": {"type": "string"}}, {}),
+    "index_item": (
+        "index-file",
+        "item",
+        {"file": {"type": "string"}, "number": _INTEGER, "slot": _INTEGER},
+        {},
+    ),
+    "checkpoint": ("checkpoint", "checkpoint", {}, {}),
+    "abort": ("abort", "abort", {}, {}),
+    "lock": ("lock", "lock", {}, {}),
+    "timer_log_unit": ("timer-log", "unit", {"position": _INTEGER}, {}),
+    "timer_wheel_slot": ("timer-wheel", "slot", {"slot": _INTEGER}, {}),
+}
+"""Type → kind, layout in `formats.kinds`, properties before the schema's, properties behind."""
+
+
+def schema_of(record_type: str) -> dict[str, Any]:
+    """The JSON Schema of a record type."""
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{record_type}.json").read_text("utf-8"))
+    return loaded
+
+
+def columns_of_kind(kind: str) -> tuple[str, ...]:
+    """All fields of the records of a kind, in order."""
+    return columns_of_types(OF_KIND[kind])
+
+
+def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:
+    """All fields of the records of some types, in order."""
+    return tuple(dict.fromkeys(name for t in record_types for name in schema_of(t)["properties"]))
+
+
+def derived_schema(record_type: str) -> dict[str, Any]:
+    """The JSON Schema of a record that is a layout of `formats`, with the fields around it."""
+    from ..formats.derive import columns_of
+    from ..formats.kinds import KINDS
+
+    kind, layout, before, behind = DERIVED[record_type]
+    fields = {
+        column.name: {
+            "type": "string" if column.type == "bytes" else "integer",
+            "description": column.doc,
+        }
+        for column in columns_of(dict(KINDS[kind].layouts)[layout])
+    }
+    return {
+        "$schema": DIALECT,
+        "title": record_type,
+        "description": KINDS[kind].description.partition("\n")[0],
+        "type": "object",
+        "required": ["type", *before, *fields],
+        "additionalProperties": False,
+        "properties": {"type": {"const": record_type}, **before, **fields, **behind},
+    }

@@ -1,0 +1,143 @@
+"""The manual, the completion scripts and the schemas say what the code does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MAN = ROOT / "man"
+PAGES = sorted([*MAN.glob("man1/*.1"), *MAN.glob("man5/*.5")])
+
+
+def _module(name: str) -> ModuleType:
+    """A module of man/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, MAN / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+TREE = _module("command_tree").commands()
+
+
+def test_nothing_generated_is_stale() -> None:
+    """`python man/generate.py` was run after the last change of a command or a format."""
+    done = subprocess.run(
+        [sys.executable, str(MAN / "generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout + done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("command", TREE, ids=lambda command: command.name)
+def test_every_command_has_help_examples_and_a_page(command: Any) -> None:
+    """And says of each option what it does."""
+    assert command.summary
+    assert command.is_group or command.examples
+    for example in command.examples:
+        assert example.startswith("mqstore ")
+    for parameter in command.parameters:
+        assert parameter.help, parameter
+    assert (MAN / "man1" / f"{command.name.replace(' ', '-')}.1").exists()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_are_clean_roff(page: Path) -> None:
+    """No warning of groff, where there is one; no stray backslash in any case."""
+    assert "\b" not in page.read_text("ascii")
+    if shutil.which("groff"):
+        done = subprocess.run(
+            ["groff", "-t", "-man", "-ww", "-Tutf8", str(page)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
+        assert done.stderr == ""
+        assert len(done.stdout) > 500
+
+
+def test_the_manual_of_the_formats_has_every_field() -> None:
+    """Of every kind."""
+    from mqstore.formats.derive import columns_of
+    from mqstore.formats.kinds import KINDS
+
+    page = (MAN / "man5" / "mqstore-store.5").read_text("ascii").replace("\\-", "-")
+    for kind in KINDS.values():
+        assert f".SH {kind.name.upper()}" in page
+        for _, schema in kind.layouts:
+            for column in columns_of(schema):
+                assert f"\\fB{column.name}\\fR" in page
+
+
+def _bash_completions(line: str) -> list[str]:
+    """What bash offers at the end of a line."""
+    words = line.split(" ")
+    script = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($#-1)); '
+        '_mqstore; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", str(ROOT / "completions" / "bash" / "mqstore"), *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_values() -> None:
+    """In a real bash."""
+    assert "dump" in _bash_completions("mqstore du")
+    assert "--hex" in _bash_completions("mqstore dump store --h")
+    assert _bash_completions("mqstore dump --format nd") == ["ndjson"]
+    assert "--apply" not in _bash_completions("mqstore dump --")
+
+
+@pytest.mark.parametrize(
+    ("shell", "script"), [("zsh", "zsh/_mqstore"), ("fish", "fish/mqstore.fish")]
+)
+def test_scripts_name_every_command_and_option(shell: str, script: str) -> None:
+    """And parse, where the shell is there."""
+    path = ROOT / "completions" / script
+    text = path.read_text("utf-8")
+    for command in TREE:
+        assert command.word in text
+        for option in command.options:
+            for name in option.names:
+                assert name in text or f"-l {name[2:]} " in text or f"-s {name[1:]} " in text
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", str(path)], check=True, capture_output=True, timeout=60)
+
+
+def test_schemas_are_json_schemas() -> None:
+    """Each names its record type, forbids what it does not know and requires what is there."""
+    from mqstore.cli.record_types import DIALECT, OF_KIND, SCHEMAS, schema_of
+
+    names = {path.stem for path in SCHEMAS.glob("*.json")}
+    assert {record_type for types in OF_KIND.values() for record_type in types} <= names
+    for name in names:
+        schema = schema_of(name)
+        assert schema["$schema"] == DIALECT
+        assert schema["title"] == name
+        assert schema["properties"]["type"] == {"const": name}
+        assert set(schema["required"]) <= set(schema["properties"])
+        assert json.dumps(schema)
