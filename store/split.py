@@ -1,0 +1,55 @@
+"""Reading a log in parts that are cut anywhere, as many readers at once do.
+
+A part owns the records and extents that begin in it. A record names its own position, so a reader
+that starts in the middle of one finds the next. It starts so far before its part that it is in step
+when it gets there: then all parts together give exactly what one walk over the log gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from .commit_log import Batch, CommitLog, Extent, ExtentKind
+
+LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
+"""Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""
+
+
+class Split(NamedTuple):
+    """Log positions start ≤ p < stop."""
+
+    start: int
+    stop: int
+
+
+def splits(start: int, stop: int, split_bytes: int) -> Iterator[Split]:
+    """Cut start ≤ p < stop at the multiples of `split_bytes`."""
+    while start < stop:
+        end = min(stop, start - start % split_bytes + split_bytes)
+        yield Split(start, end)
+        start = end
+
+
+def scan_split(
+    log: CommitLog, split: Split, look_back_bytes: int = LOOK_BACK_BYTES
+) -> Iterator[Batch | Extent]:
+    """What begins in a split, without CRCs; missing files first, then in log order.
+
+    A reader of the middle of the log cannot see what a record is worth: whether it stands behind
+    damage of another split, or behind the log's end (end the last split there). A batch is valid
+    until the next one is asked for. Memory is that of `CommitLog.scan`. Raises Unreadable.
+    """
+    for gap in log.queue.gaps:
+        if split.start <= gap.position < split.stop:
+            yield Extent(ExtentKind.MISSING, gap.position, gap.size, "no file holds this range")
+    file = log.queue.file_at(split.start)
+    begin = max(file.start, split.start - look_back_bytes) if file else split.start
+    for item in log.scan(begin, split.stop, crc=False):
+        if isinstance(item, Extent):
+            if item.position >= split.start and item.kind is not ExtentKind.MISSING:
+                yield item
+        elif item.position[0] >= split.start:
+            yield item
+        elif item.position[-1] >= split.start:
+            yield item.take(item.position >= split.start)
