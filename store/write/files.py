@@ -204,9 +204,9 @@ def _give(target: int | Path, model: os.stat_result) -> None:
         os.chown(target, model.st_uid, model.st_gid)
 
 
-def write_new(files: Files, path: Path, data: Buffer) -> None:
-    """Create `path` with `data` and flush both the file and its name."""
-    with files.create(path) as file:
+def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = None) -> None:
+    """Create `path` with `data` and flush both the file and its name; `like` as for `create`."""
+    with files.create(path, like=like) as file:
         if len(memoryview(data)):
             file.pwrite(data, 0)
         file.sync()

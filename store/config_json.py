@@ -1,0 +1,63 @@
+"""The JSON of `config/`, as fastjson reads and writes it (spec/05-config.md, 5.1).
+
+Pretty printed with tabs, map keys that are numbers without quotes. Keys keep their order and their
+kind, so a file that is read and written again is the same text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_STRING_OR_NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
+_MARK = "\0"
+"""Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
+
+
+def loads(text: str) -> Any:
+    """Parse; keys without quotes become int. Raises ValueError."""
+    quoted = _STRING_OR_NUMBER_KEY.sub(_quote, text)
+    return json.loads(quoted, object_pairs_hook=_object, strict=False)
+
+
+def _quote(match: re.Match[str]) -> str:
+    return match[0] if match[2] is None else f'{match[1]}"{_MARK}{match[2]}"'
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
+    return {int(key[1:]) if key.startswith(_MARK) else key: value for key, value in pairs}
+
+
+def dumps(value: Any) -> str:
+    """Text of a value, without a line end behind it.
+
+    >>> dumps({"offsetTable": {0: 12}, "list": [], "order": False})
+    '{\\n\\t"offsetTable":{\\n\\t\\t0:12\\n\\t},\\n\\t"list":[],\\n\\t"order":false\\n}'
+    """
+    return "".join(_lines(value, "\n"))
+
+
+def _lines(value: Any, line: str) -> Iterator[str]:
+    """Pieces of text; `line` begins a line of the level that `value` stands on."""
+    if isinstance(value, dict) and value:
+        items = ((f"{_key(key)}:", item) for key, item in value.items())
+        yield from _block("{", items, "}", line)
+    elif isinstance(value, list):
+        yield "[" + ",".join("".join(_lines(item, line + "\t")) for item in value) + "]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)
+
+
+def _key(key: str | int) -> str:
+    return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
+
+
+def _block(begin: str, items: Iterator[tuple[str, Any]], end: str, line: str) -> Iterator[str]:
+    separator = begin
+    for head, item in items:
+        yield f"{separator}{line}\t{head}"
+        yield from _lines(item, line + "\t")
+        separator = ","
+    yield line + end
