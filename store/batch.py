@@ -1,0 +1,82 @@
+"""What a scan of the commit log yields: batches of records, and the extents between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.derive import Columns, Ragged, decode
+from ..formats.derive.ragged import Ints
+from ..formats.message import MESSAGE
+from .mark import Mark
+
+
+class ExtentKind(StrEnum):
+    """What lies between records."""
+
+    BLANK = "blank"
+    DAMAGE = "damage"
+    MISSING = "missing"
+    TORN_TAIL = "torn_tail"
+    ZEROS = "zeros"
+    STALE_BYTES = "stale_bytes"
+
+
+@dataclass(frozen=True)
+class Extent:
+    """`size` bytes from log position `position` that are no records, and why."""
+
+    kind: ExtentKind
+    position: int
+    size: int
+    reason: str = ""
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last byte."""
+        return self.position + self.size
+
+
+@dataclass(frozen=True)
+class Batch:
+    """n records in log order; `columns` of MESSAGE point into a buffer that the scan reuses.
+
+    A batch of a scan is valid until the next one is asked for; `copy` makes one that stays.
+    `position` int64[n]; `mark` is one for all; `body_crc_ok` bool[n], None if not computed.
+    """
+
+    columns: Columns
+    position: Ints
+    mark: Mark
+    body_crc_ok: npt.NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last record."""
+        return int(self.position[-1]) + int(self.columns.ints("total_size")[-1])
+
+    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Batch:
+        """Some of the records."""
+        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
+        return Batch(self.columns.take(key), self.position[key], self.mark, crc_ok)
+
+    def copy(self) -> Batch:
+        """The same records in a buffer of their own."""
+        total = self.columns.ints("total_size").astype(np.int64)
+        source = self.columns.ragged("body").buffer
+        packed = Ragged(source, self.columns.starts, total).packed()
+        return replace(self, columns=decode(MESSAGE, packed.buffer, packed.start))
+
+
+@dataclass(frozen=True)
+class LogEnd:
+    """Where the log ends, and what lies behind it."""
+
+    position: int
+    reason: str
