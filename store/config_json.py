@@ -1,6 +1,6 @@
 """The JSON of `config/`, as fastjson reads and writes it (spec/05-config.md, 5.1).
 
-Pretty printed with tabs, map keys that are numbers without quotes. Keys keep their order and their
+Pretty printed with tabs; map keys that are numbers have no quotes and no lines of their own. Keys keep their order and their
 kind, so a file that is read and written again is the same text.
 """
 
@@ -34,7 +34,7 @@ def dumps(value: Any) -> str:
     """Text of a value, without a line end behind it.
 
     >>> dumps({"offsetTable": {0: 12}, "list": [], "order": False})
-    '{\\n\\t"offsetTable":{\\n\\t\\t0:12\\n\\t},\\n\\t"list":[],\\n\\t"order":false\\n}'
+    '{\\n\\t"offsetTable":{0:12\\n\\t},\\n\\t"list":[],\\n\\t"order":false\\n}'
     """
     return "".join(_lines(value, "\n"))
 
@@ -42,8 +42,15 @@ def dumps(value: Any) -> str:
 def _lines(value: Any, line: str) -> Iterator[str]:
     """Pieces of text; `line` begins a line of the level that `value` stands on."""
     if isinstance(value, dict) and value:
-        items = ((f"{_key(key)}:", item) for key, item in value.items())
-        yield from _block("{", items, "}", line)
+        inner = line + "\t"
+        separator = "{"
+        for key, item in value.items():
+            # fastjson begins a line for a text key only, but ends the map on one of its own
+            place = "" if isinstance(key, int) else inner
+            yield f"{separator}{place}{_key(key)}:"
+            yield from _lines(item, inner)
+            separator = ","
+        yield line + "}"
     elif isinstance(value, list):
         yield "[" + ",".join("".join(_lines(item, line + "\t")) for item in value) + "]"
     else:
@@ -52,12 +59,3 @@ def _lines(value: Any, line: str) -> Iterator[str]:
 
 def _key(key: str | int) -> str:
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
-
-
-def _block(begin: str, items: Iterator[tuple[str, Any]], end: str, line: str) -> Iterator[str]:
-    separator = begin
-    for head, item in items:
-        yield f"{separator}{line}\t{head}"
-        yield from _lines(item, line + "\t")
-        separator = ","
-    yield line + end

@@ -13,19 +13,21 @@ from mqstore.store.config_json import dumps, loads
 
 from ..stores import NAMES
 
-SAME_TEXT = ("topics", "subscriptionGroup", "consumerOffset")
-"""Of these the text comes back; 4.x breaks the lines of delayOffset.json in a way of its own."""
+SAME_TEXT = ("topics", "subscriptionGroup")
+SAME_TEXT_OF_FASTJSON_1 = (*SAME_TEXT, "consumerOffset", "delayOffset")
+"""Of these the text comes back. 5.5 breaks the lines of number keys and lists in another way."""
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("-clean")])
 def test_files_of_brokers(name: str, store: Callable[[str], Path]) -> None:
     seen = 0
+    same_text = SAME_TEXT if name.startswith("5.5") else SAME_TEXT_OF_FASTJSON_1
     for path in (store(name) / "config").iterdir():
         text = path.read_bytes().decode("utf-8", "replace")
         if path.is_file() and text.startswith("{"):
             value = loads(text)
             assert loads(dumps(value)) == value, path.name
-            if path.name.startswith(SAME_TEXT):
+            if path.name.startswith(same_text):
                 assert dumps(value) == text, path.name
                 seen += 1
     assert seen >= 3
