@@ -1,0 +1,152 @@
+"""What a job reads: stores, and the part of each log that counts. No Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from ..formats.consume_queue import UNIT_BYTES
+from ..store.commit_log import CommitLog
+from ..store.config import BrokerConfig
+from ..store.errors import InvalidInput, Unsupported
+from ..store.generation import generation_of
+from ..store.layout import Layout
+from ..store.recovery.profiles import profile_of
+
+SPLIT_BYTES_MIN = 32 << 20
+"""Below this a split costs more to start than to read."""
+SPLIT_BYTES_MAX = 256 << 20
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """One store of a job.
+
+    root: its directory, absolute. folder: below the target, "" for the target itself. start, stop:
+    the positions of its log that count. units_per_file: of its consume queues. broker_version:
+    whose rules of dispatch hold. options: of the broker's configuration.
+    """
+
+    root: str
+    folder: str
+    start: int
+    stop: int
+    units_per_file: int
+    broker_version: str
+    options: dict[str, str]
+
+    @property
+    def config(self) -> BrokerConfig:
+        return BrokerConfig(self.options)
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of a consume queue file."""
+        return self.units_per_file * UNIT_BYTES
+
+    @property
+    def layout(self) -> Layout:
+        return Layout.open(self.root, self.config)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job does; it travels to Spark's processes as JSON."""
+
+    stores: tuple[StorePlan, ...]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """From the object that `asdict` makes, through JSON or not."""
+        return cls(tuple(StorePlan(**store) for store in fields["stores"]))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls.of(json.loads(text))
+
+
+def plan_of(roots: Sequence[Path], config: BrokerConfig, broker_version: str | None = None) -> Plan:
+    """Look at the stores, before Spark starts.
+
+    Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are not made of
+    plain units, InvalidInput for a store named twice.
+    """
+    # not resolve(): it fails at a loop of links, which Layout tells better
+    paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
+    if len(set(paths)) < len(paths):
+        raise InvalidInput("a store is named twice")
+    folders = folders_of(paths)
+    return Plan(
+        tuple(
+            _store_plan(root, folder, config, broker_version)
+            for root, folder in zip(paths, folders, strict=True)
+        )
+    )
+
+
+def _store_plan(
+    root: Path, folder: str, config: BrokerConfig, broker_version: str | None
+) -> StorePlan:
+    layout = Layout.open(root, config)
+    _refuse_other_queues(layout)
+    version = profile_of(broker_version).version if broker_version else None
+    log = CommitLog.open(layout)
+    with log.queue:
+        stop = _log_end(log)
+    return StorePlan(
+        root=str(root),
+        folder=folder,
+        start=log.min_offset,
+        stop=stop,
+        units_per_file=layout.sizes.consume_queue.value // UNIT_BYTES,
+        broker_version=version or generation_of(layout).version,
+        options=dict(config),
+    )
+
+
+def _log_end(log: CommitLog) -> int:
+    """Where the last record ends, by a walk over the last file that has records.
+
+    What a broker cut off lies in that file, or in none: it deletes the files behind.
+    """
+    for file in reversed(log.files):
+        end = log.end(file.start).position
+        if end > file.start:
+            return end
+    return log.min_offset
+
+
+def _refuse_other_queues(layout: Layout) -> None:
+    """Raise Unsupported where a broker would want something else than plain consume queues."""
+    for path, what in (
+        (layout.consume_queue_ext, "consume queues with extensions (consumequeue_ext)"),
+        (layout.batch_consume_queue, "batch consume queues"),
+    ):
+        if path.is_dir() and any(path.iterdir()):
+            raise Unsupported(f"{what} cannot be rebuilt yet", path=path)
+    if layout.rocksdb_queues:
+        raise Unsupported("queues in RocksDB cannot be rebuilt yet", path=layout.consume_queue)
+
+
+def split_bytes_for(total_bytes: int, cores: int) -> int:
+    """The size of a split that gives every core work, within what pays."""
+    return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
+
+
+def folders_of(roots: Sequence[Path]) -> list[str]:
+    """A folder for each of several stores: its path below what the paths have in common.
+
+    >>> folders_of([Path("/d/a/store"), Path("/d/b/store")])
+    ['a/store', 'b/store']
+    """
+    if len(roots) < 2:
+        return ["" for _ in roots]
+    common = os.path.commonpath([root.parent for root in roots])
+    return [root.relative_to(common).as_posix() for root in roots]

@@ -1,0 +1,151 @@
+"""`pipeline rebuild`: consume queues of many stores from their commit logs, on Spark.
+
+    log → units (`log_source`) → one partition per group of files, sorted → files (`queue_writer`)
+
+What does not need Spark stands first: the target, and taking over what a killed job left there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..store import errors
+from ..store.errors import NotAStore, Refused, StoreError
+from ..store.layout import JOURNAL
+from ..store.write.files import Files
+from ..store.write.lock import StoreLock
+from .plan import Plan
+from .session import spark_session
+from .stage import Stage
+
+Job = Callable[[Plan, Stage], None]
+"""Writes the output of a plan into a stage, seals it and publishes it."""
+
+
+class JobFailed(StoreError):
+    """Spark gave up on a job."""
+
+
+def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
+    """Run a job whose output becomes `target`, a new or empty directory: its manifest.
+
+    A job for the same plan that was cut off while it published is finished instead. If the job
+    fails, the target is as it was. Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and
+    whatever the job raises.
+    """
+    files = files or Files()
+    with _workspace(target, files):
+        stage = _take_over(plan, target, files)
+        if stage is None:
+            stage = Stage.begin(target, files)
+            try:
+                job(plan, stage)
+            except BaseException:
+                if not stage.sealed:
+                    stage.remove()
+                raise
+        manifest = stage.manifest()
+        stage.remove()
+        return manifest
+
+
+@contextmanager
+def _workspace(target: Path, files: Files) -> Iterator[None]:
+    """The target with a lock in it, for one job at a time; what stays empty goes again."""
+    existed = target.exists()
+    if existed and not target.is_dir():
+        raise NotAStore("not a directory", path=target, hint="--to takes a new directory")
+    if existed and not Stage.left_in(target, files):
+        _require_empty(target)
+    journal = target / JOURNAL
+    files.make_directory(journal)
+    lock = journal / "rebuild.lock"
+    with StoreLock.take(lock, files):
+        try:
+            yield
+        finally:
+            files.unlink(lock)
+            for folder in (journal, *(() if existed else (target,))):
+                if not any(folder.iterdir()):
+                    files.remove_directory(folder)
+
+
+def _take_over(plan: Plan, target: Path, files: Files) -> Stage | None:
+    """Finish a sealed job of this plan, remove what others left. Raises Refused."""
+    finished = None
+    for stage in Stage.left_in(target, files):
+        if not stage.sealed:
+            stage.remove()
+        elif Plan.of(stage.manifest()["plan"]) == plan:
+            stage.publish()
+            finished = stage
+        else:
+            raise Refused(
+                "another rebuild was cut off here while it published",
+                path=stage.folder,
+                hint="run that one again, or remove the folder",
+            )
+    if finished is None:
+        _require_empty(target)
+    return finished
+
+
+def _require_empty(target: Path) -> None:
+    held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
+    if held:
+        raise Refused(
+            f"the target is not empty ({held[0]} is in it)",
+            path=target,
+            hint="--to takes a new directory",
+        )
+
+
+def on_spark(master: str, settings: Mapping[str, str]) -> Job:
+    """The job as Spark runs it. Raises SparkUnavailable, JobFailed, errors of `store.errors`."""
+
+    def job(plan: Plan, stage: Stage) -> None:
+        with spark_session(master, settings) as spark, _failures():
+            from .log_source import LogUnits
+            from .queue_files import PARTITIONED_BY, SORTED_BY
+            from .queue_writer import QueueSink
+
+            spark.dataSource.register(LogUnits)
+            spark.dataSource.register(QueueSink)
+            text = plan.to_json()
+            units = spark.read.format(LogUnits.name()).option("plan", text).load()
+            (
+                units.repartition(*PARTITIONED_BY)
+                .sortWithinPartitions(*SORTED_BY)
+                .write.format(QueueSink.name())
+                .mode("append")
+                .options(plan=text, stage=str(stage.folder))
+                .save()
+            )
+
+    return job
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Turn what Spark says of a failed job into the error that a worker met, in one line."""
+    try:
+        yield
+    except Exception as error:  # Spark has its own kind for every layer a failure passes
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> StoreError:
+    """The error of `store.errors` named in a worker's traceback, else the traceback's last line."""
+    found = re.findall(r"^\s*mqstore\.[\w.]+\.(\w+): (.*)$", text, re.MULTILINE)
+    kinds = [(getattr(errors, name, None), message) for name, message in found]
+    for kind, message in kinds:
+        if isinstance(kind, type) and issubclass(kind, StoreError):
+            return kind(message)
+    lines = [
+        line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]+(Error|Exception):", line)
+    ]
+    return JobFailed(f"the Spark job failed: {(lines or [text])[-1]}")

@@ -1,0 +1,236 @@
+"""`pipeline rebuild` but for Spark: the same functions, called by `plain_job`."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mqstore.formats.consume_queue import PRE_FILL, UNIT
+from mqstore.formats.derive import dtype_of
+from mqstore.pipeline.plan import folders_of, plan_of, split_bytes_for
+from mqstore.pipeline.rebuild import JobFailed, failure_of, rebuild
+from mqstore.pipeline.stage import Stage
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import (
+    InUse,
+    InvalidInput,
+    Missing,
+    NoSpace,
+    NotAStore,
+    Refused,
+    StoreError,
+    Unreadable,
+    Unsupported,
+)
+from mqstore.store.write.files import Files
+
+from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from ..stores import NAMES, truth, unpack
+from .plain import plain_job
+
+OTHER_QUEUES = ("cqext", "batchcq", "rocksdb")
+EXPIRED = tuple(name for name in NAMES if "expired" in name)
+CLEAN = tuple(
+    name
+    for name in NAMES
+    if truth(name)["expected_verdict"] == "clean"
+    and name not in EXPIRED
+    and not name.endswith(OTHER_QUEUES)
+)
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Digest of every file below a directory."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def run(root: Path, target: Path, **job: Any) -> dict[str, Any]:
+    return rebuild(plan_of([root], BrokerConfig()), target, plain_job(**job))
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_queues_equal_those_of_the_broker(name: str, tmp_path: Path) -> None:
+    root = unpack(name, tmp_path)
+    manifest = run(root, tmp_path / "new", seed=len(name))
+    assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["consumequeue"]
+    assert not manifest["damage"]
+    assert not any(queue["missing"] or queue["duplicates"] for queue in manifest["queues"])
+
+
+@pytest.mark.parametrize("name", EXPIRED)
+def test_where_the_log_has_expired_there_is_pre_fill(name: str, tmp_path: Path) -> None:
+    """A broker keeps units of expired records; a rebuild cannot know them (spec 2.1)."""
+    root = unpack(name, tmp_path)
+    manifest = run(root, tmp_path / "new")
+    log_start = plan_of([root], BrokerConfig()).stores[0].start
+    broker, rebuilt = root / "consumequeue", tmp_path / "new" / "consumequeue"
+    assert log_start > 0
+    for path in sorted(broker.rglob("*")):
+        if not path.is_file():
+            continue
+        units = np.fromfile(path, dtype_of(UNIT))
+        expired = (units["physical_offset"] < log_start) & (units["size"] > 0)
+        other = rebuilt / path.relative_to(broker)
+        if expired.sum() == (units["size"] > 0).sum():
+            assert not other.exists(), "a file without a unit of this log"
+            continue
+        for field, value in PRE_FILL.items():
+            units[field][expired] = value
+        assert units.tobytes() == other.read_bytes(), f"{path} is not as a broker's rebuild"
+    assert not any(queue["missing"] for queue in manifest["queues"])
+
+
+def test_several_stores_have_a_folder_each(tmp_path: Path) -> None:
+    names = ("4.9.7-clean", "5.3.3-clean")
+    roots = [unpack(name, tmp_path / "fleet") for name in names]
+    rebuild(plan_of(roots, BrokerConfig()), tmp_path / "new", plain_job())
+    for name, root in zip(names, roots, strict=True):
+        assert tree(tmp_path / "new" / name / "consumequeue") == tree(root / "consumequeue")
+
+
+def test_folders_keep_apart_what_has_one_name() -> None:
+    assert folders_of([Path("/d/a/store"), Path("/d/b/store")]) == ["a/store", "b/store"]
+    assert folders_of([Path("/d/a"), Path("/d/a/b")]) == ["a", "a/b"]
+    assert folders_of([Path("/d/a")]) == [""]
+
+
+def test_damage_is_reported_and_what_is_good_is_there(tmp_path: Path) -> None:
+    manifest = run(unpack("4.9.7-killed-page", tmp_path), tmp_path / "new")
+    (damage,) = manifest["damage"]
+    assert damage["size"] > 0
+    lost = sum(queue["missing"] for queue in manifest["queues"])
+    units = sum(queue["units"] for queue in manifest["queues"])
+    undamaged = run(unpack("4.9.7-killed", tmp_path), tmp_path / "undamaged")
+    assert units + lost == sum(queue["units"] for queue in undamaged["queues"])
+    for path in sorted((tmp_path / "new").rglob("0" * 10 + "*")):
+        empty = np.fromfile(path, dtype_of(UNIT))["size"] == 0
+        assert not (empty[:-1] & ~empty[1:]).any(), f"an empty unit would end the queue: {path}"
+
+
+def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
+    plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
+    target = tmp_path / "new"
+
+    def fails(plan: Any, stage: Stage) -> None:
+        (stage.attempt("0") / "x").mkdir(parents=True)
+        raise NoSpace("disk full")
+
+    with pytest.raises(NoSpace):
+        rebuild(plan, target, fails)
+    assert not target.exists()
+    target.mkdir()
+    with pytest.raises(NoSpace):
+        rebuild(plan, target, fails)
+    assert not list(target.iterdir())
+
+
+def test_killed_at_every_step_and_run_again(tmp_path: Path) -> None:
+    root = unpack("5.3.3-ipv6" if "5.3.3-ipv6" in NAMES else "4.9.7-ipv6", tmp_path)
+    plan = plan_of([root], BrokerConfig())
+    counted = CountingFiles()
+    rebuild(plan, tmp_path / "counted", plain_job(tasks=1), counted)
+    wanted = tree(root / "consumequeue")
+    for at in range(len(counted.steps)):
+        target = tmp_path / str(at)
+        with pytest.raises(Killed):
+            rebuild(plan, target, plain_job(tasks=1), KilledFiles(at))
+        seen = target / "consumequeue"
+        assert not seen.exists() or tree(seen) == wanted, "half of a job was visible"
+        complete = seen.exists() and not Stage.left_in(target, Files())
+        if not complete:
+            try:
+                rebuild(plan, target, plain_job(tasks=1))
+            except Refused:  # all but the last folder of the stage was removed
+                assert not any(stage.sealed for stage in Stage.left_in(target, Files()))
+        assert tree(target / "consumequeue") == wanted, f"killed at {counted.steps[at]}"
+
+
+def test_what_another_plan_left_is_not_touched(tmp_path: Path) -> None:
+    roots = [unpack(name, tmp_path) for name in ("5.3.3-v2", "5.3.3-propcrc")]
+    plans = [plan_of([root], BrokerConfig()) for root in roots]
+    target = tmp_path / "new"
+    counted = CountingFiles()
+    rebuild(plans[0], tmp_path / "counted", plain_job(), counted)
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    with pytest.raises(Killed):
+        rebuild(plans[0], target, plain_job(), KilledFiles(sealed + 2))
+    with pytest.raises(Refused, match="another rebuild was cut off here"):
+        rebuild(plans[1], target, plain_job())
+    rebuild(plans[0], target, plain_job())
+    assert tree(target / "consumequeue") == tree(roots[0] / "consumequeue")
+
+
+def test_a_target_that_is_not_empty_is_refused(tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    before = sorted(root.iterdir())
+    with pytest.raises(Refused, match=r"not empty \(\S+ is in it\).*; --to takes a new directory"):
+        run(root, root)
+    assert sorted(root.iterdir()) == before
+    (tmp_path / "file").touch()
+    with pytest.raises(NotAStore, match="not a directory"):
+        run(root, tmp_path / "file")
+
+
+def test_one_job_at_a_time(tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    target = tmp_path / "new"
+
+    def second(plan: Any, stage: Stage) -> None:
+        with pytest.raises(InUse):
+            run(root, target)
+        plain_job()(plan, stage)
+
+    rebuild(plan_of([root], BrokerConfig()), target, second)
+    assert tree(target / "consumequeue") == tree(root / "consumequeue")
+
+
+@pytest.mark.parametrize("kind", OTHER_QUEUES)
+def test_queues_of_other_kinds_are_refused(kind: str, tmp_path: Path) -> None:
+    name = next((name for name in NAMES if name.endswith(kind)), None)
+    assert name is not None
+    with pytest.raises(Unsupported, match="cannot be rebuilt yet"):
+        plan_of([unpack(name, tmp_path)], BrokerConfig())
+
+
+def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    with pytest.raises(Missing):
+        plan_of([root, tmp_path / "none"], BrokerConfig())
+    with pytest.raises(InvalidInput, match="named twice"):
+        plan_of([root, tmp_path / "." / root.name], BrokerConfig())
+    with pytest.raises(InvalidInput, match="not a broker version"):
+        plan_of([root], BrokerConfig(), "x")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(StoreError):
+        plan_of([tmp_path / "loop"], BrokerConfig())
+
+
+def test_splits_give_every_core_work_within_what_pays() -> None:
+    assert split_bytes_for(1 << 20, 8) == 32 << 20
+    assert split_bytes_for(800 << 20, 8) == 100 << 20
+    assert split_bytes_for(1 << 50, 8) == 256 << 20
+
+
+def test_the_error_of_a_worker_is_found_in_sparks_words() -> None:
+    text = """[PYTHON_DATA_SOURCE_ERROR] Failed to read: Traceback (most recent call last):
+  File "x.py", line 3, in read
+    raise Unreadable
+mqstore.store.errors.Unreadable: cannot read (Input/output error): /s/commitlog/0
+
+\tat org.apache.spark.X.y(X.scala:3)
+"""
+    error = failure_of(text)
+    assert type(error) is Unreadable
+    assert str(error) == "cannot read (Input/output error): /s/commitlog/0"
+    other = failure_of("Traceback\nValueError: what\n  at x")
+    assert type(other) is JobFailed
+    assert str(other) == "the Spark job failed: ValueError: what"
