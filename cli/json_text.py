@@ -10,22 +10,23 @@ from .terminal import DANGEROUS
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _encode_wide = json.JSONEncoder(ensure_ascii=False, indent=2, check_circular=False).encode
-_search = re.compile(DANGEROUS.pattern.replace("\x00-\x1f", "")).search
+_DELETE = "\x7f"
 
 
 def dumps(value: Any) -> str:
-    """`value` on one line. The encoder has escaped C0 already."""
-    text = _encode(value)
-    return text if _search(text) is None else _safe(text)
+    """`value` on one line."""
+    return _safe(_encode(value))
 
 
 def dumps_wide(value: Any) -> str:
     """`value` indented, for an object that people may look at."""
-    text = _encode_wide(value)
-    return text if _search(text) is None else "\n".join(map(_safe, text.split("\n")))
+    return "\n".join(map(_safe, _encode_wide(value).split("\n")))
 
 
 def _safe(text: str) -> str:
+    """The encoder has escaped C0 already, so of ASCII only DEL is left."""
+    if text.isascii() and _DELETE not in text:
+        return text
     return DANGEROUS.sub(_as_utf16, text)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ipaddress
 from enum import IntFlag
+from functools import lru_cache
 
 from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Rebuild, Struct
 from construct import this as _record
@@ -79,6 +80,7 @@ TOPIC_BYTES_MAX_V1 = 127
 PROPERTIES_BYTES_MAX = 32767
 
 
+@lru_cache(maxsize=4096)
 def host_text(ip: bytes, port: int) -> str:
     """`ip:port`, `[ip]:port` for IPv6; addresses of another length come as hex."""
     if len(ip) not in (4, 16):

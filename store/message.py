@@ -164,6 +164,10 @@ def _text(name: str, data: bytes, text: str) -> dict[str, Any]:
 
 def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
     """The stored text can be made from the object (`any_ending`: but for a last separator)."""
+    ended = stored.endswith(names.ITEM_SEPARATOR) or not stored
+    items = stored.count(names.ITEM_SEPARATOR) + (not ended)
+    if stored.isascii() and items == len(properties) and (ended or any_ending):
+        return True  # none dropped, none twice
     try:
         text = names.format_properties(properties)
     except ValueError:
