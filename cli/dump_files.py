@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..store.config import BrokerConfig
     from ..store.index_file import IndexFile
+    from ..store.mapped_file_queue import MappedFileQueue
     from ..store.recognise import Recognised
 
 Record = Mapping[str, Any]
@@ -112,10 +113,8 @@ def consume_queue(what: Recognised, at: int | None) -> Iterator[Chunk]:
     """All units up to the last one that was written, queue by queue; `at`: queue offset."""
     from ..formats.consume_queue import UNIT, UNIT_BYTES
     from ..store.consume_queue import ConsumeQueue
-    from ..store.mapped_file_queue import MappedFileQueue
 
-    for topic, queue_id, path in _queues(what):
-        files = _single_file(path) if path.is_file() else MappedFileQueue.open(path)
+    for topic, queue_id, files in queue_files(what):
         with ConsumeQueue(topic or "", queue_id or 0, files) as queue:
             stop = queue.summary().max_offset
             for first, units in queue.units(at or 0, stop):
@@ -143,6 +142,14 @@ def _unit_state(record: dict[str, Any]) -> Record:
     return {}
 
 
+def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
+    """The queues at or below a path; topic and queue id are None where no place names them."""
+    from ..store.mapped_file_queue import MappedFileQueue
+
+    for topic, queue_id, path in _queues(what):
+        yield topic, queue_id, _single_file(path) if path.is_file() else MappedFileQueue.open(path)
+
+
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
     """The queues at or below a path, with their directories, or the one of a single file."""
     from ..store.consume_queue import queue_directories
@@ -165,7 +172,7 @@ def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
         yield None, None, what.path
 
 
-def _single_file(path: Path) -> Any:
+def _single_file(path: Path) -> MappedFileQueue:
     """One file as a stream of its own: its name tells where it begins, if it is a number."""
     from ..store.mapped_file_queue import MappedFile, MappedFileQueue, start_of
 
@@ -244,7 +251,7 @@ def index(what: Recognised, at: int | None, config: BrokerConfig) -> Iterator[Ch
     """Header and items of index files, oldest first; `at`: number of the first item."""
     from ..formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
 
-    for file in _index_files(what.path, config):
+    for file in index_files(what.path, config):
         name = Path(file.path).name
         with file:
             header = {"type": "index_header", "file": name, **file.header._asdict()}
@@ -270,7 +277,8 @@ def index(what: Recognised, at: int | None, config: BrokerConfig) -> Iterator[Ch
                 )
 
 
-def _index_files(path: Path, config: BrokerConfig) -> list[IndexFile]:
+def index_files(path: Path, config: BrokerConfig) -> list[IndexFile]:
+    """The index files at a path, oldest first."""
     from ..store.index import Index, open_index_file
 
     return [open_index_file(path, config)] if path.is_file() else Index.open(path, config).files

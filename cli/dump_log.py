@@ -48,7 +48,7 @@ def commit_log(
     """The log of a store, of a directory or of a single file, from position `at` on."""
     from ..store.commit_log import Batch
 
-    log = _open(what, common)
+    log = open_log(what, common)
     total = sum(file.size for file in log.files)
     with common.progress("reading", total) as progress:
         for item in log.scan(_begin(log, at)):
@@ -65,7 +65,8 @@ def commit_log(
                 progress.advance(item.size)
 
 
-def _open(what: Recognised, common: Common) -> CommitLog:
+def open_log(what: Recognised, common: Common) -> CommitLog:
+    """The log at a path: a store's, that of a directory, or one file."""
     from ..formats.commit_log import DLEDGER, PLAIN
     from ..store.commit_log import CommitLog
     from ..store.layout import Layout

@@ -76,7 +76,8 @@ class Batch:
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where the log ends, and what lies behind it."""
+    """Where the log ends, what lies behind it, and when its last record was stored (ms)."""
 
     position: int
     reason: str
+    store_timestamp: int | None = None

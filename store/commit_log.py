@@ -138,16 +138,17 @@ class CommitLog:
     def end(self, start: int | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on."""
         position = self.min_offset if start is None else start
-        reason = "no record"
+        reason, stored_ms = "no record", None
         for item in self.scan(start, crc=False):
             if isinstance(item, Batch):
                 if item.mark <= Mark.AFTER_DAMAGE:
                     position, reason = item.end, "the last file ends"
+                    stored_ms = int(item.columns.ints("store_timestamp")[-1])
             elif item.kind is ExtentKind.BLANK and self.queue.file_at(item.end):
                 position = item.end
             elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
                 reason = item.reason
-        return LogEnd(position, reason)
+        return LogEnd(position, reason, stored_ms)
 
     def read_into(self, buffer: bytearray, file: MappedFile, offset: int) -> int:
         """Fill `buffer` from byte `offset` of a file; returns how much there was."""

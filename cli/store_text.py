@@ -1,0 +1,208 @@
+"""A store's description as JSON and as one screen of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from .terminal import bytes_text, time_text
+
+if TYPE_CHECKING:
+    from ..store.consume_queue import QueueSummary
+    from ..store.description import Description
+    from ..store.sizes import Size
+
+TOPICS_SHOWN = 20
+_LABEL = 12
+_OTHERS_SHOWN = 5
+
+
+def store_json(store: Description) -> dict[str, Any]:
+    """All of it, by the names of the contract."""
+    log, restart = store.log, store.restart
+    return {
+        "type": "store",
+        "path": str(store.layout.root),
+        "broker_version": store.generation.version,
+        "broker_version_reason": store.generation.reason,
+        "broker_versions": list(store.generation.candidates),
+        "exit": store.exit,
+        "exit_reason": store.exit_reason,
+        "lock_holder": store.holder,
+        "log_start": log.start,
+        "log_end": log.end,
+        "log_end_reason": log.end_reason,
+        "first_store_timestamp": log.first_store_timestamp,
+        "last_store_timestamp": log.last_store_timestamp,
+        "commit_log": {
+            "directories": [str(path) for path in log.directories],
+            "origin": log.origin,
+            "files": log.files,
+            "bytes": log.bytes,
+        },
+        "sizes": {
+            name: {"value": size.value, "origin": size.origin}
+            for name, size in store.layout.sizes._asdict().items()
+        },
+        "queues": [
+            {
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+                "min_offset": queue.min_offset,
+                "max_offset": queue.max_offset,
+            }
+            for queue in store.queues
+        ],
+        "checkpoint": None if store.checkpoint is None else store.checkpoint._asdict(),
+        "next_start": restart
+        and {
+            "broker_version": restart.version,
+            "start_file": restart.file,
+            "reason": restart.reason,
+        },
+        "index_files": [
+            {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()}
+            for i in store.index_files
+        ],
+        "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
+        "notes": store.notes,
+    }
+
+
+def store_text(store: Description, utc: bool, all_topics: bool) -> str:
+    """One screen; `all_topics` makes it longer."""
+    return "\n".join(_Page(store, utc, all_topics).lines())
+
+
+class _Page:
+    def __init__(self, store: Description, utc: bool, all_topics: bool) -> None:
+        self._store = store
+        self._utc = utc
+        self._topics = None if all_topics else TOPICS_SHOWN
+
+    def lines(self) -> Iterator[str]:
+        """The page from top to bottom."""
+        store = self._store
+        yield _line("store", str(store.layout.root))
+        yield _line("broker", f"{self._version()}: {store.generation.reason}")
+        yield _line("exit", f"{store.exit}: {store.exit_reason}")
+        yield from self._log()
+        yield _line("sizes", self._sizes())
+        yield from self._checkpoint()
+        yield from self._index()
+        yield from self._queues()
+        yield from _listed("foreign", [f"{f.path}: {f.reason}" for f in store.foreign])
+        for note in store.notes:
+            yield _line("note", note)
+
+    def _version(self) -> str:
+        candidates = self._store.generation.candidates
+        if len(candidates) == 1:
+            return candidates[0]
+        return f"{self._store.generation.version} (or {', '.join(candidates)})"
+
+    def _log(self) -> Iterator[str]:
+        log = self._store.log
+        files = f"{log.files} file{'s' if log.files != 1 else ''}, {bytes_text(log.bytes)}"
+        yield _line("log", f"{log.start} … {log.end}  ({bytes_text(log.end - log.start)}; {files})")
+        yield _line(
+            "", f"{self._time(log.first_store_timestamp)} … {self._time(log.last_store_timestamp)}"
+        )
+        yield _line("", f"end: {log.end_reason}")
+        if log.origin != "default":
+            for path in log.directories:
+                yield _line("", f"in {path} ({log.origin})")
+
+    def _sizes(self) -> str:
+        sizes = self._store.layout.sizes
+        index = f"index {sizes.index_slots.value} slots, {sizes.index_items.value} items"
+        parts = [
+            f"commit log {_size(sizes.commit_log)}",
+            f"consume queue {_size(sizes.consume_queue)}",
+            f"{index} ({sizes.index_items.origin})",
+        ]
+        if self._store.layout.timer_log.exists():
+            parts.append(f"timer log {_size(sizes.timer_log)}")
+        return ", ".join(parts)
+
+    def _checkpoint(self) -> Iterator[str]:
+        point, restart = self._store.checkpoint, self._store.restart
+        if point is None:
+            yield _line("checkpoint", "there is none")
+        else:
+            times = ", ".join(
+                f"{name.removesuffix('_msg_timestamp')} {self._time(value)}"
+                for name, value in point._asdict().items()
+                if name.endswith("_timestamp")
+            )
+            yield _line("checkpoint", times)
+            offsets = [
+                f"{name} {value}"
+                for name, value in point._asdict().items()
+                if not name.endswith("_timestamp") and value
+            ]
+            if offsets:
+                yield _line("", ", ".join(offsets))
+        if restart is not None:
+            where = (
+                f"begins at {restart.file}: {restart.reason}" if restart.file else restart.reason
+            )
+            yield _line("next start", f"a broker {restart.version} {where}")
+
+    def _index(self) -> Iterator[str]:
+        files = self._store.index_files
+        if not files:
+            yield _line("index", "no files")
+            return
+        items = sum(max(0, file.header.index_count - 1) for file in files)
+        yield _line("index", f"{len(files)} file{'s' if len(files) != 1 else ''}, {items} items")
+        headers = [file.header for file in files if file.header.index_count > 1]
+        if headers:
+            first, last = headers[0], headers[-1]
+            times = f"{self._time(first.begin_timestamp)} … {self._time(last.end_timestamp)}"
+            yield _line("", f"{first.begin_physical_offset} … {last.end_physical_offset}, {times}")
+
+    def _queues(self) -> Iterator[str]:
+        queues = self._store.queues
+        topics = [(topic, list(group)) for topic, group in groupby(queues, lambda q: q.topic)]
+        total = sum(queue.max_offset - queue.min_offset for queue in queues)
+        yield _line("queues", f"{len(topics)} topics, {len(queues)} queues, {total} messages")
+        shown = topics[: self._topics]
+        width = max((len(topic) for topic, _ in shown), default=0)
+        for topic, group in shown:
+            yield f"  {topic:<{min(width, 50)}}  {_offsets(group)}"
+        if len(topics) > len(shown):
+            yield f"  … and {len(topics) - len(shown)} more topics (--verbose shows all)"
+
+    def _time(self, epoch_ms: int | None) -> str:
+        return time_text(epoch_ms, self._utc) if epoch_ms else "never"
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{text}"
+
+
+def _size(size: Size) -> str:
+    return f"{size.value} ({size.origin})"
+
+
+def _offsets(group: list[QueueSummary]) -> str:
+    """Min and max offsets of the queues of a topic."""
+    if len(group) == 1:
+        (queue,) = group
+        return f"queue {queue.queue_id}: {queue.min_offset} … {queue.max_offset}"
+    mins = sorted({queue.min_offset for queue in group})
+    maxs = sorted({queue.max_offset for queue in group})
+    return f"{len(group)} queues: min {_span(mins)}, max {_span(maxs)}"
+
+
+def _span(values: list[int]) -> str:
+    return str(values[0]) if len(values) == 1 else f"{values[0]}-{values[-1]}"
+
+
+def _listed(label: str, texts: list[str]) -> Iterator[str]:
+    for number, text in enumerate(texts[:_OTHERS_SHOWN]):
+        yield _line(label if not number else "", text)
+    if len(texts) > _OTHERS_SHOWN:
+        yield _line("", f"… and {len(texts) - _OTHERS_SHOWN} more")

@@ -1,0 +1,271 @@
+"""What a store is and in what state, told without reading all of it: the answer of `inspect`.
+
+The end of a small log is found by walking all of it. Of a large one it is found from the queues:
+the highest unit names one of the last records, and the walk goes on from there. Which way was taken
+is part of the answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from .checkpoint import Checkpoint, read_checkpoint
+from .commit_log import Batch, CommitLog, LogEnd
+from .config import BrokerConfig
+from .consume_queue import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
+from .errors import NotFound, from_os_error
+from .generation import Generation, generation_of
+from .index import Index
+from .index_file import Header
+from .layout import Layout
+from .lock import holder
+from .mapped_file_queue import Foreign, MappedFileQueue
+from .recovery.loading import load_files
+from .recovery.log_recovery import Switches, start_file
+from .recovery.profiles import Profile, profile_of
+from .recovery.snapshot import Snapshot, list_entries
+
+WALKED_BYTES = 256 << 20
+"""A log whose files have at most this many bytes is walked from its start."""
+_CANDIDATES = 64
+"""Units that are tried as the start of the walk, highest first."""
+_ABORT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Log:
+    """The commit log. end: behind its last record, and how that was found."""
+
+    directories: tuple[Path, ...]
+    origin: str
+    files: int
+    bytes: int
+    start: int
+    end: int
+    end_reason: str
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
+
+
+@dataclass(frozen=True)
+class IndexSummary:
+    """One index file: its name, numbers of slots and items there is room for, its header."""
+
+    file: str
+    slots: int
+    items: int
+    header: Header
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Where the recovery of the next start begins, by the rules of `version`, and why."""
+
+    version: str
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """A store. exit: `clean`, `crashed`, or `running` where somebody holds the lock.
+
+    holder: process id of that somebody, 0 where it cannot be named, None without one.
+    """
+
+    layout: Layout
+    generation: Generation
+    exit: str
+    exit_reason: str
+    holder: int | None
+    log: Log
+    queues: list[QueueSummary]
+    checkpoint: Checkpoint | None
+    restart: Restart | None
+    index_files: list[IndexSummary]
+    foreign: list[Foreign]
+    notes: list[str] = field(default_factory=list)
+
+
+def describe(layout: Layout) -> Description:
+    """Look at a store. Reads a bounded part of it. Raises Unreadable, InvalidInput."""
+    generation = generation_of(layout)
+    foreign = list(layout.foreign)
+    queues = list(_queues(layout, foreign))
+    log = _log(layout, queues, foreign)
+    pid = holder(layout.lock)
+    exit_kind, exit_reason = _exit(layout.abort, pid)
+    return Description(
+        layout=layout,
+        generation=generation,
+        exit=exit_kind,
+        exit_reason=exit_reason,
+        holder=pid,
+        log=log,
+        queues=list(_summaries(layout, queues, log, profile_of(generation.version))),
+        checkpoint=read_checkpoint(layout.checkpoint),
+        restart=_restart(layout, generation, queues),
+        index_files=_index_files(layout, foreign),
+        foreign=foreign,
+        notes=_notes(layout),
+    )
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """A queue as its files tell, whatever the log is."""
+
+    directory: QueueDirectory
+    files: MappedFileQueue
+    summary: QueueSummary
+
+    def open(self) -> ConsumeQueue:
+        return ConsumeQueue(self.directory.topic, self.directory.queue_id, self.files)
+
+
+def _queues(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
+    size, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
+    configured = size if origin == "configuration" else None
+    for directory in queue_directories(layout.consume_queue):
+        files = MappedFileQueue.open(directory.path, configured)
+        foreign += files.foreign
+        with ConsumeQueue(directory.topic, directory.queue_id, files) as queue:
+            yield _Queue(directory, files, queue.summary())
+
+
+def _summaries(
+    layout: Layout, queues: list[_Queue], log: Log, profile: Profile
+) -> Iterator[QueueSummary]:
+    """What the queues hold of the log that there is: dead and expired units do not count."""
+    broker_4 = profile.version.startswith("4.")
+    for found in queues:
+        end = found.summary.end_position
+        if log.start == 0 and (end is None or end <= log.end):
+            yield found.summary
+        else:
+            with found.open() as queue:
+                yield queue.summary(log.start, log.end, broker_4=broker_4)
+
+
+def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
+    log = CommitLog.open(layout)
+    foreign += log.queue.foreign
+    total = sum(file.size for file in log.files)
+    first = next((item for item in log.scan(crc=False) if isinstance(item, Batch)), None)
+    first_time = int(first.columns.ints("store_timestamp")[0]) if first is not None else None
+    begin, how = log.min_offset, "the log was walked from its start"
+    if total > WALKED_BYTES:
+        begin, how = _near_the_end(log, queues)
+    end = log.end(begin) if log.files else LogEnd(0, "there are no files")
+    return Log(
+        directories=layout.commit_log_directories,
+        origin=layout.commit_log_origin,
+        files=len(log.files),
+        bytes=total,
+        start=log.min_offset,
+        end=end.position,
+        end_reason=f"{end.reason}; {how}",
+        first_store_timestamp=first_time,
+        last_store_timestamp=end.store_timestamp,
+    )
+
+
+def _near_the_end(log: CommitLog, queues: list[_Queue]) -> tuple[int, str]:
+    """Position of a record near the log's end, and how it was found.
+
+    A unit may be dead: it counts only if a record of its size lies where it points.
+    """
+    highest = heapq.nlargest(
+        _CANDIDATES,
+        (found for found in queues if found.summary.end_position is not None),
+        key=lambda found: found.summary.end_position or 0,
+    )
+    for found in highest:
+        with found.open() as queue:
+            unit = queue.unit(found.summary.max_offset - 1)
+        if unit is None:
+            continue
+        try:
+            columns = log.record(unit.physical_offset).columns
+        except NotFound:
+            continue
+        if int(columns.ints("total_size")[0]) == unit.size:
+            place = f"{found.directory.topic}/{found.directory.queue_id} @{unit.queue_offset}"
+            return unit.physical_offset, f"walked from the highest queue unit, {place}"
+    for file in reversed(log.files):
+        batches = (i for i in log.scan(file.start, file.end, crc=False) if isinstance(i, Batch))
+        if any(True for _ in islice(batches, 1)):
+            return file.start, f"walked from the last file with a record, {Path(file.path).name}"
+    return log.min_offset, "the log was walked from its start"
+
+
+def _exit(abort: Path, pid: int | None) -> tuple[str, str]:
+    """How the last broker ended, and what tells it."""
+    if pid is not None:
+        who = f"process {pid}" if pid else "a process that cannot be named"
+        return "running", f"{who} holds the lock"
+    try:
+        with abort.open("rb") as file:
+            text = file.read(_ABORT_BYTES).decode("ascii", "replace").strip()
+    except FileNotFoundError:
+        return "clean", "there is no abort file"
+    except OSError as error:
+        raise from_os_error(error, abort) from error
+    return "crashed", f"abort is there, of process {text}" if text else "abort is there"
+
+
+def _restart(layout: Layout, generation: Generation, queues: list[_Queue]) -> Restart | None:
+    """Where the next start begins its walk; None without a plain log."""
+    if layout.dledger is not None:
+        return None
+    profile = profile_of(generation.version)
+    entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+    snapshot = Snapshot(
+        layout=layout,
+        log=tuple(sorted(entries, key=lambda entry: entry.name)),
+        log_file_bytes=layout.sizes.commit_log.value,
+        queues={},
+        queue_file_bytes=layout.sizes.consume_queue.value,
+        index=(),
+        checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
+        abort=layout.abort.exists(),
+    )
+    loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
+    if loaded.refusal is not None:
+        return Restart(generation.version, "", f"the log does not load: {loaded.refusal.reason}")
+    if not loaded.files:
+        return None
+    ends = (found.summary.end_position for found in queues)
+    queues_end = max((end for end in ends if end is not None), default=-1)
+    switches = Switches.of(layout.broker_config)
+    chosen = start_file(snapshot, loaded.files, profile, queues_end, switches)
+    entry = loaded.files[chosen.number].entry
+    return Restart(generation.version, entry.name if entry else "", chosen.reason)
+
+
+def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
+    with Index.open(layout.index, layout.broker_config) as index:
+        foreign += index.foreign
+        return [
+            IndexSummary(Path(file.path).name, file.slots, file.items, file.header)
+            for file in index.files
+        ]
+
+
+def _notes(layout: Layout) -> list[str]:
+    """Parts of the store that are not described."""
+    notes = []
+    if layout.rocksdb_queues:
+        notes.append("the consume queues are a RocksDB; their offsets are not shown")
+    if next(iter(queue_directories(layout.batch_consume_queue)), None) is not None:
+        notes.append("there are batch consume queues; their offsets are not shown")
+    return notes
+
+
+def describe_path(path: Path, config: BrokerConfig | None = None) -> Description:
+    """`describe` for the store at `path`. Raises Missing, NotAStore, Unreadable, InvalidInput."""
+    return describe(Layout.open(path, config))
