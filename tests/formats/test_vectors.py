@@ -309,8 +309,8 @@ def test_sparse_end() -> None:
 def test_magic_codes() -> None:
     """Spec README, "Magic constants"."""
     key = (1880681586 + 8) & 0xFFFFFFFF
-    assert MAGIC_V1 == 0xAABBCCDD ^ key
-    assert blank.MAGIC_BLANK == 0xBBCCDDEE ^ key
+    assert MAGIC_V1 ^ key == 0xAABBCCDD
+    assert blank.MAGIC_BLANK ^ key == 0xBBCCDDEE
     signed = [magic - (1 << 32) for magic in (MAGIC_V1, MAGIC_V2, blank.MAGIC_BLANK)]
     assert signed == [-626843481, -626843477, -875286124]
 
@@ -324,12 +324,12 @@ def test_sizes_of_default_files() -> None:
     assert timer_wheel.FILE_BYTES == 38_707_200
     last = 104_857_600 - (104_857_600 - timer_log.BLANK_BYTES) % timer_log.UNIT_BYTES
     last -= timer_log.BLANK_BYTES + timer_log.UNIT_BYTES
-    assert last == 104_857_532 == timer_log.UNIT_BYTES * 2_016_491
+    assert last == timer_log.UNIT_BYTES * 2_016_491
 
 
 def test_hashes_of_the_examples() -> None:
     """Spec 2.3, 2.7, 3.2, 4.6."""
-    assert tags_code("TagA") == 2598919 == 0x27A807
+    assert tags_code("TagA") == 0x27A807
     assert tags_code("TB") == 2670
     assert tags_code("") == tags_code(None) == 0
     assert java_hash("polygenelubricants") == -(1 << 31)
