@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,11 @@ class Victim:
             start = max(s for s in starts if s <= position)
             spans.append(Span(position, by_start[start], position - start, row["total_size"]))
         return cls(root, tuple(spans))
+
+    def moved(self, root: Path) -> Victim:
+        """The same for a copy of the store at `root`."""
+        spans = (replace(span, path=root / span.path.relative_to(self.root)) for span in self.spans)
+        return Victim(root, tuple(spans))
 
     def log_files(self) -> list[Path]:
         """The commit log files that hold a record, in log order."""
@@ -166,8 +171,8 @@ def damage(
     """Damage one file (default: one of the log) in one way (default: any), and say what it cost."""
     kind = kind or rng.choice(ALL_KINDS)
     path = path or rng.choice(victim.log_files())
-    spans = [span for span in victim.spans if span.path == path]
     before = path.read_bytes()
+    spans = [s for s in victim.spans if s.path == path and s.offset + s.size <= len(before)]
     if kind == DROP_FILE:
         path.unlink()
         return Damage(kind, path, 0, len(before), frozenset(span.position for span in spans))

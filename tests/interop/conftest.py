@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +16,8 @@ pytest.register_assert_rewrite("tests.interop.served")
 
 #: A loaded store stays mapped until a collection: after some thousand files nothing loads any more.
 STORES_PER_JVM = 50
+#: A start that takes longer never ends (design, "hangs").
+TIMEOUT_SECONDS = 20
 
 
 class Judge:
@@ -29,7 +34,8 @@ class Judge:
         if self._oracle and (self._asked >= STORES_PER_JVM or self._oracle.returncode is not None):
             self.close()
         if self._oracle is None:
-            self._oracle, self._asked = Oracle(self.version), 0
+            self._oracle = Oracle(self.version, timeout_seconds=TIMEOUT_SECONDS)
+            self._asked = 0
         self._asked += 1
         return self._oracle
 
@@ -42,6 +48,20 @@ class Judge:
         if self._oracle:
             self._oracle.close()
             self._oracle = None
+
+
+#: The broker forces its files all the time: stores in memory make these tests some times faster.
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory of its own for a test, in memory where the machine has such a place."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="mqstore-interop-", dir=MEMORY) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.damage import Span, Victim
+
 from .conftest import Judge
 
 Row = dict[str, Any]
@@ -173,3 +175,14 @@ def assert_left_alone(judge: Judge, root: Path, sizes: dict[str, Any], plan: Row
 def ends(queues: list[Row], field: str) -> dict[tuple[str, int], int]:
     """The maximum offset of each queue that ever had a message."""
     return {(q["topic"], q["queue_id"]): q[field] for q in queues if q[field]}
+
+
+def victim(root: Path, put: list[Row]) -> Victim:
+    """The records that the broker says it wrote, by their place."""
+    size = SIZES["mappedFileSizeCommitLog"]
+    spans = []
+    for row in put:
+        at = row["physical_offset"]
+        path = root / "commitlog" / f"{at // size * size:020d}"
+        spans.append(Span(at, path, at % size, row["size"]))
+    return Victim(root, tuple(spans))

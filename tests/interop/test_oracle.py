@@ -66,7 +66,7 @@ def test_the_brokers_own_recovery_is_left_alone(
 
 def test_a_killed_store_is_not_left_alone(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     root = unpack("5.3.3-killed", tmp_path)
-    with pytest.raises(AssertionError, match="changed .*index"):
+    with pytest.raises(AssertionError, match=r"changed .*index"):
         assert_left_alone(
             oracle("5.3.3"), root, config("5.3.3-killed", root), known_recovery("5.3.3-killed")
         )

@@ -1,0 +1,106 @@
+"""Random damage: what `recover` says a start will do is what the real broker does."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.profiles import profile_of
+from mqstore.store.recovery.simulate import simulate
+from mqstore.store.recovery.snapshot import Snapshot
+from tests.damage import Damage, Victim, damage
+from tests.slices import SEED, rng, share
+
+from .conftest import Judge
+from .oracle import OracleDied
+from .served import SIZES, Row, loaded, message, victim
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+CASES_PER_VERSION = 600
+EXITS = ("clean", "halt")
+
+
+def bases(judge: Judge, folder: Path) -> list[Victim]:
+    """Undamaged stores, one for each exit, with files of every kind."""
+    messages = [message(n) | {"store_timestamp": 1_795_000_000_000 + n * 997} for n in range(120)]
+    made = []
+    for exit in EXITS:
+        root = folder / exit
+        answer = loaded(judge, root, SIZES, {"do": "put", "messages": messages}, exit=exit)
+        made.append(victim(root, answer["steps"][0]))
+    return made
+
+
+def damaged_copy(base: Victim, root: Path, chance: random.Random) -> list[Damage]:
+    """A copy of `base` at `root` with one to three things wrong."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(base.root, root)
+    copy = base.moved(root)
+    done = []
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        files = sorted(path for path in root.rglob("*") if path.is_file() and path.stat().st_size)
+        of_kind = {
+            "log": [path for path in files if path.parent.name == "commitlog"],
+            "queue": [path for path in files if "consumequeue" in path.parts],
+            "index": [path for path in files if path.parent.name == "index"],
+            "checkpoint": [path for path in files if path.name == "checkpoint"],
+        }
+        choices = [kind for kind, found in of_kind.items() if found]
+        weights = [{"log": 6, "queue": 2}.get(kind, 1) for kind in choices]
+        path = chance.choice(of_kind[chance.choices(choices, weights)[0]])
+        done.append(damage(copy, chance, path=path))
+    return done
+
+
+def state(answer: Row) -> dict[str, Any]:
+    """What the broker says of itself after its start."""
+    after = answer["after_start"]
+    queues = {f"{q['topic']}/{q['queue_id']}": (q["min"], q["max"]) for q in after["queues"]}
+    return {
+        "log": (max(after["min_offset"], 0), after["max_offset"]),  # -1: no file is left
+        "queues": {name: ends for name, ends in queues.items() if ends != (0, 0)},
+    }
+
+
+def predicted(root: Path, version: str) -> dict[str, Any] | None:
+    """The same from the simulation; None where it says that the broker does not come up."""
+    layout = Layout.open(root, BrokerConfig().with_set([f"{k}={v}" for k, v in SIZES.items()]))
+    outcome = simulate(Snapshot.of(layout), profile_of(version))
+    if outcome.refusal or outcome.hangs:
+        return None
+    queues = {str(name): (q.min_offset, q.max_offset) for name, q in outcome.queues.items()}
+    return {
+        "log": (outcome.log_start, outcome.log_end),
+        "queues": {name: ends for name, ends in queues.items() if ends != (0, 0)},
+    }
+
+
+def real(judge: Judge, root: Path) -> dict[str, Any] | None:
+    """What a start really does; None where the broker does not come up."""
+    try:
+        answer = judge.run(root, config=SIZES, files="none")
+    except OracleDied:
+        return None
+    return state(answer) if "after_start" in answer and "exception" not in answer else None
+
+
+def test_random_damage_ends_as_predicted(judge: Judge, version: str, tmp_path: Path) -> None:
+    made = bases(judge, tmp_path)
+    wrong = []
+    for number in range(share(CASES_PER_VERSION)):
+        name = f"{version} damage {number}"
+        chance = rng(name)
+        root = tmp_path / "copy"
+        done = damaged_copy(chance.choice(made), root, chance)
+        expected = predicted(root, version)
+        found = real(judge, root)
+        if found != expected:
+            wrong.append(f"{name} ({', '.join(map(str, done))}): {expected} is really {found}")
+    assert not wrong, f"seed {SEED}, {len(wrong)} cases:\n" + "\n".join(wrong[:5])
