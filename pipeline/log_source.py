@@ -83,11 +83,12 @@ class LogReader(DataSourceReader):
         """All splits: large enough to pay, small enough to give every core work."""
         total_bytes = sum(store.stop - store.start for store in self._plan.stores)
         split_bytes = split_bytes_for(total_bytes, os.cpu_count() or 1)
-        return [
+        found = [
             LogPartition(number, split)
             for number, store in enumerate(self._plan.stores)
             for split in splits(store.start, store.stop, split_bytes)
         ]
+        return [*found] or [LogPartition(0, Split(0, 0))]  # Spark would read None instead
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..store import errors
 from ..store.errors import NotAStore, Refused, StoreError
@@ -19,8 +19,12 @@ from ..store.layout import JOURNAL
 from ..store.write.files import Files
 from ..store.write.lock import StoreLock
 from .plan import Plan
-from .session import spark_session
+from .session import spark_session, telling_line
 from .stage import Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 Job = Callable[[Plan, Stage], None]
 """Writes the output of a plan into a stage, seals it and publishes it."""
@@ -105,28 +109,40 @@ def _require_empty(target: Path) -> None:
 
 
 def on_spark(master: str, settings: Mapping[str, str]) -> Job:
-    """The job as Spark runs it. Raises SparkUnavailable, JobFailed, errors of `store.errors`."""
+    """The job in a Spark session of its own. Raises SparkUnavailable, and as `spark_job`."""
 
     def job(plan: Plan, stage: Stage) -> None:
-        with spark_session(master, settings) as spark, _failures():
-            from .log_source import LogUnits
-            from .queue_files import PARTITIONED_BY, SORTED_BY
-            from .queue_writer import QueueSink
-
-            spark.dataSource.register(LogUnits)
-            spark.dataSource.register(QueueSink)
-            text = plan.to_json()
-            units = spark.read.format(LogUnits.name()).option("plan", text).load()
-            (
-                units.repartition(*PARTITIONED_BY)
-                .sortWithinPartitions(*SORTED_BY)
-                .write.format(QueueSink.name())
-                .mode("append")
-                .options(plan=text, stage=str(stage.folder))
-                .save()
-            )
+        with spark_session(master, settings) as spark:
+            spark_job(spark, plan, stage)
 
     return job
+
+
+def spark_job(
+    spark: SparkSession, plan: Plan, stage: Stage, sink: type[DataSource] | None = None
+) -> None:
+    """The job as Spark runs it; `sink` instead of `QueueSink`.
+
+    Raises the error of `store.errors` that a worker met, else JobFailed.
+    """
+    from .log_source import LogUnits
+    from .queue_files import PARTITIONED_BY, SORTED_BY
+    from .queue_writer import QueueSink
+
+    sink = sink or QueueSink
+    spark.dataSource.register(LogUnits)
+    spark.dataSource.register(sink)
+    text = plan.to_json()
+    with _failures():
+        units = spark.read.format(LogUnits.name()).option("plan", text).load()
+        (
+            units.repartition(*PARTITIONED_BY)
+            .sortWithinPartitions(*SORTED_BY)
+            .write.format(sink.name())
+            .mode("append")
+            .options(plan=text, stage=str(stage.folder))
+            .save()
+        )
 
 
 @contextmanager
@@ -139,13 +155,10 @@ def _failures() -> Iterator[None]:
 
 
 def failure_of(text: str) -> StoreError:
-    """The error of `store.errors` named in a worker's traceback, else the traceback's last line."""
+    """The error of `store.errors` named in a worker's traceback, else the exception."""
     found = re.findall(r"^\s*mqstore\.[\w.]+\.(\w+): (.*)$", text, re.MULTILINE)
     kinds = [(getattr(errors, name, None), message) for name, message in found]
     for kind, message in kinds:
         if isinstance(kind, type) and issubclass(kind, StoreError):
             return kind(message)
-    lines = [
-        line.strip() for line in text.splitlines() if re.match(r"\s*[\w.]+(Error|Exception):", line)
-    ]
-    return JobFailed(f"the Spark job failed: {(lines or [text])[-1]}")
+    return JobFailed(f"the Spark job failed: {telling_line(text)}")

@@ -38,6 +38,7 @@ _DROPPED_OPTIONS = (
     "--add-modules=jdk.incubator.vector",
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
 )
+_EXCEPTION = re.compile(r"[\w.]+(Error|Exception)\b")
 _SHIM = """#!/bin/sh
 for option do
   shift
@@ -178,15 +179,15 @@ def _start(master: str, spark_options: Mapping[str, str], log: Path) -> SparkSes
         with _stderr_to(log):
             return builder.getOrCreate()
     except Exception as error:  # whatever py4j, gRPC or the JVM make of a bad master or option
-        raise SparkUnavailable(
-            f"Spark did not start on {master}: {_reason(log) or error}"
-        ) from error
+        reason = telling_line(log.read_text(errors="replace") or str(error))
+        raise SparkUnavailable(f"Spark did not start on {master}: {reason}") from error
 
 
-def _reason(log: Path) -> str:
-    """The line of the JVM's last words that says why it gave up: the first but warnings."""
-    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    return next((line.strip() for line in lines if line and not line.startswith("WARN")), "")
+def telling_line(text: str) -> str:
+    """The line of what a JVM or a Python worker said that names the exception, else the first."""
+    lines = [line.strip(" \t:") for line in text.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("WARN")] or ["it does not say"]
+    return next((line for line in lines if _EXCEPTION.match(line)), lines[0])
 
 
 @contextmanager

@@ -105,3 +105,18 @@ def test_settings_of_the_user_win(tmp_path: Path) -> None:
         f"-Dlog4j2.configurationFile={(tmp_path / 'log4j2.properties').as_uri()}",
         "-XX:+UseG1GC",
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "An error occurred while calling None.X.\n: java.lang.Exception: why\n\tat x.Y(Z:1)\n",
+        "WARNING: use of x\njava.lang.Exception: why\nCaused by: x.OtherException: deeper\n",
+        'Traceback (most recent call last):\n  File "x"\n    raise Error\njava.lang.Exception: why',
+    ],
+)
+def test_the_line_that_tells(text: str) -> None:
+    assert session.telling_line(text) == "java.lang.Exception: why"
+    assert session.telling_line("WARNING: w\n\nInvalid maximum heap size\nError: x") == (
+        "Invalid maximum heap size"
+    )

