@@ -35,6 +35,8 @@ def store_json(store: Description) -> dict[str, Any]:
         "log_end_reason": log.end_reason,
         "first_store_timestamp": log.first_store_timestamp,
         "last_store_timestamp": log.last_store_timestamp,
+        "damaged_ranges": log.damaged_ranges,
+        "damaged_bytes": log.damaged_bytes,
         "commit_log": {
             "directories": [str(path) for path in log.directories],
             "origin": log.origin,
@@ -110,6 +112,9 @@ class _Page:
             "", f"{self._time(log.first_store_timestamp)} … {self._time(log.last_store_timestamp)}"
         )
         yield _line("", f"end: {log.end_reason}")
+        if log.damaged_ranges:
+            ranges = f"{log.damaged_ranges} range{'s' if log.damaged_ranges != 1 else ''}"
+            yield _line("", f"damage: {ranges}, {log.damaged_bytes} bytes (dump shows them)")
         if log.origin != "default":
             for path in log.directories:
                 yield _line("", f"in {path} ({log.origin})")

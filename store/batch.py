@@ -76,8 +76,14 @@ class Batch:
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where the log ends, what lies behind it, and when its last record was stored (ms)."""
+    """Where the log ends and what lies behind it.
+
+    store_timestamp: when its last record was stored (ms). damaged_ranges, damaged_bytes: what was
+    met on the way, missing files included.
+    """
 
     position: int
     reason: str
     store_timestamp: int | None = None
+    damaged_ranges: int = 0
+    damaged_bytes: int = 0

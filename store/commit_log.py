@@ -138,7 +138,7 @@ class CommitLog:
     def end(self, start: int | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on."""
         position = self.min_offset if start is None else start
-        reason, stored_ms = "no record", None
+        reason, stored_ms, damage = "no record", None, list[int]()
         for item in self.scan(start, crc=False):
             if isinstance(item, Batch):
                 if item.mark <= Mark.AFTER_DAMAGE:
@@ -148,7 +148,9 @@ class CommitLog:
                 position = item.end
             elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
                 reason = item.reason
-        return LogEnd(position, reason, stored_ms)
+            elif item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                damage.append(item.size)
+        return LogEnd(position, reason, stored_ms, len(damage), sum(damage))
 
     def read_into(self, buffer: bytearray, file: MappedFile, offset: int) -> int:
         """Fill `buffer` from byte `offset` of a file; returns how much there was."""

@@ -38,7 +38,10 @@ _ABORT_BYTES = 64
 
 @dataclass(frozen=True)
 class Log:
-    """The commit log. end: behind its last record, and how that was found."""
+    """The commit log. end: behind its last record, and how that was found.
+
+    damaged_ranges, damaged_bytes: in the part that was walked, missing files included.
+    """
 
     directories: tuple[Path, ...]
     origin: str
@@ -49,6 +52,8 @@ class Log:
     end_reason: str
     first_store_timestamp: int | None
     last_store_timestamp: int | None
+    damaged_ranges: int
+    damaged_bytes: int
 
 
 @dataclass(frozen=True)
@@ -128,10 +133,9 @@ class _Queue:
 
 
 def _queues(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
-    size, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
-    configured = size if origin == "configuration" else None
+    size = layout.sizes.consume_queue.value
     for directory in queue_directories(layout.consume_queue):
-        files = MappedFileQueue.open(directory.path, configured)
+        files = MappedFileQueue.open(directory.path, size)
         foreign += files.foreign
         with ConsumeQueue(directory.topic, directory.queue_id, files) as queue:
             yield _Queue(directory, files, queue.summary())
@@ -171,6 +175,8 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
         end_reason=f"{end.reason}; {how}",
         first_store_timestamp=first_time,
         last_store_timestamp=end.store_timestamp,
+        damaged_ranges=end.damaged_ranges,
+        damaged_bytes=end.damaged_bytes,
     )
 
 

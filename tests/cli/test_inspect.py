@@ -1,0 +1,184 @@
+"""`inspect` of real stores against their truth, of single files, and of a store of a terabyte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.file_summary import _CONTENTS
+from mqstore.formats.kinds import KINDS
+
+from .. import huge_store, stores
+from .datadriven import run_here
+
+CLEAN = tuple(
+    name
+    for name in stores.NAMES
+    if stores.truth(name)["expected_verdict"] == "clean" and "-killed" not in name
+)
+GENERATION = {"4.3.1": "4.3", "4.9.7": "4.9", "5.1.4": "5.1", "5.3.3": "5.3", "5.5.0": "5.5"}
+QUEUES_ELSEWHERE = ("rocksdb", "batchcq", "compaction")
+"""Stores of which some queues are no files of consumequeue/."""
+
+
+def inspect(path: Path, *options: str) -> dict[str, Any]:
+    """The description as JSON."""
+    result = run_here(["inspect", str(path), "--format", "json", *options])
+    assert (result.code, result.stderr) == (0, "")
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize("name", stores.NAMES)
+def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None:
+    """Told from the files alone: no configuration is given."""
+    truth = stores.truth(name)
+    found = inspect(stores.unpack(name, tmp_path))
+    crashed = "abort" in truth["files"]
+    assert found["exit"] == ("crashed" if crashed else "clean")
+    assert GENERATION[truth["broker_version"]] in found["broker_versions"]
+    assert found["broker_version_reason"]
+    for field, value in truth["checkpoint"].items():
+        assert found["checkpoint"][field] == value, field
+    config = truth["config"]
+    for size, option in (
+        ("commit_log", "mappedFileSizeCommitLog"),
+        ("index_slots", "maxHashSlotNum"),
+        ("index_items", "maxIndexNum"),
+    ):
+        if found["sizes"][size]["origin"] == "files" and option in config:
+            assert found["sizes"][size]["value"] == int(config[option]), size
+    names = sorted(Path(p).name for p in truth["files"] if p.startswith("index/"))
+    assert [file["file"] for file in found["index_files"]] == names
+    strangers = [Path(stranger["path"]) for stranger in found["foreign_files"]]
+    assert not any(path.is_file() for path in strangers), "only an unused log directory is one"
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
+    """The same range of the log and the same queue offsets that a broker has after its start."""
+    truth = stores.truth(name)
+    found = inspect(stores.unpack(name, tmp_path))
+    load = truth["load"]["after_start"]
+    assert found["log_start"] == load["min_phy_offset"]
+    if "dledger" not in name:
+        assert found["log_end"] == load["max_phy_offset"]
+    times = [message["store_timestamp"] for message in stores.messages(name)]
+    assert found["first_store_timestamp"] == times[0]
+    assert found["last_store_timestamp"] == times[-1]
+    if not any(word in name for word in QUEUES_ELSEWHERE):
+        queues = {
+            f"{queue['topic']}/{queue['queue_id']}": {
+                "min_offset": queue["min_offset"],
+                "max_offset": queue["max_offset"],
+            }
+            for queue in found["queues"]
+        }
+        expected = {
+            q: o for q, o in truth["queues"].items() if q.count("/") == 1 or o["max_offset"]
+        }
+        assert queues == expected
+
+
+def test_damage_is_told(tmp_path: Path) -> None:
+    """In the JSON and on the page."""
+    store = stores.unpack("5.3.3-killed-page", tmp_path)
+    assert inspect(store)["damaged_ranges"] == 1
+    assert "damage: 1 range" in run_here(["inspect", str(store)]).stdout
+
+
+def test_strangers_are_told(tmp_path: Path) -> None:
+    """Wherever they lie."""
+    store = stores.unpack("4.9.7-clean", tmp_path)
+    for place in ("notes.txt", "commitlog/backup", "index/copy", "consumequeue/logs/0/old"):
+        (store / place).write_bytes(b"x")
+    found = {Path(f["path"]).relative_to(store).as_posix() for f in inspect(store)["foreign_files"]}
+    assert found == {"notes.txt", "commitlog/backup", "index/copy", "consumequeue/logs/0/old"}
+
+
+def test_a_page_fits_one_screen(tmp_path: Path) -> None:
+    """Fifty lines, each not much wider than a terminal."""
+    store = stores.unpack("5.3.3-killed", tmp_path)
+    lines = run_here(["inspect", str(store), "--utc"]).stdout.splitlines()
+    assert len(lines) <= 50
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "abort"])
+def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
+    """Directories and single files; what is told is JSON and text."""
+    name = "5.3.3-dledger" if kind == "dledger" else "5.3.3-timer-clean"
+    places = {
+        "commit-log": "commitlog",
+        "consume-queue": "consumequeue",
+        "index-file": "index",
+        "timer-log": "timerlog",
+        "timer-wheel": "timerwheel",
+        "dledger": "dledger-n0",
+    }
+    path = stores.unpack(name, tmp_path) / places.get(kind, kind)
+    files = [path] if path.is_file() else sorted(p for p in path.rglob("0*") if p.is_file())
+    for each in (path, *files[:1]):
+        found = inspect(each)
+        assert (found["type"], found["kind"]) == ("file", kind)
+        assert found["bytes"] > 0
+        assert run_here(["inspect", str(each)]).code == 0
+
+
+def test_every_kind_is_described() -> None:
+    """A new kind cannot be forgotten."""
+    assert set(_CONTENTS) == set(KINDS)
+
+
+def test_the_log_of_a_directory_is_counted(tmp_path: Path) -> None:
+    """As the truth counts it."""
+    found = inspect(stores.unpack("4.9.7-clean", tmp_path) / "commitlog")
+    truth = stores.truth("4.9.7-clean")
+    assert found["messages"] == truth["message_count"]
+    assert found["log_end"] == truth["load"]["after_load"]["max_phy_offset"]
+    assert found["damaged_bytes"] == 0
+
+
+def check_huge(root: Path, files: int, topics: int, queues: int, mebibytes: int) -> None:
+    """Make a sparse store and compare its description."""
+    made = huge_store.make(root, files, topics, queues, mebibytes << 20)
+    found = inspect(root)
+    assert found["log_start"] == 0
+    assert found["log_end"] == made.log_end
+    assert found["last_store_timestamp"] == made.last_store_timestamp
+    assert "walked from the highest queue unit, topic-" in found["log_end_reason"]
+    offsets = {(q["topic"], q["queue_id"]): q["max_offset"] for q in found["queues"]}
+    assert offsets == dict(made.messages)
+
+
+def test_the_end_of_a_large_log_is_found_from_the_queues(tmp_path: Path) -> None:
+    """Four files of 1 GiB with 2 MiB of records in the last one."""
+    check_huge(tmp_path / "store", 4, 3, 2, 2)
+
+
+def test_units_that_point_nowhere_are_no_way_to_the_end(tmp_path: Path) -> None:
+    """The next highest one is, or the last file with a record."""
+    root = tmp_path / "store"
+    made = huge_store.make(root, 2, 2, 1, 1 << 20)
+    unit = made.messages["topic-00000", 0]
+    queue = next((root / "consumequeue" / "topic-00000" / "0").iterdir())
+    with queue.open("r+b") as file:
+        file.seek(20 * (unit - 1))
+        file.write((made.log_end + 12345).to_bytes(8, "big"))
+    found = inspect(root)
+    assert found["log_end"] == made.log_end
+    assert "topic-00001/0" in found["log_end_reason"]
+    for path in (root / "consumequeue").rglob("0*"):
+        if path.is_file():
+            path.unlink()
+    found = inspect(root)
+    assert found["log_end"] == made.log_end
+    assert "the last file with a record" in found["log_end_reason"]
+
+
+@pytest.mark.slow
+def test_a_terabyte(tmp_path: Path) -> None:
+    """1,024 files, 2,000 topics x 8 queues, 100 bytes a record."""
+    check_huge(tmp_path / "store", 1024, 2000, 8, 200)
