@@ -22,11 +22,12 @@ from ..formats.hashing import java_hash, java_string
 from ..formats.index_file import HEADER, ITEM, SLOT, items_offset, slots_offset
 from ..formats.message import MAGIC_V2, SysFlag
 from ..formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
+from .checkpoint import Checkpoint, read_checkpoint
 from .errors import from_os_error
 from .layout import Layout
 from .recovery.profiles import NEWEST, PROFILES, VERSIONS
 from .recovery.record_check import Failure, walk
-from .recovery.snapshot import Bytes, Entry, list_entries, map_file, read_checkpoint
+from .recovery.snapshot import Bytes, Entry, list_entries, map_file
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
@@ -86,8 +87,8 @@ class _Evidence:
         self.layout = layout
 
     @cached_property
-    def checkpoint(self) -> dict[str, int]:
-        return read_checkpoint(self.layout.checkpoint)
+    def checkpoint(self) -> Checkpoint:
+        return read_checkpoint(self.layout.checkpoint) or Checkpoint()
 
     @cached_property
     def log_files(self) -> list[Entry]:
@@ -163,14 +164,14 @@ def _file(*names: str) -> Callable[[_Evidence], str]:
 
 def _field(name: str) -> Callable[[_Evidence], str]:
     def look(evidence: _Evidence) -> str:
-        return f"the checkpoint has {name}" if evidence.checkpoint[name] else ""
+        return f"the checkpoint has {name}" if getattr(evidence.checkpoint, name) else ""
 
     return look
 
 
 def _queue_position(evidence: _Evidence) -> str:
     """A field of 5.5; where 5.4 left no trace something else wrote it."""
-    found = evidence.is_there(_ROCKSDB) and evidence.checkpoint["logics_physical_offset"]
+    found = evidence.is_there(_ROCKSDB) and evidence.checkpoint.logics_physical_offset
     return "the checkpoint has logics_physical_offset" if found else ""
 
 

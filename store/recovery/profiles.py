@@ -109,6 +109,9 @@ class QueueRules:
     empty_last_refuses: bool
     #: without any log file the queues' files are deleted after a clean exit, too
     emptied_when_clean: bool
+    #: the checkpoint has confirmPhyOffset (since 5.1.1), logicsPhysicalOffset (since 5.5.0)
+    has_confirm_offset: bool = False
+    has_flushed_position: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ class DispatchRules:
     multi_dispatch: bool
     #: names with a slash get units, too (B12)
     slash_names: bool = False
+    #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
+    counts_puts: bool = False
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,13 @@ PROFILES: dict[str, Profile] = {
             RecordRules(v2=False, ipv6=False, bounded=False, unequal_is_data=True),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
-            DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=False),
+            DispatchRules(
+                False,
+                ReputStart.LOG_END,
+                index_tags=False,
+                multi_dispatch=False,
+                counts_puts=True,
+            ),
         ),
         Profile(
             "4.9",
@@ -180,7 +191,9 @@ PROFILES: dict[str, Profile] = {
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=False, unequal_is_data=False),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
-            QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True),
+            QueueRules(
+                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
+            ),
             DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
         ),
         Profile(
@@ -189,7 +202,9 @@ PROFILES: dict[str, Profile] = {
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
-            QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True),
+            QueueRules(
+                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
+            ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
         ),
         Profile(
@@ -200,7 +215,9 @@ PROFILES: dict[str, Profile] = {
             StartRules(
                 NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS
             ),
-            QueueRules(True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, False, True),
+            QueueRules(
+                True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, False, True, has_confirm_offset=True
+            ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
         ),
         Profile(
@@ -209,7 +226,15 @@ PROFILES: dict[str, Profile] = {
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0),
-            QueueRules(True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, False, True),
+            QueueRules(
+                True,
+                QueueCut.AHEAD_AFTER,
+                MinOffset.BINARY,
+                False,
+                True,
+                has_confirm_offset=True,
+                has_flushed_position=True,
+            ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
         ),
     )

@@ -8,7 +8,7 @@ how a cut of the queues can take up stale units again (spec 2.5).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -299,15 +299,40 @@ class QueueState:
     def _physical(self, file: QueueFile, number: int) -> int:
         return int(file.read(number, 1)["physical_offset"][0])
 
-    def units(self) -> Iterator[tuple[int, Units]]:
-        """(queue offset of the first, units) of all files up to their write positions."""
+    def lookup(self, offsets: npt.NDArray[np.int64]) -> Units:
+        """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
+        found = np.zeros(len(offsets), UNIT_DTYPE)
+        positions = offsets * UNIT_BYTES
         for file in self.files:
-            total = file.wrote // UNIT_BYTES
-            for start in range(0, total, _WINDOW):
-                yield (
-                    file.start // UNIT_BYTES + start,
-                    file.read(start, min(_WINDOW, total - start)),
-                )
+            mine = np.flatnonzero((positions >= file.start) & (positions < file.start + file.wrote))
+            if len(mine):
+                found[mine] = gather(file.read, (positions[mine] - file.start) // UNIT_BYTES)
+        return found
+
+
+def gather(read: Callable[[int, int], Units], numbers: npt.NDArray[np.int64]) -> Units:
+    """Units of one file by their numbers in it, in few reads: numbers that lie close together."""
+    found = np.zeros(len(numbers), UNIT_DTYPE)
+    order = np.argsort(numbers, kind="stable")
+    ordered = numbers[order]
+    breaks = np.flatnonzero(np.diff(ordered) > _WINDOW) + 1
+    for part in np.split(np.arange(len(order)), breaks):
+        for begin in range(0, len(part), _WINDOW):
+            index = part[begin : begin + _WINDOW]
+            first = int(ordered[index[0]])
+            units = read(first, int(ordered[index[-1]]) - first + 1)
+            found[order[index]] = units[ordered[index] - first]
+    return found
+
+
+def joined(parts: Sequence[Units]) -> Units:
+    """Units one after the other, in the byte order of the disk (numpy's own join changes it)."""
+    together = np.zeros(sum(map(len, parts)), UNIT_DTYPE)
+    begin = 0
+    for part in parts:
+        together[begin : begin + len(part)] = part
+        begin += len(part)
+    return together
 
 
 def pre_fill(count: int) -> Units:

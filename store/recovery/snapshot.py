@@ -15,12 +15,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.checkpoint import CHECKPOINT, FIELDS, PAGE_BYTES
-from ...formats.derive import dtype_of
+from ..checkpoint import Checkpoint, read_checkpoint
 from ..errors import Unsupported, from_os_error
 from ..layout import Layout
 
 Bytes = npt.NDArray[np.uint8]
+
+
+BARRIER_PREFIX = "mqstore-recover-"
+"""Name of the file in the log directory that keeps brokers from starting during a repair."""
 
 
 class Entry(NamedTuple):
@@ -67,6 +70,7 @@ class Snapshot:
         _check_supported(layout)
         sizes = layout.sizes
         entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+        entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
@@ -74,7 +78,7 @@ class Snapshot:
             queues=dict(_queues(layout.consume_queue)),
             queue_file_bytes=sizes.consume_queue.value,
             index=tuple(list_entries(layout.index)),
-            checkpoint=read_checkpoint(layout.checkpoint),
+            checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
             abort=layout.abort.exists(),
         )
 
@@ -116,19 +120,6 @@ def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:
     except OSError as error:
         raise from_os_error(error, directory) from error
     return sorted(found)
-
-
-def read_checkpoint(path: Path) -> dict[str, int]:
-    """All fields of a checkpoint; a missing or short file counts as zeros (spec 4.1)."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(PAGE_BYTES)
-    except FileNotFoundError:
-        data = b""
-    except OSError as error:
-        raise from_os_error(error, path) from error
-    parsed = CHECKPOINT.parse(data.ljust(PAGE_BYTES, b"\0"))
-    return {name: int(parsed[name]) for name in dtype_of(FIELDS).names or ()}
 
 
 def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:

@@ -1,0 +1,192 @@
+"""Carrying a plan out: barrier, lock, journal, edits, checkpoint, `abort` last.
+
+The lock keeps other tools out and a broker from serving, but a broker loads, and cuts, before it
+takes the lock (spec 4.3). So a start barrier goes first: a file in the log directory that has a log
+file's size and no number for a name makes every version refuse to load, with nothing changed.
+
+From the moment the journal is sealed the repair is carried through: cut off at any point, the next
+run goes on with the same journal and ends the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ..errors import InUse, Refused
+from ..layout import Layout
+from ..lock import holder
+from ..write.files import Files
+from ..write.lock import StoreLock
+from .edits import digest
+from .journal import Journal, Step, sessions, unfinished
+from .plan import Plan
+from .snapshot import BARRIER_PREFIX
+from .stage import stage
+
+_ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A repair that was carried through. resumed: it had been cut off before."""
+
+    session: str
+    resumed: bool
+    steps: int
+
+
+def apply(
+    layout: Layout,
+    shown: Plan | None,
+    replan: Callable[[], Plan],
+    files: Files,
+    *,
+    wait_seconds: float = 0,
+) -> Applied:
+    """Carry a plan out, or go on with a repair that was cut off.
+
+    shown: the plan that was agreed to; `replan` makes it again under the lock, and both must be the
+    same. Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
+    """
+    with _alone(layout, files, wait_seconds):
+        journal = unfinished(layout.root, layout.journal)
+        resumed = journal is not None
+        if journal is None:
+            plan = replan()
+            if shown is not None and digest(plan.edits) != digest(shown.edits):
+                raise Refused(
+                    "the store has changed since the plan was made",
+                    path=layout.root,
+                    hint="look at the new plan and try again",
+                )
+            _drop_unsealed(layout, files)
+            journal = stage(layout, plan, files, new_session(layout))
+        carry_through(journal, files)
+        journal.finish(files)
+    return Applied(journal.session, resumed, len(journal.steps))
+
+
+def new_session(layout: Layout) -> str:
+    """A name for a session: the time, in an order that sorts."""
+    name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    taken = {folder.name for folder in sessions(layout.journal)}
+    while name in taken:
+        name += "x"
+    return name
+
+
+@contextmanager
+def _alone(layout: Layout, files: Files, wait_seconds: float) -> Iterator[None]:
+    """Nobody else works on the store: barrier first, then the lock.
+
+    The barrier goes when the work is done, or when it has not begun. Once the journal is sealed it
+    stays until the work is done: a broker must not start on a half-repaired store.
+    """
+    if not wait_seconds and (pid := holder(layout.lock)) is not None:
+        raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
+    _put_barrier(layout, files)
+    try:
+        with StoreLock.take(layout.lock, files, wait_seconds=wait_seconds):
+            yield
+            remove_barriers(layout, files)
+    except BaseException:
+        if unfinished(layout.root, layout.journal) is None:
+            remove_barriers(layout, files)
+        raise
+
+
+def barriers(layout: Layout) -> list[Path]:
+    """Start barriers that are in place."""
+    return [
+        path
+        for directory in layout.commit_log_directories
+        if directory.is_dir()
+        for path in sorted(directory.iterdir())
+        if path.name.startswith(BARRIER_PREFIX)
+    ]
+
+
+def _put_barrier(layout: Layout, files: Files) -> None:
+    directory = next((d for d in layout.commit_log_directories if d.is_dir()), None)
+    if directory is None or barriers(layout):
+        return
+    path = directory / f"{BARRIER_PREFIX}{os.getpid()}"
+    with files.create(path) as file:
+        file.truncate(layout.sizes.commit_log.value)
+    files.sync_directory(directory)
+
+
+def remove_barriers(layout: Layout, files: Files) -> None:
+    """Let brokers start again."""
+    for path in barriers(layout):
+        files.unlink(path)
+        files.sync_directory(path.parent)
+
+
+def _drop_unsealed(layout: Layout, files: Files) -> None:
+    """Clear away sessions that never counted: they hold copies, nothing of the store."""
+    for folder in sessions(layout.journal):
+        if not Journal(layout.root, folder, "").sealed:
+            _remove_tree(folder, files)
+
+
+def _remove_tree(folder: Path, files: Files) -> None:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            _remove_tree(path, files)
+        else:
+            files.unlink(path)
+    files.remove_directory(folder)
+
+
+def carry_through(journal: Journal, files: Files) -> None:
+    """Do every step, or do it again. Any number of times, from any half-way state."""
+    for directory in journal.directories:
+        files.make_directory(journal.store / directory)
+    for step in journal.steps:
+        if step.kind == "write":
+            _write(journal, step, files)
+        elif step.kind == "create":
+            _create(journal, step, files)
+        else:
+            _move(journal.path_of(step), journal.folder_of(step) / step.moved_name, files)
+
+
+def _write(journal: Journal, step: Step, files: Files) -> None:
+    path = journal.path_of(step)
+    with files.open(path) as file:
+        if step.zeros:
+            for begin in range(0, step.length, len(_ZEROS)):
+                size = min(len(_ZEROS), step.length - begin)
+                file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
+        else:
+            file.pwrite((journal.folder_of(step) / step.new_name).read_bytes(), step.offset)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _create(journal: Journal, step: Step, files: Files) -> None:
+    path, folder = journal.path_of(step), journal.folder_of(step)
+    new = folder / step.new_name
+    if not new.exists():
+        return
+    if step.before is not None:
+        _move(path, folder / step.moved_name, files)
+    files.rename(new, path)
+    files.sync_directory(path.parent)
+    files.sync_directory(folder)
+
+
+def _move(path: Path, target: Path, files: Files) -> None:
+    """Move a file into the session's folder, unless that has happened."""
+    if target.exists() or not path.exists():
+        return
+    files.rename(path, target)
+    files.sync_directory(path.parent)
+    files.sync_directory(target.parent)

@@ -1,0 +1,163 @@
+"""Which index files can stay, and from where on the log has to be indexed again (spec 3.4, 7.11).
+
+An index can always be derived from the log. So the files stay up to the first one that is not
+sound, or reaches beyond the log end, or leaves out a record before it; the rest is made anew. A file that is not full is not continued
+but made anew, too: nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import dtype_of
+from ...formats.index_file import ITEM, SLOT, items_offset, slots_offset
+from ..commit_log import Batch, Extent
+from ..dispatch import Dispatched
+from ..index_file import Geometry
+from .index_state import IndexHeader, read_header
+from .snapshot import Bytes, Entry, map_file
+from .survey import Messages
+
+_ITEM_DTYPE = dtype_of(ITEM)
+_SLOT_DTYPE = dtype_of(SLOT)
+_WINDOW_ITEMS = 1 << 16
+#: Content of older files above this size is taken on trust: their headers are checked.
+_CHECKED_BYTES = 64 << 20
+
+
+@dataclass
+class IndexAudit:
+    """The index while the log is read.
+
+    headers: all index files, oldest first. sound: how many of the first ones are sound. tagged:
+    tags are indexed, too.
+    """
+
+    headers: list[IndexHeader]
+    geometry: Geometry
+    sound: int
+    log_end: int
+    #: First record with keys that no sound file covers, None: all are covered.
+    uncovered: int | None = None
+    #: Items that the log asks for.
+    items: int = 0
+    #: First and last position in each sound file.
+    _ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], geometry: Geometry, log_end: int) -> IndexAudit:
+        """Look at the index files of a store. Raises Unreadable."""
+        named = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit()]
+        headers = [read_header(entry) for entry in named]
+        sound = 0
+        for i, header in enumerate(headers):
+            beyond = header.end_physical_offset >= log_end
+            checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
+            if beyond or not is_sound(header, geometry, content=checked):
+                break
+            sound += 1
+        ranges = [(h.begin_physical_offset, h.end_physical_offset) for h in headers[:sound]]
+        return cls(headers, geometry, sound, log_end, _ranges=ranges)
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Records of the log, in order."""
+        positions = dispatched.items.physical_offset
+        positions = positions[positions < self.log_end]
+        self.items += len(positions)
+        if self.uncovered is not None or not len(positions):
+            return
+        covered = np.zeros(len(positions), np.bool_)
+        for begin, end in self._ranges:
+            covered |= (positions >= begin) & (positions <= end)
+        if not covered.all():
+            self.uncovered = int(positions[int(covered.argmin())])
+
+    def messages(self, messages: Messages) -> None:
+        """Nothing to note of messages."""
+
+    def extent(self, extent: Extent) -> None:
+        """Nothing to note of what is no record."""
+
+    def finish(self) -> IndexFix | None:
+        """What is to be done, None: nothing."""
+        kept = self.headers[: self.sound]
+        if self.uncovered is not None:
+            kept = [h for h in kept if h.end_physical_offset < self.uncovered]
+        if self.uncovered is not None or len(kept) < len(self.headers):
+            while kept and kept[-1].index_count < self.geometry.items:
+                kept.pop()
+        gone = self.headers[len(kept) :]
+        if not gone and self.uncovered is None:
+            return None
+        return IndexFix(
+            kept[-1].entry if kept else None,
+            kept[-1].end_physical_offset if kept else -1,
+            [header.entry for header in gone],
+        )
+
+
+@dataclass(frozen=True)
+class IndexFix:
+    """Index files to give up, and where indexing goes on: behind the items of `last_kept`.
+
+    last_kept is a full file. indexed_to: position of the last record in it, -1 without one.
+    """
+
+    last_kept: Entry | None
+    indexed_to: int
+    gone: list[Entry]
+
+
+def is_sound(header: IndexHeader, geometry: Geometry, *, content: bool) -> bool:
+    """The file has its length and a header that makes sense; with `content`, good items and slots."""
+    whole = items_offset(geometry.slots) + geometry.items * _ITEM_DTYPE.itemsize
+    if header.entry.size != whole or not 1 < header.index_count <= geometry.items:
+        return False
+    ordered = header.begin_physical_offset <= header.end_physical_offset
+    if not ordered or header.begin_timestamp > header.end_timestamp:
+        return False
+    return not content or _content_is_sound(header, geometry)
+
+
+def _content_is_sound(header: IndexHeader, geometry: Geometry) -> bool:
+    data = map_file(header.entry.path)
+    slots = data[slots_offset() : items_offset(geometry.slots)].view(_SLOT_DTYPE)["item"]
+    for begin in range(0, len(slots), _WINDOW_ITEMS):
+        part = slots[begin : begin + _WINDOW_ITEMS]
+        if (part < 0).any() or (part >= header.index_count).any():
+            return False
+    return all(
+        _items_are_sound(header, data, first, geometry)
+        for first in range(1, header.index_count, _WINDOW_ITEMS)
+    )
+
+
+def _items_are_sound(header: IndexHeader, data: Bytes, first: int, geometry: Geometry) -> bool:
+    """Items have hashes, lie in the header's range, and point back."""
+    count = min(_WINDOW_ITEMS, header.index_count - first)
+    items = items_at(data, geometry, first, count)
+    positions = items["physical_offset"]
+    numbers = np.arange(first, first + count)
+    bad = (items["key_hash"] < 0) | (items["previous"] < 0) | (items["previous"] >= numbers)
+    bad |= positions < header.begin_physical_offset
+    bad |= positions > header.end_physical_offset
+    return not bad.any()
+
+
+def items_at(data: Bytes, geometry: Geometry, first: int, count: int) -> npt.NDArray[np.void]:
+    """Items `first` … of a mapped index file."""
+    begin = items_offset(geometry.slots) + first * _ITEM_DTYPE.itemsize
+    return data[begin : begin + count * _ITEM_DTYPE.itemsize].view(_ITEM_DTYPE)
+
+
+def tail_items(entry: Entry, geometry: Geometry, position: int) -> int:
+    """How many of the last items of a file belong to the record at `position`."""
+    header = read_header(entry)
+    first = max(1, header.index_count - _WINDOW_ITEMS)
+    items = items_at(map_file(entry.path), geometry, first, header.index_count - first)
+    other = np.flatnonzero(items["physical_offset"] != position)
+    return len(items) - (int(other[-1]) + 1 if len(other) else 0)

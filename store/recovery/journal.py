@@ -1,0 +1,201 @@
+"""The journal of one repair: what was there before, and what is to be there afterwards.
+
+A session is a folder `.mqstore/SESSION` in the store; a broker does not look there. Every change is
+a `Step`. For each step the folder holds what undoes it and what does it again:
+
+| kind | old | new |
+|---|---|---|
+| write | `N.old`: the bytes before | `N.new`: the bytes; none for zeros |
+| create | `N.moved`: the file that was in its place, if any | `N.new`: the file, until it is in place |
+| move | `N.moved`: the file itself | |
+
+`journal.json` lists the steps with checksums, times, owner and mode of every file touched. The
+session counts once `sealed` holds the checksum of `journal.json`: from then on it can be carried
+through after a crash at any point, over and over. `done` ends it. Without `sealed` nothing of the
+store has been touched and the folder means nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import Unreadable, from_os_error
+from ..write.files import Files, write_new
+
+JOURNAL = "journal.json"
+SEALED = "sealed"
+DONE = "done"
+_FORMAT = 1
+_LARGEST_JOURNAL = 1 << 30
+
+StepKind = Literal["write", "create", "move"]
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What is kept of a file: mode and owner, times in ns since 1970, length in bytes."""
+
+    mode: int
+    owner: int
+    group: int
+    accessed_ns: int
+    modified_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileState:
+        """The state of a file. Raises Missing, Unreadable."""
+        try:
+            s = path.stat()
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        return cls(s.st_mode, s.st_uid, s.st_gid, s.st_atime_ns, s.st_mtime_ns, s.st_size)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change. path: relative to the store where it lies inside, else absolute.
+
+    folder: the session folder on the file system of the file. zeros: a write of zeros. old_sha256,
+    new_sha256: of the bytes overwritten and of those written, "" where there are none. before: the
+    file as it was, None where there was none.
+    """
+
+    number: int
+    kind: StepKind
+    path: str
+    folder: str
+    reason: str
+    offset: int = 0
+    length: int = 0
+    zeros: bool = False
+    old_sha256: str = ""
+    new_sha256: str = ""
+    before: FileState | None = None
+
+    @property
+    def old_name(self) -> str:
+        """File in the folder with the bytes before."""
+        return f"{self.number:06d}.old"
+
+    @property
+    def new_name(self) -> str:
+        """File in the folder with what is to be there."""
+        return f"{self.number:06d}.new"
+
+    @property
+    def moved_name(self) -> str:
+        """Name in the folder of the file that was moved away."""
+        return f"{self.number:06d}.moved"
+
+
+@dataclass
+class Journal:
+    """A session's steps, and where it stands. Use `Journal.load` for one on disk."""
+
+    store: Path
+    folder: Path
+    command: str
+    steps: list[Step] = field(default_factory=list)
+    #: Directories that the repair makes, parents first; relative like `Step.path`.
+    directories: list[str] = field(default_factory=list)
+
+    @property
+    def session(self) -> str:
+        """The session's name."""
+        return self.folder.name
+
+    @property
+    def sealed(self) -> bool:
+        """The journal is complete: the repair can be carried through."""
+        return (self.folder / SEALED).exists()
+
+    @property
+    def done(self) -> bool:
+        """The repair was carried through."""
+        return (self.folder / DONE).exists()
+
+    def path_of(self, step: Step) -> Path:
+        """The file that a step changes."""
+        return self.store / step.path
+
+    def folder_of(self, step: Step) -> Path:
+        """The session's folder on that file's file system."""
+        return self.store / step.folder
+
+    def relative(self, path: Path) -> str:
+        """A path as the journal notes it."""
+        return os.fspath(path.relative_to(self.store) if path.is_relative_to(self.store) else path)
+
+    def seal(self, files: Files) -> None:
+        """Write the journal and make it count. What the steps name must be on disk already."""
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "command": self.command,
+                "directories": self.directories,
+                "steps": [asdict(step) for step in self.steps],
+            },
+            indent=1,
+        ).encode("utf-8", "surrogateescape")
+        write_new(files, self.folder / JOURNAL, text)
+        write_new(files, self.folder / SEALED, hashlib.sha256(text).hexdigest().encode())
+
+    def finish(self, files: Files) -> None:
+        """Note the state of every file afterwards: what `undo` compares with."""
+        states = {}
+        for step in self.steps:
+            path = self.path_of(step)
+            if path.exists():
+                state = FileState.of(path)
+                states[step.path] = [state.size, state.modified_ns]
+        text = json.dumps(states).encode("utf-8", "surrogateescape")
+        partial = self.folder / f"{DONE}.new"
+        if partial.exists():
+            files.unlink(partial)
+        write_new(files, partial, text)
+        files.rename(partial, self.folder / DONE)
+        files.sync_directory(self.folder)
+
+    @classmethod
+    def load(cls, store: Path, folder: Path) -> Journal:
+        """A sealed journal from disk. Raises Unreadable for one that is damaged."""
+        try:
+            with (folder / JOURNAL).open("rb") as file:
+                text = file.read(_LARGEST_JOURNAL)
+            seal = (folder / SEALED).read_bytes().decode("ascii", "replace")
+        except OSError as error:
+            raise from_os_error(error, folder) from error
+        if hashlib.sha256(text).hexdigest() != seal:
+            raise Unreadable("the journal is damaged", path=folder / JOURNAL)
+        fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
+        steps = []
+        for row in fields["steps"]:
+            before = row.pop("before")
+            steps.append(Step(**row, before=FileState(**before) if before else None))
+        return cls(store, folder, fields["command"], steps, fields["directories"])
+
+
+def sessions(journal: Path) -> Iterator[Path]:
+    """Session folders of a store, oldest first. Raises Unreadable."""
+    try:
+        names = sorted(os.listdir(journal))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise from_os_error(error, journal) from error
+    yield from (journal / name for name in names if (journal / name).is_dir())
+
+
+def unfinished(store: Path, journal: Path) -> Journal | None:
+    """The sealed session that was cut off, None if there is none. Raises Unreadable."""
+    for folder in sessions(journal):
+        if (folder / SEALED).exists() and not (folder / DONE).exists():
+            return Journal.load(store, folder)
+    return None

@@ -1,0 +1,273 @@
+"""The plan of `recover --policy broker`: a list of edits and what they cost. Nothing is written.
+
+It ends where the broker's start would end, but loses nothing more: queues and index are completed
+from the log, which no broker does (spec 7.5), and what lies behind the ends is put out of the way,
+so that the next start, of any version, finds nothing to do (spec 7.11).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from ..checkpoint import Checkpoint
+from ..commit_log import Batch, CommitLog, Extent
+from ..dispatch import Dispatched
+from ..errors import Refused
+from ..index_file import Geometry
+from ..mapped_file_queue import MappedFileQueue
+from .checkpoint_edit import checkpoint_edit
+from .edits import Edit
+from .index_audit import IndexAudit, IndexFix
+from .log_plan import LogPlan, plan_log
+from .profiles import MinOffset, Profile
+from .queue_audit import QueueAudit, QueueFix
+from .queue_edits import queue_edits
+from .simulate import Outcome, simulate
+from .snapshot import Entry, QueueId, Snapshot
+from .survey import Auditor, Messages, survey
+from .tally import Tally
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """A queue as it will be."""
+
+    queue: QueueId
+    min_offset: int
+    max_offset: int
+
+
+@dataclass
+class Plan:
+    """Edits in the order in which they are made, and the store that they lead to.
+
+    log_end: the log's end afterwards. last_record: position of its last record, -1 without one.
+    index: what is made anew, None for nothing. checkpoint: as it will be, None: untouched.
+    """
+
+    policy: str
+    log_start: int
+    log_end: int
+    edits: list[Edit] = field(default_factory=list)
+    queues: list[QueueRow] = field(default_factory=list)
+    lost: Tally = field(default_factory=Tally)
+    index: IndexFix | None = None
+    checkpoint: Checkpoint | None = None
+    #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
+    index_tags: bool = False
+    counts_puts: bool = False
+    #: Messages of the log that get a unit they did not have.
+    completed: int = 0
+    shifted: list[QueueId] = field(default_factory=list)
+
+
+def mend(snapshot: Snapshot) -> tuple[Snapshot, list[Edit]]:
+    """The snapshot without entries that no version should meet, and the edits that remove them.
+
+    Directories, names that are no position of a file, empty files. Raises Refused for what cannot
+    be put right by moving it: files of a wrong length, a log that is not there.
+    """
+    size = snapshot.log_file_bytes
+    kept: list[Entry] = []
+    edits: list[Edit] = []
+    for entry in snapshot.log:
+        reason = _fault(entry, size)
+        if reason:
+            edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
+        elif entry.size != size:
+            raise Refused(
+                f"a log file of {entry.size} bytes among files of {size}",
+                path=entry.path,
+                hint="restore its length, or move it out of the store",
+            )
+        else:
+            kept.append(entry)
+    if not kept and any(snapshot.queues.values()):
+        raise Refused(
+            "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
+            path=snapshot.layout.commit_log_directories[0],
+            hint="a broker started here would delete the queues",
+        )
+    queues = {
+        name: tuple(e for e in entries if _is_whole(e, snapshot.queue_file_bytes))
+        for name, entries in snapshot.queues.items()
+    }
+    return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def _fault(entry: Entry, size: int) -> str:
+    if entry.directory:
+        return "a directory among the log files"
+    if not entry.name.isascii() or not entry.name.isdigit():
+        return "its name is not a number"
+    if not entry.size:
+        return "an empty file"
+    if entry.size == size and int(entry.name) % size:
+        return "its name is not the start of a file"
+    return ""
+
+
+def _is_whole(entry: Entry, size: int) -> bool:
+    digits = entry.name.isascii() and entry.name.isdigit()
+    return not entry.directory and entry.size == size and digits
+
+
+class _Maker(Auditor):
+    """Looks at the log on behalf of the plan."""
+
+    def __init__(self, snapshot: Snapshot, log: LogPlan, geometry: Geometry) -> None:
+        self.snapshot, self.log = snapshot, log
+        self.index = IndexAudit.of(snapshot.index, geometry, log.end)
+        self.queues: dict[QueueId, QueueAudit] = {}
+        self.lost = Tally()
+        self.last_record, self.last_timestamp = -1, 0
+        for name in snapshot.queues:
+            self._audit(name)
+
+    def _audit(self, name: QueueId) -> QueueAudit:
+        if name not in self.queues:
+            files = {int(e.name): e for e in self.snapshot.queues.get(name, ())}
+            self.queues[name] = QueueAudit(
+                name, files, self.snapshot.queue_file_bytes, self.log.start, self.log.end
+            )
+        return self.queues[name]
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        inside = batch.position < self.log.end
+        if inside.any():
+            last = int(inside.nonzero()[0][-1])
+            self.last_record = int(batch.position[last])
+            self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
+        self.index.records(batch, dispatched)
+
+    def messages(self, messages: Messages) -> None:
+        inside = messages.position < self.log.end
+        gone = messages.take(~inside & messages.good)
+        self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
+        if inside.any():
+            self._audit(messages.queue).add(messages.take(inside))
+
+    def extent(self, extent: Extent) -> None:
+        pass
+
+
+def make_plan(
+    snapshot: Snapshot,
+    profile: Profile,
+    outcome: Outcome,
+    *,
+    auditors: tuple[Auditor, ...] = (),
+    progress: Callable[[int], None] | None = None,
+) -> Plan:
+    """Plan the recovery to the state that a broker of this generation would reach.
+
+    auditors: others that want to see the log in the same pass. Raises Refused, Unreadable.
+    """
+    mended, edits = mend(snapshot)
+    if not mended.log:
+        return Plan("broker", 0, 0)
+    if edits or outcome.refusal or outcome.log.hidden:
+        outcome = simulate(mended, profile, outcome.switches)
+    log = plan_log(mended, outcome)
+    sizes = snapshot.layout.sizes
+    geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+    maker = _Maker(mended, log, geometry)
+    commit_log = CommitLog(_files_of(mended))
+    rules = profile.dispatch
+    survey(
+        commit_log,
+        [maker, *auditors],
+        index_tags=rules.index_tags,
+        multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
+        progress=progress,
+    )
+    plan = Plan("broker", log.start, log.end, lost=maker.lost)
+    plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
+    plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
+    plan.index = maker.index.finish() if outcome.switches.message_index_enable else None
+    if plan.index is not None:
+        plan.edits += _index_edits(snapshot, plan.index)
+    plan.edits += log.edits
+    _finish(snapshot, plan, maker, profile)
+    return plan
+
+
+def _files_of(snapshot: Snapshot) -> MappedFileQueue:
+    """The log as the snapshot has it: without what is moved away."""
+    queue = snapshot.layout.commit_log_files()
+    paths = {entry.path for entry in snapshot.log}
+    queue.files = [file for file in queue.files if os.fspath(file.path) in paths]
+    return queue
+
+
+def _queue_edits(
+    snapshot: Snapshot, maker: _Maker, log: CommitLog, profile: Profile, plan: Plan
+) -> list[Edit]:
+    edits: list[Edit] = []
+    for name in sorted(maker.queues):
+        audit = maker.queues[name]
+        fix = audit.finish(log)
+        directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+        entries = snapshot.queues.get(name, ())
+        edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
+        plan.queues.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
+        plan.completed += fix.missing
+        if fix.shifted:
+            plan.shifted.append(name)
+    return edits
+
+
+def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
+    """The queue's min offset afterwards: its first unit that lies in the log."""
+    first_in_log = audit.first_in_log(fix)
+    if first_in_log is not None:
+        return first_in_log
+    return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
+
+
+def _index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
+    reason = "not sound, beyond the log end, or not complete"
+    edits = [Edit("move", e.path, reason, ("I-101", "I-118")) for e in fix.gone]
+    return [*edits, _rebuild(snapshot, fix)]
+
+
+def _rebuild(snapshot: Snapshot, fix: IndexFix) -> Edit:
+    begin = max(0, fix.indexed_to)
+    reason = f"the messages from position {begin} on are indexed"
+    return Edit("rebuild", str(snapshot.layout.index), reason, ("I-101",), begin)
+
+
+def _finish(snapshot: Snapshot, plan: Plan, maker: _Maker, profile: Profile) -> None:
+    """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
+    if not plan.edits and not snapshot.abort:
+        return
+    old = Checkpoint(**snapshot.checkpoint)
+    headers = maker.index.headers
+    kept = headers[: len(headers) - len(plan.index.gone)] if plan.index else headers
+    items = snapshot.layout.sizes.index_items.value
+    full = [header.end_timestamp for header in kept if header.index_count >= items]
+    plan.checkpoint = new_checkpoint(
+        old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
+    )
+    if plan.checkpoint != old:
+        plan.edits.append(checkpoint_edit(snapshot.layout.checkpoint, plan.checkpoint))
+    if snapshot.abort:
+        reason = "the store is in order: the next start is a clean one"
+        plan.edits.append(Edit("remove", str(snapshot.layout.abort), reason, ("I-009",)))
+
+
+def new_checkpoint(
+    old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int
+) -> Checkpoint:
+    """The checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
+    confirm, flushed = old.confirm_phy_offset, old.logics_physical_offset
+    position = max(0, last_record)
+    return old._replace(
+        physic_msg_timestamp=last_timestamp,
+        logics_msg_timestamp=last_timestamp,
+        index_msg_timestamp=index_time,
+        confirm_phy_offset=position if profile.queues.has_confirm_offset else confirm,
+        logics_physical_offset=position if profile.queues.has_flushed_position else flushed,
+    )

@@ -1,0 +1,250 @@
+"""What a queue on disk lacks compared with the log, and how it is to be completed.
+
+The log says which unit belongs at which queue offset. Units that are there stay as they are, also
+those that point at lost records; missing ones are filled in, dead ones behind the end given up. A
+queue that an earlier broker had shifted (spec 7.12, B1) keeps its numbers, since consumers know
+them: it only gets what lies behind its last unit, appended as a broker would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT_BYTES
+from ...formats.message import SMALLEST
+from ..commit_log import CommitLog
+from .queue_state import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
+from .snapshot import Entry, QueueId
+from .survey import Messages, points_at
+
+Ints = npt.NDArray[np.int64]
+_LOOKED_UP_AT_ONCE = 1000
+_WINDOW = 4096
+_LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
+_PRE_FILL = pre_fill(1)[0]
+
+
+@dataclass
+class QueueAudit:
+    """One queue while the log is read.
+
+    files: whole files on disk by the stream position of their first byte. log_start, log_end: the
+    range of the log that stays.
+    """
+
+    queue: QueueId
+    files: dict[int, Entry]
+    file_bytes: int
+    log_start: int
+    log_end: int
+    first: int = -1
+    next: int = -1
+    last_position: int = -1
+    irregular: bool = False
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    _fill_offsets: list[Ints] = field(default_factory=list)
+    _fill_units: list[Units] = field(default_factory=list)
+    _conflicts: list[tuple[int, int]] = field(default_factory=list)
+
+    def read(self, first: int, count: int) -> Units:
+        """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
+        return self.lookup(np.arange(first, first + count, dtype=np.int64))
+
+    def lookup(self, offsets: Ints) -> Units:
+        """Units on disk at queue `offsets`."""
+        found = np.zeros(len(offsets), UNIT_DTYPE)
+        positions = offsets * UNIT_BYTES
+        starts = positions - positions % self.file_bytes
+        for start in np.unique(starts).tolist():
+            entry = self.files.get(start)
+            if entry is not None:
+                mine = np.flatnonzero(starts == start)
+                numbers = (positions[mine] - start) // UNIT_BYTES
+
+                def read(first: int, count: int, entry: Entry = entry) -> Units:
+                    return read_units(entry, first, count)
+
+                found[mine] = gather(read, numbers)
+        return found
+
+    def add(self, messages: Messages) -> None:
+        """Messages of this queue, in log order, that stay in the log."""
+        offsets, positions = messages.offset, messages.position
+        if self.first < 0:
+            self.first = self.next = int(offsets[0])
+            self.last_position = int(positions[0])
+        expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
+        before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
+        impossible = (offsets < expected) | (offsets < 0) | (offsets > _LARGEST_OFFSET)
+        impossible |= offsets - expected > (positions - before) // SMALLEST
+        self.last_position = int(positions[-1])
+        if impossible.any():
+            self.irregular = True
+        for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
+            self.holes.append((int(expected[at]), int(offsets[at])))
+        self.next = max(self.next, int(offsets[-1]) + 1)
+        there = self.lookup(np.maximum(offsets, 0))
+        wrong = ~points_at(there, messages)
+        if not wrong.any():
+            return
+        disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)
+        disputed &= there != _PRE_FILL
+        for at in np.flatnonzero(disputed)[:_LOOKED_UP_AT_ONCE].tolist():
+            self._conflicts.append((int(offsets[at]), int(there["physical_offset"][at])))
+        units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
+        units["physical_offset"] = messages.position[wrong]
+        units["size"] = messages.size[wrong]
+        units["tags_code"] = messages.tags_code[wrong]
+        self._fill_offsets.append(offsets[wrong])
+        self._fill_units.append(units)
+
+    def finish(self, log: CommitLog) -> QueueFix:
+        """Decide about the queue once the log has been read."""
+        offsets = np.concatenate([np.zeros(0, np.int64), *self._fill_offsets])
+        units = joined(self._fill_units)
+        shifted = self.irregular or self._is_shifted(log)
+        if shifted:
+            end = self._tail_end(log, self._disk_first(), checked=False)
+            last = self.read(end - 1, 1)[0] if end else _PRE_FILL
+            behind = units["physical_offset"] > last["physical_offset"]
+            units = units[behind]
+            offsets = end + np.arange(len(units), dtype=np.int64)
+            return self._fix(offsets, units, end + len(units), len(units), shifted=True)
+        begin = self.next if self.first >= 0 else self._disk_first()
+        end = self._tail_end(log, begin, checked=True)
+        missing = len(units)
+        patched, patches = self._patch_holes(offsets, units)
+        if self.first >= 0:
+            before, filled = self._fill_front()
+            patched = np.concatenate([before, patched])
+            patches = joined([filled, patches])
+        return self._fix(patched, patches, end, missing, shifted=False)
+
+    def _fix(
+        self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
+    ) -> QueueFix:
+        order = np.argsort(offsets, kind="stable")
+        return QueueFix(self.queue, offsets[order], units[order], end, missing, shifted)
+
+    def first_in_log(self, fix: QueueFix) -> int | None:
+        """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
+        filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
+        first = int(filled[0]) if len(filled) else None
+        for begin in range(self._disk_first(), fix.end, _WINDOW):
+            if first is not None and begin > first:
+                break
+            units = self.read(begin, min(_WINDOW, fix.end - begin))
+            inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
+            if inside.any():
+                found = begin + int(inside.argmax())
+                return found if first is None else min(found, first)
+        return first
+
+    def _disk_first(self) -> int:
+        return min(self.files, default=0) // UNIT_BYTES
+
+    def _disk_end(self) -> int:
+        return (max(self.files) + self.file_bytes) // UNIT_BYTES if self.files else 0
+
+    def _is_shifted(self, log: CommitLog) -> bool:
+        """Some unit that disagrees with the log points at another good message of this queue."""
+        for begin in range(0, len(self._conflicts), _LOOKED_UP_AT_ONCE):
+            part = self._conflicts[begin : begin + _LOOKED_UP_AT_ONCE]
+            if self._owners(log, [position for _, position in part]).any():
+                return True
+        return False
+
+    def _owners(self, log: CommitLog, positions: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """bool[m]: of the good records at `positions`, those of this queue."""
+        batch = log.records(np.array(list(positions), np.int64))
+        topic = self.queue.topic.encode("utf-8", "surrogateescape")
+        topics = batch.columns.ragged("topic").tolist() if len(batch) else []
+        same = np.array([name == topic for name in topics], np.bool_)
+        if not len(batch):
+            return same
+        in_place = batch.columns.ints("physical_offset") == batch.position
+        found: npt.NDArray[np.bool_] = (
+            same & in_place & (batch.columns.ints("queue_id") == self.queue.queue_id)
+        )
+        return found
+
+    def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
+        """Queue offset behind the last unit to keep, at or behind `begin`.
+
+        Units behind the last message of the log stay while they rise, lie before the log end and
+        point at no good record: those of lost records. `checked` false: whatever they point at.
+        """
+        reach = self.last_position if begin == self.next else -1
+        end = begin
+        while end < self._disk_end():
+            units = self.read(end, _LOOKED_UP_AT_ONCE)
+            positions = units["physical_offset"].astype(np.int64)
+            filled = units == _PRE_FILL
+            before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
+            stop = ~is_valid(units) | (~filled & (positions + units["size"] > self.log_end))
+            stop |= ~filled & (before >= 0) & (positions <= before)
+            if checked:
+                good = log.records(positions[(positions >= self.log_start) & ~stop & ~filled])
+                stop |= np.isin(positions, good.position) & ~filled
+            count = int(stop.argmax()) if stop.any() else len(units)
+            if count:
+                reach = int(positions[count - 1])
+            end += count
+            if count < len(units):
+                break
+        return end if self._has_unit(begin, end) or begin == self.next else begin
+
+    def _has_unit(self, begin: int, end: int) -> bool:
+        """Some unit of a range is more than pre-fill."""
+        for first in range(begin, end, _LOOKED_UP_AT_ONCE):
+            units = self.read(first, min(_LOOKED_UP_AT_ONCE, end - first))
+            if (units != _PRE_FILL).any():
+                return True
+        return False
+
+    def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
+        """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""
+        more_offsets, more_units = [offsets], [units]
+        for begin, end in self.holes:
+            there = self.read(begin, end - begin)
+            bad = np.flatnonzero(~is_valid(there) | (there["physical_offset"] >= self.log_end))
+            for at in bad.tolist():
+                before = self._unit_at(begin + at - 1, more_offsets, more_units)
+                more_offsets.append(np.array([begin + at], np.int64))
+                more_units.append(before)
+        return np.concatenate(more_offsets), joined(more_units)
+
+    def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:
+        """The unit as it will be at `offset`: one of those filled in, else the one on disk."""
+        for known, made in zip(reversed(offsets), reversed(units), strict=True):
+            at = np.flatnonzero(known == offset)
+            if len(at):
+                return made[at[:1]]
+        return self.read(offset, 1)
+
+    def _fill_front(self) -> tuple[Ints, Units]:
+        """Pre-fill units before the first message, in its file, where there is no unit."""
+        first_of_file = self.first * UNIT_BYTES // self.file_bytes * self.file_bytes // UNIT_BYTES
+        there = self.read(first_of_file, self.first - first_of_file)
+        bad = np.flatnonzero(~is_valid(there)).astype(np.int64)
+        return bad + first_of_file, pre_fill(len(bad))
+
+
+@dataclass(frozen=True)
+class QueueFix:
+    """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
+
+    missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
+    those in the records.
+    """
+
+    queue: QueueId
+    offsets: Ints
+    units: Units
+    end: int
+    missing: int
+    shifted: bool

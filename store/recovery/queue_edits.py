@@ -1,0 +1,125 @@
+"""From a queue's fix to changes of its files."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT_BYTES
+from ..errors import from_os_error
+from ..mapped_file_queue import file_name
+from .edits import Edit
+from .queue_audit import QueueFix
+from .queue_state import pre_fill
+from .snapshot import Entry
+
+Ints = npt.NDArray[np.int64]
+_WINDOW_BYTES = 1 << 20
+
+
+def queue_edits(
+    fix: QueueFix, entries: tuple[Entry, ...], directory: Path, file_bytes: int
+) -> Iterator[Edit]:
+    """Edits that turn the queue's files into what `fix` says.
+
+    Units are written over what is there, missing files made, everything behind the end zeroed or
+    moved away, and so is what is no whole file of the queue.
+    """
+    end = fix.end * UNIT_BYTES
+    files: dict[int, Entry] = {}
+    for entry in entries:
+        if entry.directory or entry.size != file_bytes or not entry.name.isdigit():
+            yield Edit("move", entry.path, "not a whole file of the queue", ("I-003",))
+        else:
+            files[int(entry.name)] = entry
+    starts = fix.offsets * UNIT_BYTES // file_bytes * file_bytes
+    for start in sorted({*starts.tolist(), *files}):
+        mine = np.flatnonzero(starts == start)
+        entry_there = files.get(start)
+        if start >= end:
+            if entry_there is not None:
+                yield Edit("move", entry_there.path, "behind the end of the queue", ("I-067",))
+        elif entry_there is None:
+            yield _new_file(fix, mine, directory, start, file_bytes)
+        else:
+            yield from _changes(fix, mine, entry_there, start)
+            yield from _dead_tail(entry_there, end - start, file_bytes)
+
+
+def _new_file(fix: QueueFix, mine: Ints, directory: Path, start: int, size: int) -> Edit:
+    """A file of the queue that is not there; its front is pre-filled where no unit is known."""
+    units = fix.units[mine]
+    at = fix.offsets[mine] - start // UNIT_BYTES
+    front = pre_fill(int(at[0]))
+    pieces = [(0, front.tobytes())] if len(front) else []
+    pieces += [(int(at[i[0]]) * UNIT_BYTES, units[i].tobytes()) for i in _runs(at)]
+    path = str(directory / file_name(start))
+    reason = f"{len(units)} units of messages in the log"
+    return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
+
+
+def _changes(fix: QueueFix, mine: Ints, entry: Entry, start: int) -> Iterator[Edit]:
+    """Units to be written over an existing file, run by run."""
+    at = fix.offsets[mine] - start // UNIT_BYTES
+    units = fix.units[mine]
+    for run in _runs(at):
+        data = units[run].tobytes()
+        offset = int(at[run[0]]) * UNIT_BYTES
+        reason = f"{len(run)} units of messages in the log"
+        yield Edit("write", entry.path, reason, ("I-070",), offset, len(data), data)
+
+
+def _runs(numbers: Ints) -> list[Ints]:
+    """Index arrays of neighbours that follow one another without a gap."""
+    if not len(numbers):
+        return []
+    return np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers) != 1) + 1)
+
+
+def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
+    """Zeros over what lies behind the end of the queue in its last file."""
+    if end >= size:
+        return
+    last = last_byte(entry, end)
+    if last > end:
+        reason = "dead units behind the end of the queue"
+        yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
+
+
+def last_byte(entry: Entry, begin: int) -> int:
+    """Offset behind the last byte of a file that is not zero, at least `begin`.
+
+    Holes of a sparse file are passed over without reading them.
+    """
+    last = begin
+    try:
+        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for start, stop in _data_extents(descriptor, begin, entry.size):
+                for at in range(start, stop, _WINDOW_BYTES):
+                    data = os.pread(descriptor, min(_WINDOW_BYTES, stop - at), at)
+                    used = len(data.rstrip(b"\0"))
+                    last = at + used if used else last
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise from_os_error(error, entry.path) from error
+    return last
+
+
+def _data_extents(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Ranges of a file that are no holes."""
+    while begin < end:
+        try:
+            start = os.lseek(descriptor, begin, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            raise
+        begin = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
+        yield start, begin

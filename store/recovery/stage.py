@@ -1,0 +1,270 @@
+"""Writing the journal of a plan: everything that the repair needs, before it touches the store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from ...formats.index_file import HEADER_BYTES, file_size
+from ..checkpoint import Checkpoint
+from ..commit_log import Batch, CommitLog, Extent
+from ..dispatch import Dispatched
+from ..errors import NoSpace, Refused
+from ..index_file import Geometry
+from ..layout import JOURNAL as JOURNAL_FOLDER
+from ..layout import Layout
+from ..write.files import Files
+from ..write.index import IndexWriter
+from .checkpoint_edit import checkpoint_edit
+from .edits import Edit
+from .index_audit import IndexFix, tail_items
+from .journal import FileState, Journal, Step, StepKind
+from .plan import Plan
+from .survey import Messages, survey
+
+_WINDOW = 1 << 20
+_INDEX_FOLDER = "index"
+#: Room left on the disk beside what the journal needs.
+_SPARE_BYTES = 16 << 20
+
+
+def stage(layout: Layout, plan: Plan, files: Files, session: str) -> Journal:
+    """Write the journal of `plan` and seal it. Nothing of the store is changed.
+
+    Raises NoSpace, Refused (a file on a file system without room for a session), Unreadable.
+    """
+    folder = layout.journal / session
+    _check_space(layout, plan)
+    files.make_directory(folder)
+    journal = Journal(layout.root, folder, "recover")
+    edits = list(plan.edits)
+    made: list[Edit] = []
+    if plan.index is not None:
+        made, full_time = _stage_index(layout, plan, plan.index, folder, files)
+        edits = _with_index_time(layout, plan, edits, full_time)
+    stager = _Stager(layout, journal, files)
+    for edit in edits:
+        if edit.kind == "rebuild":
+            for new in made:
+                stager.add(new)
+        else:
+            stager.add(edit)
+    for used in {journal.folder_of(step) for step in journal.steps}:
+        files.sync_directory(used)
+    files.sync_directory(folder)
+    journal.seal(files)
+    return journal
+
+
+def _check_space(layout: Layout, plan: Plan) -> None:
+    """The journal fits on the disk. Raises NoSpace."""
+    needed = _SPARE_BYTES
+    for edit in plan.edits:
+        needed += edit.length if edit.kind == "write" else 0
+        needed += len(edit.data or b"") + sum(len(data) for _, data in edit.pieces)
+    status = os.statvfs(layout.root)
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        raise NoSpace(
+            f"{needed} bytes needed for the journal, {free} free",
+            path=layout.root,
+            hint="make room on the disk",
+        )
+
+
+class _Stager:
+    """Turns edits into journalled steps."""
+
+    def __init__(self, layout: Layout, journal: Journal, files: Files) -> None:
+        self.layout, self.journal, self.files = layout, journal, files
+        self._folders: dict[int, Path] = {}
+
+    def add(self, edit: Edit) -> None:
+        """Journal one edit."""
+        path = Path(edit.path)
+        folder = self._folder_for(path)
+        kind: StepKind = "move"
+        if edit.kind in ("write", "create"):
+            kind = "write" if edit.kind == "write" else "create"
+        replaced = path.exists() and not self._is_moved(path)
+        step = Step(
+            number=len(self.journal.steps),
+            kind=kind,
+            path=self.journal.relative(path),
+            folder=self.journal.relative(folder),
+            reason=edit.reason,
+            offset=edit.offset,
+            length=edit.length,
+            zeros=edit.kind == "write" and edit.data is None,
+            before=FileState.of(path) if replaced else None,
+        )
+        if kind == "write":
+            step = self._stage_write(step, edit, path, folder)
+        elif kind == "create":
+            self._note_directories(path.parent)
+            self._stage_file(step, edit, path, folder)
+        self.journal.steps.append(step)
+
+    def _is_moved(self, path: Path) -> bool:
+        """An earlier step moves the file away."""
+        name = self.journal.relative(path)
+        return any(step.kind == "move" and step.path == name for step in self.journal.steps)
+
+    def _folder_for(self, path: Path) -> Path:
+        """The session's folder on the file system of a file: renames must stay inside one."""
+        near = next(p for p in (path, *path.parents) if p.exists())
+        device = near.stat().st_dev
+        if device not in self._folders:
+            self._folders[device] = self._make_folder(near, device)
+        return self._folders[device]
+
+    def _make_folder(self, near: Path, device: int) -> Path:
+        own = self.journal.folder
+        if own.stat().st_dev == device:
+            return own
+        for directory in self.layout.commit_log_directories:
+            beside = directory.parent
+            if near.is_relative_to(directory) and beside.stat().st_dev == device:
+                folder = beside / JOURNAL_FOLDER / own.name
+                self.files.make_directory(folder)
+                return folder
+        raise Refused(
+            "no room for a session on the file system of this file",
+            path=near,
+            hint="mount the parent of the log directory there, or copy the store",
+        )
+
+    def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
+        """Keep the bytes that are overwritten, and those to write."""
+        total = hashlib.sha256()
+        with path.open("rb") as source, self.files.create(folder / step.old_name) as target:
+            source.seek(edit.offset)
+            for begin in range(0, edit.length, _WINDOW):
+                data = source.read(min(_WINDOW, edit.length - begin))
+                total.update(data)
+                target.pwrite(data, begin)
+            target.sync()
+        if edit.data is None:
+            return replace(step, old_sha256=total.hexdigest())
+        with self.files.create(folder / step.new_name) as target:
+            target.pwrite(edit.data, 0)
+            target.sync()
+        new = hashlib.sha256(edit.data).hexdigest()
+        return replace(step, old_sha256=total.hexdigest(), new_sha256=new)
+
+    def _stage_file(self, step: Step, edit: Edit, path: Path, folder: Path) -> None:
+        """Write a new file, with the mode, owner and times of a neighbour."""
+        staged = folder / step.new_name
+        if edit.data is None and not edit.pieces and Path(edit.path).name in self._made:
+            self.files.rename(self._made[Path(edit.path).name], staged)
+            return
+        neighbour = path if path.exists() else _neighbour(path)
+        with self.files.create(staged, like=neighbour) as target:
+            target.truncate(edit.length)
+            for offset, data in edit.pieces:
+                target.pwrite(data, offset)
+            target.sync()
+        if neighbour is not None:
+            state = FileState.of(neighbour)
+            self.files.set_times(staged, state.accessed_ns, state.modified_ns)
+
+    @property
+    def _made(self) -> dict[str, Path]:
+        """Index files that have been made already, by name."""
+        folder = self.journal.folder / _INDEX_FOLDER
+        return {p.name: p for p in folder.iterdir()} if folder.is_dir() else {}
+
+    def _note_directories(self, directory: Path) -> None:
+        missing = []
+        while not directory.exists():
+            missing.append(self.journal.relative(directory))
+            directory = directory.parent
+        for name in reversed(missing):
+            if name not in self.journal.directories:
+                self.journal.directories.append(name)
+
+
+def _neighbour(path: Path) -> Path | None:
+    """The file beside a new one whose mode, owner and times it takes: the next, else the last."""
+    if not path.parent.is_dir():
+        return None
+    names = sorted(p.name for p in path.parent.iterdir() if p.is_file() and p.name.isdigit())
+    later = [name for name in names if name > path.name]
+    return path.parent / (later[0] if later else names[-1]) if names else None
+
+
+class _Indexer:
+    """Gives the items of records behind a position to the writer."""
+
+    def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, log_end: int) -> None:
+        self.writer, self.fix, self.log_end = writer, fix, log_end
+        self._skip = skipped
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        items = dispatched.items
+        inside = (items.physical_offset >= self.fix.indexed_to) & (
+            items.physical_offset < self.log_end
+        )
+        at_border = inside & (items.physical_offset == self.fix.indexed_to)
+        border = at_border.nonzero()[0][: self._skip]
+        inside[border] = False
+        self._skip -= len(border)
+        chosen = items.take(inside)
+        if len(chosen):
+            self.writer.append(chosen, int(chosen.record[-1]) + 1)
+
+    def messages(self, messages: Messages) -> None:
+        pass
+
+    def extent(self, extent: Extent) -> None:
+        pass
+
+
+def _stage_index(
+    layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files
+) -> tuple[list[Edit], int]:
+    """Make the index files anew in the session's folder.
+
+    Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
+    """
+    geometry = Geometry(layout.sizes.index_slots.value, layout.sizes.index_items.value)
+    made = folder / _INDEX_FOLDER
+    files.make_directory(made)
+    stub, skipped = None, 0
+    if fix.last_kept is not None:
+        # the writer continues from the header of the last full file: a hole with that header
+        stub = made / fix.last_kept.name
+        with Path(fix.last_kept.path).open("rb") as source, files.create(stub) as target:
+            target.truncate(file_size(*geometry))
+            target.pwrite(source.read(HEADER_BYTES), 0)
+        skipped = tail_items(fix.last_kept, geometry, fix.indexed_to)
+    writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts)
+    start = fix.indexed_to if fix.indexed_to >= 0 else None
+    indexer = _Indexer(writer, fix, skipped, plan.log_end)
+    survey(
+        CommitLog.open(layout),
+        [indexer],
+        index_tags=plan.index_tags,
+        multi_dispatch=False,
+        start=start,
+    )
+    writer.sync()
+    writer.close()
+    if stub is not None:
+        files.unlink(stub)
+    edits = [
+        Edit("create", str(layout.index / path.name), "indexed anew", ("I-101",), 0, 0)
+        for path in sorted(made.iterdir())
+    ]
+    return edits, writer.full_end_timestamp or 0
+
+
+def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: int) -> list[Edit]:
+    """The checkpoint names the end of the newest full index file, which may be a new one."""
+    if plan.checkpoint is None or full_time <= plan.checkpoint.index_msg_timestamp:
+        return edits
+    newer: Checkpoint = plan.checkpoint._replace(index_msg_timestamp=full_time)
+    edit = checkpoint_edit(layout.checkpoint, newer)
+    return [edit if e.path == edit.path else e for e in edits]

@@ -1,0 +1,190 @@
+"""One pass over the log: which messages there are, and which a consumer can read afterwards.
+
+A message is a queue position: a record counts once in its own queue and once in each queue that it
+names besides. Counted are the good records of this log; what is damaged or of an earlier life is
+none. Memory does not grow with the log but for what is missing in queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..commit_log import Batch, CommitLog, Extent
+from ..dispatch import Dispatched, dispatch
+from ..mark import Mark
+from .queue_state import QueueState, Units
+from .simulate import Outcome
+from .snapshot import QueueId
+from .tally import Tally
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NO_UNIT = "no unit in the queue"
+MISPLACED = "another message at its queue offset"
+HIDDEN = "below the queue's min offset"
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of one queue in log order, int64[n] each; `position` is the record's place."""
+
+    queue: QueueId
+    offset: Ints
+    position: Ints
+    size: Ints
+    tags_code: Ints
+    store_timestamp: Ints
+    #: The body has its checksum.
+    good: Flags
+
+    def take(self, key: Flags | Ints) -> Messages:
+        """Some of them."""
+        names = ("offset", "position", "size", "tags_code", "store_timestamp", "good")
+        return Messages(self.queue, *(getattr(self, name)[key] for name in names))
+
+
+class Auditor(Protocol):
+    """What looks at the log during the pass."""
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Good records of this log, in order."""
+
+    def messages(self, messages: Messages) -> None:
+        """The same by queue."""
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
+
+
+def survey(
+    log: CommitLog,
+    auditors: list[Auditor],
+    *,
+    index_tags: bool,
+    multi_dispatch: bool,
+    start: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Scan the log once for all auditors. Raises Unreadable.
+
+    start: position of a record to begin at. progress: called with the position reached.
+    """
+    for item in log.scan(start):
+        if isinstance(item, Extent):
+            for auditor in auditors:
+                auditor.extent(item)
+            continue
+        if progress is not None:
+            progress(item.end)
+        if item.mark > Mark.AFTER_DAMAGE:
+            continue
+        dispatched = dispatch(item, index_tags=index_tags, multi_dispatch=multi_dispatch)
+        groups = list(by_queue(item, dispatched))
+        for auditor in auditors:
+            auditor.records(item, dispatched)
+            for messages in groups:
+                auditor.messages(messages)
+
+
+def by_queue(batch: Batch, dispatched: Dispatched) -> Iterator[Messages]:
+    """The messages of a batch, queue by queue."""
+    units = dispatched.units
+    if not len(units):
+        return
+    keys = units.topic_id << 32 | (units.queue_id & 0xFFFFFFFF)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    for mine in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
+        first = int(mine[0])
+        record = units.record[mine]
+        crc_ok = batch.body_crc_ok
+        yield Messages(
+            QueueId(dispatched.topics[int(units.topic_id[first])], int(units.queue_id[first])),
+            units.queue_offset[mine],
+            batch.position[record],
+            units.size[mine],
+            units.tags_code[mine],
+            units.store_timestamp[mine],
+            np.ones(len(mine), np.bool_) if crc_ok is None else crc_ok[record],
+        )
+
+
+@dataclass
+class Readability:
+    """Which messages can be read in a store: by its log, and by its queues.
+
+    ranges: (start, end) of the log's files as far as they are written. queues: the state of each.
+    expected: whether messages of a queue count at all.
+    """
+
+    ranges: list[tuple[int, int]]
+    queues: dict[QueueId, QueueState]
+    expected: Callable[[QueueId], bool] = lambda _queue: True
+    readable: int = 0
+    total: int = 0
+    damaged: int = 0
+    lost: Tally = field(default_factory=Tally)
+    invisible: Tally = field(default_factory=Tally)
+    #: Called with the messages that can be read, for tests.
+    seen: Callable[[Messages], None] | None = None
+
+    @classmethod
+    def after(cls, outcome: Outcome, expected: Callable[[QueueId], bool]) -> Readability:
+        """What a broker's start leaves readable."""
+        ranges = [(f.start, f.start + f.wrote) for f in outcome.log.files]
+        return cls(ranges, outcome.queues, expected)
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Nothing to note of records."""
+
+    def extent(self, extent: Extent) -> None:
+        """Nothing to note of what is no record."""
+
+    def messages(self, messages: Messages) -> None:
+        """Count messages of one queue."""
+        self.damaged += int((~messages.good).sum())
+        messages = messages.take(messages.good)
+        if not len(messages.offset) or not self.expected(messages.queue):
+            return
+        self.total += len(messages.offset)
+        kept = self._in_log(messages)
+        self._count(self.lost, messages.take(~kept), "")
+        messages = messages.take(kept)
+        queue = self.queues.get(messages.queue)
+        if queue is None:
+            self._count(self.invisible, messages, NO_UNIT)
+            return
+        units = queue.lookup(messages.offset)
+        right = points_at(units, messages)
+        hidden = right & (messages.offset < queue.min_offset)
+        readable = right & ~hidden
+        self.readable += int(readable.sum())
+        if self.seen is not None:
+            self.seen(messages.take(readable))
+        absent = ~right & (units["size"] == 0)
+        self._count(self.invisible, messages.take(hidden), HIDDEN)
+        self._count(self.invisible, messages.take(absent), NO_UNIT)
+        self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)
+
+    def _in_log(self, messages: Messages) -> Flags:
+        if not self.ranges:
+            return np.zeros(len(messages.position), np.bool_)
+        starts, ends = np.array(sorted(self.ranges), np.int64).T
+        at = np.searchsorted(starts, messages.position, side="right") - 1
+        kept: Flags = (at >= 0) & (messages.position + messages.size <= ends[at])
+        return kept
+
+    def _count(self, tally: Tally, messages: Messages, reason: str) -> None:
+        tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)
+
+
+def points_at(units: Units, messages: Messages) -> Flags:
+    """bool[n]: unit i names message i's record."""
+    same: Flags = (units["physical_offset"] == messages.position) & (units["size"] == messages.size)
+    return same

@@ -1,0 +1,94 @@
+"""Counting messages per queue: how many, how many bytes, from when to when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .snapshot import QueueId
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class Share:
+    """Messages of one queue that share a fate, and why."""
+
+    queue: QueueId
+    reason: str = ""
+    messages: int = 0
+    bytes: int = 0
+    first_store_timestamp: int = 0
+    last_store_timestamp: int = 0
+    #: Queue offsets of the first and the last of them.
+    first_offset: int = 0
+    last_offset: int = 0
+
+    def add(self, sizes: Ints, times: Ints, offsets: Ints) -> None:
+        """Count messages with these record sizes, store times (ms) and queue offsets."""
+        first, last = int(times.min()), int(times.max())
+        low, high = int(offsets.min()), int(offsets.max())
+        if self.messages:
+            first, last = (
+                min(first, self.first_store_timestamp),
+                max(last, self.last_store_timestamp),
+            )
+            low, high = min(low, self.first_offset), max(high, self.last_offset)
+        self.first_store_timestamp, self.last_store_timestamp = first, last
+        self.first_offset, self.last_offset = low, high
+        self.messages += len(sizes)
+        self.bytes += int(sizes.sum())
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        row: dict[str, Any] = {
+            "topic": self.queue.topic,
+            "queue_id": self.queue.queue_id,
+            "messages": self.messages,
+            "bytes": self.bytes,
+            "first_store_timestamp": self.first_store_timestamp,
+            "last_store_timestamp": self.last_store_timestamp,
+        }
+        return {**row, "reason": self.reason} if self.reason else row
+
+
+@dataclass
+class Tally:
+    """Shares per queue and reason."""
+
+    shares: dict[tuple[QueueId, str], Share] = field(default_factory=dict)
+
+    def add(self, queue: QueueId, reason: str, sizes: Ints, times: Ints, offsets: Ints) -> None:
+        """Count messages of a queue."""
+        if len(sizes):
+            key = (queue, reason)
+            if key not in self.shares:
+                self.shares[key] = Share(queue, reason)
+            self.shares[key].add(sizes, times, offsets)
+
+    @property
+    def messages(self) -> int:
+        """All messages counted."""
+        return sum(share.messages for share in self.shares.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of their records."""
+        return sum(share.bytes for share in self.shares.values())
+
+    @property
+    def topics(self) -> int:
+        """Number of different topics."""
+        return len({share.queue.topic for share in self.shares.values()})
+
+    def __iter__(self) -> Iterator[Share]:
+        """Shares by topic, queue and reason."""
+        return iter([self.shares[key] for key in sorted(self.shares)])
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Rows of the contract."""
+        return [share.to_json() for share in self]

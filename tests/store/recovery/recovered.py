@@ -1,0 +1,77 @@
+"""What the tests of recovery share: planning, applying, and looking at a store's queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import Applied, apply
+from mqstore.store.recovery.log_recovery import Switches
+from mqstore.store.recovery.plan import Plan, make_plan
+from mqstore.store.recovery.profiles import VERSIONS, profile_of
+from mqstore.store.recovery.queue_state import read_units
+from mqstore.store.recovery.simulate import Outcome, simulate
+from mqstore.store.recovery.snapshot import QueueId, Snapshot
+from mqstore.store.write.files import Files
+
+Unit = tuple[int, int, int]
+
+
+def started(root: Path, config: BrokerConfig, version: str) -> Outcome:
+    """What a start of that version would do."""
+    layout = Layout.open(root, config)
+    return simulate(Snapshot.of(layout), profile_of(version), Switches.of(config))
+
+
+def planned(root: Path, config: BrokerConfig, version: str) -> Plan:
+    """The plan for that version."""
+    snapshot = Snapshot.of(Layout.open(root, config))
+    profile = profile_of(version)
+    return make_plan(snapshot, profile, simulate(snapshot, profile, Switches.of(config)))
+
+
+def recover(
+    root: Path, config: BrokerConfig, version: str, files: Files | None = None
+) -> tuple[Plan, Applied]:
+    """Plan and apply."""
+    plan = planned(root, config, version)
+    layout = Layout.open(root, config)
+    applied = apply(layout, plan, lambda: planned(root, config, version), files or Files())
+    return plan, applied
+
+
+def changes_of_starts(root: Path, config: BrokerConfig, plan: Plan) -> list[str]:
+    """What a start of any version would change in a store that `plan` was applied to."""
+    found = []
+    wanted = {row.queue: row.max_offset for row in plan.queues}
+    for version in VERSIONS:
+        outcome = started(root, config, version)
+        if outcome.refusal or outcome.hangs:
+            found.append(f"{version}: {outcome.refusal or outcome.hangs}")
+            continue
+        if outcome.log_end != plan.log_end:
+            found.append(f"{version}: the log ends at {outcome.log_end}, not {plan.log_end}")
+        ends = {name: queue.max_offset for name, queue in outcome.queues.items()}
+        if ends != wanted:
+            found.append(f"{version}: queues end at {ends}, not {wanted}")
+        removed = [f for queue in outcome.queues.values() for f in queue.removed]
+        if outcome.log_removed or removed or outcome.index.deleted:
+            found.append(f"{version}: files are removed")
+    return found
+
+
+def units_of(root: Path, config: BrokerConfig) -> Mapping[QueueId, dict[int, Unit]]:
+    """All units on disk that are not empty, by queue and queue offset."""
+    snapshot = Snapshot.of(Layout.open(root, config))
+    count = snapshot.queue_file_bytes // 20
+    found: dict[QueueId, dict[int, Unit]] = {}
+    for name, entries in snapshot.queues.items():
+        units = found.setdefault(name, {})
+        for entry in entries:
+            if entry.size == snapshot.queue_file_bytes and entry.name.isdigit():
+                rows = read_units(entry, 0, count).tolist()
+                first = int(entry.name) // 20
+                units.update({first + i: row for i, row in enumerate(rows) if row[1] > 0})
+    return found
