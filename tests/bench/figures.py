@@ -100,6 +100,32 @@ def memory(bench: Bench) -> Iterator[Figure]:
     yield Figure("walk: peak at 4 GiB / at 1 GiB", large / small, "<=", 1.1)
 
 
+def append(bench: Bench) -> Iterator[Figure]:
+    """Columns appended through the library, against the real store's acknowledged rate."""
+    ours, theirs = bench.work / "append-ours", bench.work / "append-java"
+    body = 1000
+
+    def seconds_a_message() -> float:
+        shutil.rmtree(ours, ignore_errors=True)
+        result = subject("append", ours, str(body))
+        return float(result["wall_s"] / result["messages"])
+
+    def java_seconds_a_message() -> float:
+        shutil.rmtree(theirs, ignore_errors=True)
+        result = store_bench("rate", f"root={theirs}", f"body={body}", "secs=1", "rounds=3")
+        return 1 / float(result["acknowledged_per_s"])
+
+    mine, real = least(bench.rounds, seconds_a_message, java_seconds_a_message)
+    for root in (ours, theirs):
+        shutil.rmtree(root, ignore_errors=True)
+    rate = 1e-6 / mine
+    yield Figure("append columns, 1 KB, by the clock / 1 M messages a second", rate, ">=", 1)
+    note = f"{1e-6 / real:.2f} M acknowledged a second"
+    yield Figure(
+        "append columns, 1 KB / real 5.3.3 store, by the clock", real / mine, ">=", 2.5, note
+    )
+
+
 def start(bench: Bench) -> Iterator[Figure]:
     """Whole processes of one answer, against a bare Python."""
     root = bench.store("1g-1k")
@@ -133,5 +159,5 @@ def put(bench: Bench) -> Iterator[Figure]:
 
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    group.__name__: group for group in (walk, decode, memory, start, put)
+    group.__name__: group for group in (walk, decode, memory, append, start, put)
 }

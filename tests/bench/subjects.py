@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CONSTRUCT_RECORDS = 3000
+APPEND_MESSAGES = 400_000
 
 
 def walk(root: str) -> dict[str, Any]:
@@ -66,8 +67,37 @@ def construct(root: str) -> dict[str, Any]:
     return {"cpu_s": time.process_time() - start, "messages": len(records)}
 
 
+def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]:
+    """Append columns through the library, as a producer's messages: a key, a unique key, a tag."""
+    import numpy as np
+
+    from mqstore.formats.derive import Ragged
+    from mqstore.store.config import BrokerConfig
+    from mqstore.store.write.put import StoreWriter
+
+    size = int(body_bytes)
+    noise = np.random.default_rng(size).integers(32, 127, size * APPEND_MESSAGES // 64, np.uint8)
+    places = np.arange(APPEND_MESSAGES, dtype=np.int64) * 61 % (len(noise) - size)
+    texts = [
+        b"KEYS\x01order-%012d\x02UNIQ_KEY\x017F0000010A2C18B4AAC2%012X\x02TAGS\x01Tag%d\x02"
+        b"WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02" % (n, n, n % 5)
+        for n in range(APPEND_MESSAGES)
+    ]
+    columns = {
+        "topic": Ragged.of([b"BenchTopic"] * APPEND_MESSAGES),
+        "body": Ragged(noise, places, np.full(APPEND_MESSAGES, size, np.int64)),
+        "properties": Ragged.of(texts),
+    }
+    config = BrokerConfig().with_set([f"messageIndexEnable={indexed == 'index'}".lower()])
+    with StoreWriter.open(root, config) as writer:
+        cpu, start = time.process_time(), time.perf_counter()
+        writer.append_columns(columns)
+        result = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - start}
+    return result | {"messages": APPEND_MESSAGES}
+
+
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
-    subject.__name__: subject for subject in (walk, decode, construct)
+    subject.__name__: subject for subject in (walk, decode, construct, append)
 }
 
 if __name__ == "__main__":
