@@ -28,10 +28,11 @@ CONSUME_QUEUE_EXT = "consumequeue_ext"
 INDEX = "index"
 TIMER_LOG = "timerlog"
 JOURNAL = ".mqstore"
+ROCKSDB_STORE = "rocksdbstore"
 
 _DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, "config"}
-    | {"compaction", "rocksdbstore", "kvStore", JOURNAL}
+    | {"compaction", ROCKSDB_STORE, "kvStore", JOURNAL}
 )
 _FILES = frozenset(
     {
@@ -138,6 +139,11 @@ class Layout:
     @property
     def timer_log(self) -> Path:
         return self.root / TIMER_LOG
+
+    @property
+    def rocksdb_store(self) -> Path:
+        """A RocksDB that every start of a broker since 5.4 makes (spec 04, 4.10)."""
+        return self.root / ROCKSDB_STORE
 
     @property
     def journal(self) -> Path:

@@ -6,7 +6,7 @@ One `WriterProfile` per generation of `store/recovery/profiles.py`; rules that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..recovery.profiles import Profile, profile_of
 
@@ -20,7 +20,8 @@ class WriterProfile:
     index counts puts, not slots in use (spec 3.1). pid_in_abort: `abort` holds the process id
     (spec 4.2). checkpoint_fields: how many of the checkpoint's fields it knows (spec 4.1).
     modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
-    closed_dead_letters: %DLQ% topics cannot be read until somebody changes that.
+    closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store:
+    the store has a RocksDB of that name, empty or not (spec 4.10).
     """
 
     start: Profile
@@ -31,6 +32,7 @@ class WriterProfile:
     checkpoint_fields: int
     modern_topics: bool
     closed_dead_letters: bool
+    rocksdb_store: bool
 
     @property
     def version(self) -> str:
@@ -38,17 +40,33 @@ class WriterProfile:
         return self.start.version
 
 
-_WRITERS = {
-    writer.version: writer
-    for writer in (
-        WriterProfile(profile_of("4.3"), True, True, True, False, 3, False, True),
-        WriterProfile(profile_of("4.9"), False, False, False, False, 3, False, False),
-        WriterProfile(profile_of("5.1"), False, False, False, True, 5, True, False),
-        WriterProfile(profile_of("5.3"), True, False, False, True, 5, True, False),
-        WriterProfile(profile_of("5.4"), True, False, False, True, 5, True, False),
-        WriterProfile(profile_of("5.5"), True, False, False, True, 6, True, False),
-    )
-}
+_OLDEST = WriterProfile(
+    profile_of("4.3"),
+    final_separator=True,
+    stale_blank=True,
+    count_every_put=True,
+    pid_in_abort=False,
+    checkpoint_fields=3,
+    modern_topics=False,
+    closed_dead_letters=True,
+    rocksdb_store=False,
+)
+_4_9 = replace(
+    _OLDEST,
+    start=profile_of("4.9"),
+    final_separator=False,
+    stale_blank=False,
+    count_every_put=False,
+    closed_dead_letters=False,
+)
+_5_1 = replace(
+    _4_9, start=profile_of("5.1"), pid_in_abort=True, checkpoint_fields=5, modern_topics=True
+)
+_5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True)
+_5_4 = replace(_5_3, start=profile_of("5.4"), rocksdb_store=True)
+_5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
+
+_WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}
 
 
 def writer_profile(version: str) -> WriterProfile:

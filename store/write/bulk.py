@@ -1,0 +1,211 @@
+"""Appending many messages at once, as columns: no Python per message (spec 01, 1.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT
+from ...formats.derive import Columns, dtype_of, sizes
+from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MESSAGE, SysFlag
+from ..dispatch import Dispatched, Units, dispatch_columns
+from .commit_log import place_columns
+from .message_columns import count_of, prepare, rows_of
+from .new_message import Host
+from .record_columns import write_records
+
+if TYPE_CHECKING:
+    from .put import Stored, StoreWriter
+
+STEP_ROWS = 1 << 14
+"""Messages that are prepared, placed and dispatched together."""
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics."""
+
+    topics: list[str]
+    topic_id: Ints
+    queue_id: Ints
+    queue_offset: Ints
+    physical_offset: Ints
+    total_size: Ints
+    store_host: Host
+
+    def rows(self) -> list[Stored]:
+        """The same one by one."""
+        from .put import Stored
+
+        rows = zip(
+            (self.topics[i] for i in self.topic_id.tolist()),
+            self.queue_id.tolist(),
+            self.queue_offset.tolist(),
+            self.physical_offset.tolist(),
+            self.total_size.tolist(),
+            strict=True,
+        )
+        return [Stored(*row, store_host=self.store_host) for row in rows]
+
+
+def append_columns(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredColumns:
+    """Append n messages; on disk after `writer.sync`.
+
+    columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
+    there; other fields that a producer gives (`NewMessage`) have defaults; born_timestamp and
+    store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
+    `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
+    """
+    total = count_of(columns)
+    parts = [
+        _append_step(writer, rows_of(columns, total, slice(first, min(first + STEP_ROWS, total))))
+        for first in range(0, total, STEP_ROWS)
+    ]
+    return _joined(parts, writer.rules.store_host)
+
+
+def _append_step(writer: StoreWriter, columns: dict[str, Any]) -> StoredColumns:
+    count = len(columns["body"])
+    topics = prepare(columns, count, writer.rules, writer.clock())
+    texts = [java_string(topic) for topic in topics.values]
+    groups = _Groups.by_queue(topics.ids, columns["queue_id"])
+    state = columns["sys_flag"]
+    advances = state & SysFlag.PREPARED == 0
+    columns["queue_offset"] = groups.offsets(advances, texts, writer.queues.next_offsets)
+    for topic_id, queue_id in groups.queues:
+        writer.queues.check((texts[topic_id], queue_id))
+    columns["total_size"] = sizes(MESSAGE, columns)
+    placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
+    columns["physical_offset"] = placement.positions
+    columns["body_crc"] = crc31_column(columns["body"])
+    found = _dispatch(writer, columns, count)
+    with writer.writing():
+        write_records(writer.log, columns, placement)
+        _write_units(writer, found)
+        if writer.index is not None:
+            writer.index.append(found.items, found.count)
+    highest: dict[str, int] = {}
+    for topic_id, queue_id in groups.queues:
+        highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
+    writer.note(int(placement.positions[-1]), int(columns["store_timestamp"][-1]), highest)
+    return StoredColumns(
+        texts,
+        topics.ids,
+        columns["queue_id"],
+        columns["queue_offset"],
+        placement.positions,
+        columns["total_size"],
+        writer.rules.store_host,
+    )
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Rows by topic-queue: `order` brings the rows of a queue together, in their order.
+
+    queues: (topic id, queue id) of each group; begin: int64[groups + 1], its rows in `order`.
+    """
+
+    order: Ints
+    queues: list[tuple[int, int]]
+    begin: Ints
+
+    @classmethod
+    def by_queue(cls, topic_ids: Ints, queue_ids: Ints) -> _Groups:
+        """Groups of n rows."""
+        width = int(queue_ids.max(initial=0)) + 1
+        key = topic_ids * width + queue_ids
+        small = int(key.max(initial=0)) < 1 << 16
+        # numpy sorts 16-bit numbers by radix, many times as fast
+        order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
+        ranked = key[order]
+        first = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(key) else order
+        heads = [(k // width, k % width) for k in ranked[first].tolist()]
+        return cls(order, heads, np.append(first, len(order)))
+
+    def offsets(
+        self, advances: npt.NDArray[np.bool_], topics: list[str], next_offsets: dict[Any, int]
+    ) -> Ints:
+        """Queue offset of each row; 0 for one that does not advance its queue."""
+        steps = advances[self.order].astype(np.int64)
+        before = np.cumsum(steps) - steps
+        starts = [next_offsets.get((topics[t], q), 0) for t, q in self.queues]
+        counts = np.diff(self.begin)
+        base = np.repeat(np.array(starts, np.int64) - before[self.begin[:-1]], counts)
+        offsets = np.empty(len(self.order), np.int64)
+        offsets[self.order] = np.where(steps, base + before, 0)
+        return offsets
+
+
+def _dispatch(writer: StoreWriter, columns: dict[str, Any], count: int) -> Dispatched:
+    records = Columns(np.zeros(count, np.int64))
+    for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
+        records.set(name, columns[name])
+    for name in ("total_size", "sys_flag", "store_timestamp"):
+        records.set(name, columns[name])
+    rules = writer.profile.start.dispatch
+    return dispatch_columns(
+        records,
+        index_tags=rules.index_tags,
+        multi_dispatch=rules.multi_dispatch,
+        slash_names=rules.slash_names,
+        delay_levels=writer.delay_levels,
+    )
+
+
+def _write_units(writer: StoreWriter, found: Dispatched) -> None:
+    units = found.units
+    groups = _Groups.by_queue(units.topic_id, units.queue_id)
+    sorted_units = units.take(groups.order)
+    rows = np.empty(len(units), dtype_of(UNIT))
+    for name in UNIT_FIELDS:
+        rows[name] = getattr(sorted_units, name)
+    data = rows.view(np.uint8).data
+    for (topic_id, queue_id), begin, end in zip(
+        groups.queues, groups.begin[:-1].tolist(), groups.begin[1:].tolist(), strict=True
+    ):
+        queue = (found.topics[topic_id], queue_id)
+        for first, stop in _runs(sorted_units, begin, end):
+            unit = rows.itemsize
+            offset = int(sorted_units.queue_offset[first])
+            writer.queues.add(queue, offset, data[first * unit : stop * unit])
+
+
+UNIT_FIELDS = ("physical_offset", "size", "tags_code")
+
+
+def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
+    """Runs of consecutive queue offsets; those of light queues may have gaps."""
+    offsets = units.queue_offset[begin:end]
+    if int(offsets[-1]) - int(offsets[0]) == end - begin - 1:
+        return [(begin, end)]
+    cuts = (np.flatnonzero(np.diff(offsets) != 1) + 1 + begin).tolist()
+    return list(zip([begin, *cuts], [*cuts, end], strict=True))
+
+
+def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
+    """The steps of one call together."""
+    topics: dict[str, int] = {}
+    empty = np.zeros(0, np.int64)
+    ids = [
+        np.array([topics.setdefault(topic, len(topics)) for topic in part.topics], np.int64)[
+            part.topic_id
+        ]
+        for part in parts
+    ]
+    return StoredColumns(
+        list(topics),
+        np.concatenate([empty, *ids]),
+        np.concatenate([empty, *(part.queue_id for part in parts)]),
+        np.concatenate([empty, *(part.queue_offset for part in parts)]),
+        np.concatenate([empty, *(part.physical_offset for part in parts)]),
+        np.concatenate([empty, *(part.total_size for part in parts)]),
+        store_host,
+    )

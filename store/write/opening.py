@@ -1,0 +1,86 @@
+"""Before a store is written to: is it one, is it a kind that can be, was it shut down cleanly?"""
+
+from __future__ import annotations
+
+import os
+from os import PathLike
+from pathlib import Path
+
+from ..config import BrokerConfig
+from ..errors import NotAStore, Refused, Unclean, Unsupported, from_os_error
+from ..layout import Layout
+from ..recovery.profiles import NEWEST
+from .profile import WriterProfile, writer_profile
+from .tail import Tail
+
+_LOCK = "lock"
+
+
+def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
+    """The layout of a store, or of one to be: `root` is empty or not there.
+
+    Raises NotAStore for a directory that holds other things, Unreadable.
+    """
+    root = Path(root)
+    try:
+        names = set(os.listdir(root))  # noqa: PTH208
+    except FileNotFoundError:
+        names = set()
+    except NotADirectoryError:
+        raise NotAStore("not a directory", path=root, hint="a store is a directory") from None
+    except OSError as error:
+        raise from_os_error(error, root) from error
+    return Layout.open(root, config) if names - {_LOCK} else Layout.of(root, config)
+
+
+def check_layout(layout: Layout) -> None:
+    """Raises Unsupported, Refused for a store that cannot be appended to."""
+    for found, what in (
+        (layout.dledger is not None, "a DLedger commit log"),
+        (layout.rocksdb_queues, "consume queues in RocksDB"),
+        (_has_entries(layout.batch_consume_queue), "batch consume queues"),
+    ):
+        if found:
+            raise Unsupported(f"cannot append to a store with {what}", path=layout.root)
+    with layout.commit_log_files() as log:
+        size = layout.sizes.commit_log.value
+        for file in log.files:
+            if file.size != size or file.start % size:
+                raise Refused(
+                    f"a commit log file of {file.size} bytes at {file.start}, others have {size}",
+                    path=file.path,
+                    hint="no broker loads such a log; see mqstore inspect",
+                )
+
+
+def _has_entries(directory: Path) -> bool:
+    try:
+        return any(directory.iterdir())
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+
+
+def check_clean(layout: Layout) -> None:
+    """Raises Unclean where `abort` tells of a crash. With the lock held nobody else is there."""
+    if os.path.lexists(layout.abort):
+        raise Unclean(
+            "not shut down cleanly: abort is there",
+            path=layout.root,
+            hint=f"run: mqstore recover {layout.root}",
+        )
+
+
+def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
+    """How to write: as the generation wanted, else as the store's own, else as the newest.
+
+    Raises InvalidInput for what is no version.
+    """
+    if wanted is not None:
+        return writer_profile(wanted)
+    if tail.last is None and not layout.checkpoint.exists():
+        return writer_profile(NEWEST)
+    from ..generation import generation_of
+
+    return writer_profile(generation_of(layout).version)

@@ -1,0 +1,327 @@
+"""Appending messages to a store as its broker would: `StoreWriter` (spec 01, 1.15; 07, 7.6).
+
+Order of effects: lock, `abort`, log, queues, index, checkpoint, `abort` removed. A message counts as
+acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
+a store that `recover` brings back with every acknowledged message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ...formats.message import MESSAGE
+from ..checkpoint import Checkpoint, read_checkpoint
+from ..config import BrokerConfig
+from ..delay_level import DEFAULT_LEVELS, parse_levels
+from ..dispatch_record import OneRecord, dispatch_record
+from ..errors import StoreError
+from ..index_file import Geometry
+from ..layout import Layout
+from .abort import create_abort, remove_abort
+from .checkpoint import at_last_record, write_checkpoint
+from .commit_log import LogWriter, place
+from .consume_queue import unit_bytes
+from .consume_queues import QueuesWriter
+from .files import Files
+from .index import IndexWriter
+from .lock import StoreLock
+from .new_message import (
+    MAX_MESSAGE_BYTES,
+    Host,
+    NewMessage,
+    Rules,
+    ends_with_crc,
+    record_fields,
+)
+from .opening import check_clean, check_layout, find_layout, generation
+from .profile import WriterProfile
+from .tail import Tail, find_tail
+from .topics import Topics, now_ms
+
+if TYPE_CHECKING:
+    from ...formats.derive import Columns
+    from .bulk import StoredColumns
+
+DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
+DEFAULT_WAIT_SECONDS = 10.0
+
+
+class Stored(NamedTuple):
+    """Where a message was put. store_host: the address that its message id names."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    total_size: int
+    store_host: Host
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
+    takes that of the last record. topic_config: add topics to config/topics.json.
+    """
+
+    as_broker: str | None = None
+    store_host: Host | None = None
+    topic_config: bool = True
+    wait_seconds: float = DEFAULT_WAIT_SECONDS
+
+
+class StoreWriter:
+    """Appends to one store; a context manager. Open with `StoreWriter.open`.
+
+    >>> with StoreWriter.open("store") as writer:  # doctest: +SKIP
+    ...     stored = writer.append(NewMessage(b"T", b"hello"))
+    ...     writer.sync()  # now it is acknowledged
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        lock: StoreLock,
+        tail: Tail,
+        profile: WriterProfile,
+        options: WriterOptions,
+        files: Files,
+        clock: Callable[[], int],
+    ) -> None:
+        config, sizes = layout.broker_config, layout.sizes
+        self.layout = layout
+        self.profile = profile
+        host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
+        limit = config.get_int("maxMessageSize", MAX_MESSAGE_BYTES) or MAX_MESSAGE_BYTES
+        append_crc = config.get_bool("enabledAppendPropCRC")
+        self.rules = Rules(profile, host, limit, append_crc)
+        self.delay_levels = parse_levels(config.get("messageDelayLevel", DEFAULT_LEVELS))
+        self.clock = clock
+        self.log = LogWriter(
+            files,
+            layout.commit_log_directories,
+            sizes.commit_log.value,
+            tail.log_end,
+            read_only=[Path(p) for p in config.get_paths("readOnlyCommitLogStorePaths")],
+            stale_blank=profile.stale_blank,
+        )
+        self.queues = QueuesWriter(
+            files, layout.consume_queue, sizes.consume_queue.value, tail.next_offsets
+        )
+        self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
+        self.topics = Topics.read(layout.config) if options.topic_config else None
+        self._highest_queue: dict[str, int] = {}
+        self._last: tuple[int, int] | None = None
+        self._files = files
+        self._lock = lock
+        self._new = tail.last is None and not layout.checkpoint.exists()
+        self._begun = False
+        self._broken = False
+
+    @classmethod
+    def open(
+        cls,
+        root: str | PathLike[str],
+        config: BrokerConfig | None = None,
+        options: WriterOptions | None = None,
+        *,
+        files: Files | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> StoreWriter:
+        """Lock a store, or begin one in a directory that is empty or not there.
+
+        Nothing but the lock file is made before the first message. Raises InUse, Unclean, Refused,
+        Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
+        """
+        files, options = files or Files(), options or WriterOptions()
+        layout = find_layout(root, config or BrokerConfig())
+        check_layout(layout)
+        if not layout.lock.exists():
+            check_clean(layout)
+            files.make_directory(layout.root)
+        lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
+        try:
+            check_clean(layout)
+            tail = find_tail(layout)
+            profile = generation(layout, tail, options.as_broker)
+            return cls(layout, lock, tail, profile, options, files, clock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def _index(self, files: Files) -> IndexWriter:
+        sizes = self.layout.sizes
+        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+        every_put = self.profile.count_every_put
+        return IndexWriter(files, self.layout.index, geometry, count_every_put=every_put)
+
+    def append(self, message: NewMessage) -> Stored:
+        """Append one message: log, queue and index; on disk after `sync`.
+
+        Raises InvalidInput, LimitExceeded for a message that a broker refuses: nothing was
+        written then. After any other error the store is left for `recover`.
+        """
+        fields = record_fields(message, self.rules, self.clock())
+        found = dispatch_record(
+            message.topic,
+            message.properties,
+            fields["sys_flag"],
+            fields["store_timestamp"],
+            index_tags=self.profile.start.dispatch.index_tags,
+            delay_levels=self.delay_levels,
+        )
+        if found.names_queues or self.rules.append_crc or ends_with_crc(message.properties):
+            return self._append_columns_of([message])
+        queue = (found.topic, message.queue_id)
+        self.queues.check(queue)
+        if found.has_unit:
+            fields["queue_offset"] = self.queues.next_offsets.get(queue, 0)
+        size = len(MESSAGE.build(fields))
+        place(self.log.position, size, self.log.file_size)
+        with self.writing():
+            fields["physical_offset"] = self.log.append(size)
+            record = MESSAGE.build(fields)
+            self.log.write(fields["physical_offset"], record)
+            self.log.remember(record)
+            self._dispatch_one(queue, found, fields, size)
+        self.note(fields["physical_offset"], fields["store_timestamp"], {found.topic: queue[1]})
+        return Stored(
+            found.topic,
+            message.queue_id,
+            fields["queue_offset"],
+            fields["physical_offset"],
+            size,
+            self.rules.store_host,
+        )
+
+    def append_columns(self, columns: Columns | dict[str, Any]) -> StoredColumns:
+        """Append many messages given as columns of MESSAGE, see `bulk.append_columns`."""
+        from .bulk import append_columns
+
+        return append_columns(self, columns)
+
+    def _append_columns_of(self, messages: list[NewMessage]) -> Stored:
+        """Append by columns what one by one is not worth the code."""
+        from .message_columns import columns_of
+
+        stored = self.append_columns(columns_of(messages))
+        return stored.rows()[0]
+
+    def _dispatch_one(
+        self, queue: tuple[str, int], found: OneRecord, fields: dict[str, Any], size: int
+    ) -> None:
+        """Write the unit and the index items of a record."""
+        position, time = fields["physical_offset"], fields["store_timestamp"]
+        if found.has_unit:
+            unit = unit_bytes(position, size, found.tags_code)
+            self.queues.add(queue, fields["queue_offset"], unit)
+        if self.index is not None:
+            self.index.append_record([(key, position, time) for key in found.key_hashes])
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Around everything that changes log, queues or index: an error leaves the rest."""
+        if not self._begun:
+            self._begin()
+        try:
+            yield
+        except BaseException:
+            self._broken = True
+            raise
+
+    def _begin(self) -> None:
+        """Make `abort`: on disk before the first change."""
+        try:
+            create_abort(self._files, self.layout.abort, pid=self.profile.pid_in_abort)
+        except StoreError:
+            if self.layout.abort.exists():
+                self._files.unlink(self.layout.abort)
+            raise
+        self._begun = True
+        if self._new and self.profile.rocksdb_store:
+            # a broker fills it at its next start; until then it tells the generation
+            self._files.make_directory(self.layout.rocksdb_store)
+
+    def note(self, position: int, timestamp: int, highest_queue: Mapping[str, int]) -> None:
+        """Remember the last record, and which queues the topics need."""
+        self._last = position, timestamp
+        for topic, queue_id in highest_queue.items():
+            self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
+
+    @property
+    def unserved(self) -> list[tuple[str, int, int]]:
+        """Topics that got messages in queues which their configuration does not have.
+
+        (topic, highest queue id, number of queues): a broker keeps those messages to itself.
+        """
+        counts = {t: self.topics.queues(t) for t in self._highest_queue} if self.topics else {}
+        return [
+            (topic, self._highest_queue[topic], count)
+            for topic, count in counts.items()
+            if count is not None and self._highest_queue[topic] >= count
+        ]
+
+    def sync(self) -> None:
+        """Bring the log to the disk: every message appended so far is acknowledged."""
+        with self.writing():
+            self.log.sync()
+
+    def close(self) -> None:
+        """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
+
+        After an error the store stays as it is, with `abort`, for `recover`.
+        """
+        try:
+            if self._begun and not self._broken:
+                self._finish()
+        finally:
+            self._release()
+
+    def _finish(self) -> None:
+        with self.writing():
+            self.log.clear_head()
+            self.log.sync()
+            self.queues.sync()
+            if self.index is not None:
+                self.index.sync()
+            if self.topics is not None:
+                self.topics.add(self._highest_queue, self.profile)
+                self.topics.write(self._files, self.profile, self.clock)
+            self._write_checkpoint()
+            remove_abort(self._files, self.layout.abort)
+
+    def _write_checkpoint(self) -> None:
+        if self._last is None:
+            return
+        position, timestamp = self._last
+        path = self.layout.checkpoint
+        checkpoint = at_last_record(
+            read_checkpoint(path) or Checkpoint(),
+            store_timestamp=timestamp,
+            physical_offset=position,
+            index_timestamp=self.index.full_end_timestamp if self.index else None,
+            fields=self.profile.checkpoint_fields,
+        )
+        write_checkpoint(self._files, path, checkpoint)
+
+    def _release(self) -> None:
+        self.log.close()
+        if self.index is not None:
+            self.index.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
