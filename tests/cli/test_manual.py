@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -126,18 +125,3 @@ def test_scripts_name_every_command_and_option(shell: str, script: str) -> None:
                 assert name in text or f"-l {name[2:]} " in text or f"-s {name[1:]} " in text
     if shutil.which(shell):
         subprocess.run([shell, "-n", str(path)], check=True, capture_output=True, timeout=60)
-
-
-def test_schemas_are_json_schemas() -> None:
-    """Each names its record type, forbids what it does not know and requires what is there."""
-    from mqstore.cli.record_types import DIALECT, OF_KIND, SCHEMAS, schema_of
-
-    names = {path.stem for path in SCHEMAS.glob("*.json")}
-    assert {record_type for types in OF_KIND.values() for record_type in types} <= names
-    for name in names:
-        schema = schema_of(name)
-        assert schema["$schema"] == DIALECT
-        assert schema["title"] == name
-        assert schema["properties"]["type"] == {"const": name}
-        assert set(schema["required"]) <= set(schema["properties"])
-        assert json.dumps(schema)

@@ -1,0 +1,81 @@
+"""Every record that a command prints is what its JSON Schema says."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.record_types import DIALECT, OF_KIND, SCHEMAS, schema_of
+
+from .. import stores
+from .datadriven import run_here
+from .json_schema import errors
+
+STORES = (
+    *("4.3.1-killed", "4.9.7-lmq", "5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger"),
+    *("5.5.0-ipv6", "5.3.3-v2", "5.3.3-batchcq", "5.3.3-killed-torn"),
+)
+_schema = cache(schema_of)
+
+
+def wrong(record: dict[str, Any]) -> list[str]:
+    """What is wrong with a record by the schema of its type."""
+    return list(errors(_schema(record["type"]), record))
+
+
+def records(*arguments: str) -> list[dict[str, Any]]:
+    """What a command prints."""
+    result = run_here([*arguments, "--format", "ndjson"])
+    assert result.code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_everything_that_is_printed_of_a_store(name: str, tmp_path: Path) -> None:
+    """By `dump` of the store and of its parts, by `inspect` of all of them."""
+    store = stores.unpack(name, tmp_path)
+    parts = [store, *(p for p in store.iterdir() if p.name.partition(".")[0] in _PARTS)]
+    seen = set()
+    for part in parts:
+        options = ["--as", "abort"] if part.name == "abort.bak" else []
+        for record in (
+            *records("dump", str(part), *options),
+            *records("dump", str(part), "--raw", "--count", "50", *options),
+            *records("inspect", str(part), *options),
+        ):
+            assert wrong(record) == []
+            seen.add(record["type"])
+    assert {"message", "store", "file", "consume_queue_unit", "checkpoint"} <= seen
+
+
+_PARTS = {
+    *("abort", "lock", "checkpoint", "commitlog", "consumequeue", "index"),
+    *("timerlog", "timerwheel", "dledger-n0"),
+}
+
+
+def test_schemas_are_whole() -> None:
+    """Each names its record type and requires only what it knows."""
+    names = {path.stem for path in SCHEMAS.glob("*.json")}
+    assert {record_type for types in OF_KIND.values() for record_type in types} <= names
+    for name in names:
+        schema = schema_of(name)
+        assert schema["$schema"] == DIALECT
+        assert schema["title"] == name
+        assert schema["description"]
+        assert schema["properties"]["type"] == {"const": name}
+        assert set(schema["required"]) <= set(schema["properties"])
+
+
+def test_the_check_itself_finds_what_is_wrong() -> None:
+    """A message without a topic, with a stranger, with a text for a number."""
+    broken = {"type": "message", "stranger": 1, "queue_id": "0", "body": "", "body_base64": ""}
+    said = "\n".join(wrong(broken))
+    assert "topic is missing" in said
+    assert "stranger is not known" in said
+    assert "queue_id: '0' is not of type" in said
+    assert "alternatives" in said
