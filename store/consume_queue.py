@@ -77,15 +77,16 @@ class QueueSummary(NamedTuple):
     """What a queue holds.
 
     min_offset: first queue offset whose record the log still has, max_offset where none is left.
-    max_offset: behind the last. end_position: physical offset behind the record of the last unit,
-    None without a unit.
+    max_offset: behind the last. last_position, end_position: where the record of the last unit
+    begins in the log and where it ends, None without a unit.
     """
 
     topic: str
     queue_id: int
     min_offset: int
     max_offset: int
-    end_position: int | None
+    last_position: int | None = None
+    end_position: int | None = None
 
 
 def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
@@ -152,20 +153,22 @@ class ConsumeQueue:
             return None
         return Unit(queue_offset, *_UNIT.unpack(data))
 
-    def units(self, start: int, stop: int) -> Iterator[tuple[int, Units]]:
+    def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
         """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
 
-        Units that no file holds are left out; a window ends at the end of a file.
+        Units that no file holds are left out; a window ends at the end of a file. reverse: the last
+        window first; inside a window the order stays.
         """
         import numpy as np
 
         from ..formats.derive import dtype_of
 
         dtype = dtype_of(UNIT)
-        for file in self.files.files:
+        for file in reversed(self.files.files) if reverse else self.files.files:
             begin = max(start, -(-file.start // UNIT_BYTES))
             end = min(stop, file.end // UNIT_BYTES)
-            for first in range(begin, end, WINDOW_UNITS):
+            firsts = range(begin, end, WINDOW_UNITS)
+            for first in reversed(firsts) if reverse else firsts:
                 size = min(WINDOW_UNITS, end - first) * UNIT_BYTES
                 data = self.files.read_file(file, first * UNIT_BYTES - file.start, size)
                 if len(data) >= UNIT_BYTES:
@@ -182,13 +185,15 @@ class ConsumeQueue:
         last = self._last_unit(log_end)
         if last is None:
             first = self.first_offset
-            return QueueSummary(self.topic, self.queue_id, first, first, None)
-        end = None if last.pre_fill else last.physical_offset + last.size
+            return QueueSummary(self.topic, self.queue_id, first, first)
         stop = last.queue_offset + 1
         first = self._first_unit(stop, log_start)
         if first == stop and broker_4:
             first = 0
-        return QueueSummary(self.topic, self.queue_id, first, stop, end)
+        if last.pre_fill:
+            return QueueSummary(self.topic, self.queue_id, first, stop)
+        place = last.physical_offset, last.physical_offset + last.size
+        return QueueSummary(self.topic, self.queue_id, first, stop, *place)
 
     def _first_unit(self, stop: int, log_start: int) -> int:
         """Number of the first unit whose record the log still has; `stop` without one."""

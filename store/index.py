@@ -56,11 +56,6 @@ class Index:
         geometry = Geometry(slots.value, items.value)
         return cls([_open(path, geometry) for path in paths], foreign)
 
-    def covered(self) -> list[tuple[int, int]]:
-        """Ranges of the log whose records are in a sound file: (first record, last record)."""
-        headers = [file.header for file in self.files if file.last and file.consistent]
-        return [(h.begin_physical_offset, h.end_physical_offset) for h in headers]
-
     def query(
         self,
         topic: str,

@@ -89,6 +89,12 @@ class Message:
         ip, port = self.store_host
         return message_id(ip, port, self.physical_offset)
 
+    def is_of(self, topic: str) -> bool:
+        """The message was stored under the topic, or dispatched to it besides (spec 2.9)."""
+        if self.raw_topic == topic.encode("utf-8", "surrogateescape"):
+            return True
+        return topic in self.properties.get(names.INNER_MULTI_DISPATCH, "").split(",")
+
     def body(self, max_bytes: int = MAX_BODY_BYTES) -> Body:
         """The body as the producer gave it, see `body.unpack`."""
         return unpack(self.stored_body, self.sys_flag, max_bytes)

@@ -103,8 +103,8 @@ def test_columns_and_units_agree(store: Callable[[str], Path]) -> None:
 
 def test_where_a_queue_ends(tmp_path: Path) -> None:
     queue = make(tmp_path, {0: units(range(10)), 10: units(range(10, 14))})
-    assert queue.summary() == QueueSummary("T", 0, 0, 14, 1400)
-    assert queue.summary(log_start=450) == QueueSummary("T", 0, 5, 14, 1400)
+    assert queue.summary() == QueueSummary("T", 0, 0, 14, 1300, 1400)
+    assert queue.summary(log_start=450) == QueueSummary("T", 0, 5, 14, 1300, 1400)
     assert queue.summary(log_start=1300).min_offset == 13
     assert queue.summary(log_start=1301).min_offset == 14
     assert queue.summary(log_start=1301, broker_4=True).min_offset == 0
@@ -126,17 +126,17 @@ def test_an_empty_last_file_holds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_queue_without_a_unit(tmp_path: Path) -> None:
-    assert make(tmp_path, {30: b""}).summary() == QueueSummary("T", 0, 30, 30, None)
+    assert make(tmp_path, {30: b""}).summary() == QueueSummary("T", 0, 30, 30)
 
 
 def test_pre_fill_is_no_message(tmp_path: Path) -> None:
     queue = make(tmp_path, {10: PRE * 4 + units([70, 71])})
-    assert queue.summary() == QueueSummary("T", 0, 14, 16, 7200)
+    assert queue.summary() == QueueSummary("T", 0, 14, 16, 7100, 7200)
     assert queue.summary(log_start=7050).min_offset == 15
 
 
 def test_pre_fill_alone_ends_nowhere(tmp_path: Path) -> None:
-    assert make(tmp_path, {10: PRE * 4}).summary() == QueueSummary("T", 0, 14, 14, None)
+    assert make(tmp_path, {10: PRE * 4}).summary() == QueueSummary("T", 0, 14, 14)
 
 
 def test_a_hole_does_not_end_a_queue(tmp_path: Path) -> None:

@@ -175,7 +175,6 @@ def test_what_is_no_index_file(tmp_path: Path) -> None:
     with Index.open(tmp_path) as index:
         assert [file.last for file in index.files] == [1, 0, 0]
         assert len(index.foreign) == 2
-        assert index.covered() == [(10, 10)]
     assert Index.open(tmp_path / "none").files == []
     with pytest.raises(Unreadable):
         Index.open(tmp_path / "notes.txt")
@@ -188,7 +187,6 @@ def test_noise_is_no_trouble(tmp_path_factory: pytest.TempPathFactory, noise: by
     for config in (None, BrokerConfig({"maxHashSlotNum": "7", "maxIndexNum": "20"})):
         with Index.open(directory, config) as index:
             index.query("T", "k")
-            index.covered()
             for file in index.files:
                 assert sum(len(window) for _, window in file.columns()) == file.last
 

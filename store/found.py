@@ -1,0 +1,29 @@
+"""Messages that a search found, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from .message import Message
+
+Note = Callable[[str], None]
+"""Told in one line what is worth knowing about an answer: damage met, another way taken."""
+
+
+class Via(StrEnum):
+    """How a message was found."""
+
+    ADDRESS = "address"
+    QUEUE = "queue"
+    INDEX = "index"
+    SCAN = "scan"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A message, and how it was found."""
+
+    message: Message
+    via: Via

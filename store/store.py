@@ -1,0 +1,259 @@
+"""A store as one object: its log, queues, index, checkpoint and configuration, for reading."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from .checkpoint import Checkpoint, read_checkpoint
+from .config import BrokerConfig
+from .consume_queue import ConsumeQueue, ConsumeQueues, QueueSummary, queue_directories
+from .errors import InvalidInput, NotFound
+from .layout import Layout
+from .mapped_file_queue import MappedFileQueue
+from .message import Message
+from .one_record import read_message
+
+if TYPE_CHECKING:
+    from .commit_log import CommitLog, LogEnd
+    from .generation import Generation
+    from .index import Index
+    from .sizes import Sizes
+
+_CANDIDATES = 256
+"""Queues whose last record is looked at to find the end of the log."""
+_FIRST_5 = "5"
+
+
+class Store:
+    """The message store in a directory. It is read, never written; a broker may be running on it.
+
+    Parts are opened when they are asked for. Use as a context manager or `close`.
+
+    path: the root directory. config: the broker's configuration, which overrides what the files
+    tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
+    Unreadable.
+
+    >>> with Store(path) as store:  # doctest: +SKIP
+    ...     print(store.message("orders", 0, 17).body().data)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: BrokerConfig | None = None,
+        *,
+        rate_bytes: int | None = None,
+    ) -> None:
+        self.layout = Layout.open(path, config)
+        self._rate_bytes = rate_bytes
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration given; empty without one."""
+        return self.layout.broker_config
+
+    @property
+    def sizes(self) -> Sizes:
+        """File sizes, each with where it comes from."""
+        return self.layout.sizes
+
+    @cached_property
+    def log(self) -> CommitLog:
+        """The commit log, as columns."""
+        from .commit_log import CommitLog
+
+        return CommitLog(self.log_files, self.layout.dledger, self._rate_bytes)
+
+    @cached_property
+    def log_files(self) -> MappedFileQueue:
+        """The files of the commit log."""
+        return self.layout.commit_log_files()
+
+    @cached_property
+    def queues(self) -> ConsumeQueues:
+        """The consume queues."""
+        return ConsumeQueues(self.layout)
+
+    @cached_property
+    def index(self) -> Index:
+        """The index files."""
+        from .index import Index
+
+        return Index.open(self.layout.index, self.config)
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, None where there is none."""
+        return read_checkpoint(self.layout.checkpoint)
+
+    @cached_property
+    def generation(self) -> Generation:
+        """A guess which brokers wrote the store."""
+        from .generation import generation_of
+
+        return generation_of(self.layout)
+
+    @property
+    def broker_4(self) -> bool:
+        """The store is likely one of a 4.x broker."""
+        return self.generation.version < _FIRST_5
+
+    @cached_property
+    def log_end(self) -> LogEnd:
+        """Where the last record of the log ends.
+
+        The log is walked from the newest record that a queue points at, without queues from the
+        last file that begins with a record.
+        """
+        return self.log.end(self._near_the_end())
+
+    def _near_the_end(self) -> int | None:
+        """A record, or a DLedger entry, not far before the end of the log.
+
+        Of the records that the queues end with it is the one stored last: a unit that a broker has
+        cut off may point farther, but at an older record (spec 2.5).
+        """
+        ends = {s.last_position for s in self._all_units if s.last_position is not None}
+        found = [m for m in self._messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
+        if found:
+            newest = max(found, key=lambda m: (m.store_timestamp, m.position))
+            return newest.position - self.payload_at(newest.position)
+        for file in reversed(self.log_files.files):
+            if any(self._messages_at([file.start + self.payload_at(file.start)])):
+                return file.start
+        return None
+
+    def payload_at(self, position: int) -> int:
+        """Bytes of a DLedger entry before its record; 0 in a plain log."""
+        file = self.log_files.file_at(position)
+        return self.log.frame_of(file).payload if file else 0
+
+    def _messages_at(self, positions: Iterable[int]) -> Iterator[Message]:
+        """Those of the positions at which a record begins that names its own position."""
+        for position in positions:
+            try:
+                message = self.message_at(position)
+            except NotFound:
+                continue
+            if message.physical_offset == position:
+                yield message
+
+    @cached_property
+    def _all_units(self) -> list[QueueSummary]:
+        """What the queues hold, units behind the log's end included."""
+        return self.queues.summaries(self.log_files.start)
+
+    @cached_property
+    def queue_summaries(self) -> list[QueueSummary]:
+        """Every queue with its offsets, sorted by topic and number, as a broker would tell."""
+        end = self.log_end.position
+        return [
+            self._summary(s.topic, s.queue_id)
+            if s.min_offset == s.max_offset or (s.end_position or 0) > end
+            else s
+            for s in self._all_units
+        ]
+
+    def _summary(self, topic: str, queue_id: int) -> QueueSummary:
+        with self.queues.open(topic, queue_id) as queue:
+            return self.queue_summary(queue)
+
+    def queue_summary(self, queue: ConsumeQueue) -> QueueSummary:
+        """What one queue holds, as a broker would tell."""
+        summary = queue.summary(self.log_files.start, self.log_end.position)
+        if summary.min_offset == summary.max_offset > 0 and self.broker_4:
+            return summary._replace(min_offset=0)
+        return summary
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """Topics that have queues on disk, sorted."""
+        layout = self.layout
+        found = {queue.topic for queue in self.queues}
+        found |= {queue.topic for queue in queue_directories(layout.batch_consume_queue)}
+        return sorted(found)
+
+    @cached_property
+    def queues_unread(self) -> str:
+        """Why there is no consume queue that can be read, "" if there is."""
+        if self.layout.rocksdb_queues:
+            return "the consume queues are a RocksDB, which is not read yet"
+        if next(iter(self.queues), None) is None:
+            return "there are no consume queues"
+        return ""
+
+    def topic_unread(self, topic: str) -> str:
+        """Why the queues of a topic cannot be read although it may have messages, "" if they can."""
+        if self.queues_unread:
+            return self.queues_unread
+        if self.has_batch_queues(topic):
+            return f"{topic} has batch consume queues, which are not read yet"
+        return ""
+
+    def has_batch_queues(self, topic: str) -> bool:
+        """The topic's queues are batch queues (spec 2.7)."""
+        queues = queue_directories(self.layout.batch_consume_queue)
+        return any(queue.topic == topic for queue in queues)
+
+    def message_at(self, position: int) -> Message:
+        """The message whose record begins at a position of the log. Raises NotFound."""
+        return read_message(self.log_files, position)
+
+    def message_by_id(self, message_id: str) -> Message:
+        """The message with an offset message id (hex). Raises InvalidInput, NotFound."""
+        from ..formats.message_id import parse_message_id
+
+        try:
+            ip, port, position = parse_message_id(message_id.strip())
+        except ValueError as error:
+            raise InvalidInput(str(error)) from error
+        message = self.message_at(position)
+        if message.store_host != (ip, port):
+            hint = f"the record at {position} has the id {message.message_id}"
+            raise NotFound(f"no message with the id {message_id}", hint=hint)
+        return message
+
+    def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
+        """One message by its place in a queue. Raises NotFound, also where the unit is damaged."""
+        with self.queues.open(topic, queue_id) as queue:
+            unit = queue.unit(queue_offset)
+            if unit is None or not unit.valid or unit.pre_fill:
+                raise NotFound(f"{topic}/{queue_id} has no message {queue_offset}")
+        return self.message_at(unit.physical_offset)
+
+    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+        from .offset_at import offset_at
+
+        with self.queues.open(topic, queue_id) as queue:
+            return offset_at(
+                queue,
+                self.queue_summary(queue),
+                time_ms,
+                self.store_time,
+                log_start=self.log_files.start,
+                broker_4=self.broker_4,
+            )
+
+    def store_time(self, position: int) -> int | None:
+        """Store timestamp of the record at a position, None where none begins."""
+        try:
+            return self.message_at(position).store_timestamp
+        except NotFound:
+            return None
+
+    def close(self) -> None:
+        """Close all files; a later read opens them again."""
+        if "log_files" in self.__dict__:
+            self.log_files.close()
+        if "index" in self.__dict__:
+            self.index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
