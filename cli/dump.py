@@ -131,7 +131,7 @@ def _print_records(
         out.records(
             islice(damage.counted(records), count),
             text=RecordText(common.utc),
-            columns=columns_of_kind(what.kind),
+            columns=lambda: columns_of_kind(what.kind),
         )
     if damage.ranges:
         common.warn(str(damage))

@@ -17,6 +17,8 @@ from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_tex
 
 Record = Mapping[str, Any]
 TextOf = Callable[[Record], str]
+Columns = Sequence[str] | Callable[[], Sequence[str]]
+"""Names of fields, or what tells them when they are needed."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet runs when a cell begins with it."""
@@ -51,7 +53,7 @@ class Output:
         """Whether the data goes straight to a terminal."""
         return self._common.output is None and is_terminal(sys.stdout)
 
-    def records(self, records: Iterable[Record], *, text: TextOf, columns: Sequence[str]) -> None:
+    def records(self, records: Iterable[Record], *, text: TextOf, columns: Columns) -> None:
         """A stream of records; as JSON it is one array.
 
         text: a record as one or more lines, without the last line end; it is escaped here.
@@ -64,13 +66,13 @@ class Output:
 
             self._lines(map(dumps, self._chosen(records, columns)))
         elif self._common.format == Format.CSV:
-            self._csv(records, self._known(columns) or columns)
+            self._csv(records, self._known(columns) or _names(columns))
         elif self._fields is not None:
             self._lines(self._plain_rows(records, self._known(columns) or ()))
         else:
             self._lines(escape_lines(text(record)) for record in records)
 
-    def record(self, record: Record, *, text: TextOf, columns: Sequence[str] | None = None) -> None:
+    def record(self, record: Record, *, text: TextOf, columns: Columns | None = None) -> None:
         """One record; as JSON it is one object, indented."""
         columns = tuple(record) if columns is None else columns
         if self._common.format == Format.JSON:
@@ -176,19 +178,24 @@ class Output:
 
         return dumps(value)
 
-    def _known(self, columns: Sequence[str]) -> list[str] | None:
+    def _known(self, columns: Columns) -> list[str] | None:
         """The fields asked for, all of them known. Raises InvalidInput."""
+        names = _names(columns) if self._fields else ()
         for field in self._fields or ():
-            if field.partition(".")[0] not in columns:
+            if field.partition(".")[0] not in names:
                 from ..store.errors import InvalidInput
 
-                known = ", ".join(columns)
+                known = ", ".join(names)
                 raise InvalidInput(f"--fields: no field {field!r} here", hint=f"there are {known}")
         return self._fields
 
-    def _chosen(self, records: Iterable[Record], columns: Sequence[str]) -> Iterable[Record]:
+    def _chosen(self, records: Iterable[Record], columns: Columns) -> Iterable[Record]:
         fields = self._known(columns)
         return records if fields is None else (_only(record, fields) for record in records)
+
+
+def _names(columns: Columns) -> Sequence[str]:
+    return columns() if callable(columns) else columns
 
 
 def _find(record: Record, name: str) -> Any:

@@ -6,7 +6,6 @@ are derived from it (`derived_schema`); `man/generate.py` writes them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,8 @@ DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 
 def schema_of(record_type: str) -> dict[str, Any]:
     """The JSON Schema of a record type."""
+    import json
+
     loaded: dict[str, Any] = json.loads((SCHEMAS / f"{record_type}.json").read_text("utf-8"))
     return loaded
 

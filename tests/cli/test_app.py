@@ -173,8 +173,12 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert set(done.stderr.split()).isdisjoint(HEAVY)
 
 
+LISTED = {*app.COMMANDS, "app", "options", "exit_codes", "output", "terminal", "progress"}
+"""Modules that every command line imports, or that `--help` does."""
+
+
 def test_no_module_of_the_command_line_imports_heavily_at_its_top() -> None:
-    """Only inside functions, or for the type checker."""
+    """Only inside functions, or for the type checker; what `--help` imports nothing of the store."""
     for path in (SOURCE / "mqstore" / "cli").glob("*.py"):
         for node in ast.parse(path.read_text("utf-8")).body:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
@@ -182,7 +186,9 @@ def test_no_module_of_the_command_line_imports_heavily_at_its_top() -> None:
                 names.append(node.module or "")
             assert {name.partition(".")[0] for name in names}.isdisjoint(HEAVY), path.name
             below = isinstance(node, ast.ImportFrom) and node.level > 1
-            assert not below, f"{path.name} imports {ast.unparse(node)} at its top"
+            assert not below or path.stem not in LISTED, (
+                f"{path.name} imports {ast.unparse(node)} at its top"
+            )
 
 
 def test_a_command_is_imported_only_when_it_is_called() -> None:
