@@ -103,6 +103,16 @@ def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDi
                 yield QueueDirectory(_base(topic), queue_id, path)
 
 
+def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
+    """The error for a topic without queues, with the name that may have been meant."""
+    from difflib import get_close_matches
+
+    path = os.fspath(consume_queue)
+    names = get_close_matches(topic[:256], map(_base, _directories(path)), n=1)
+    hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
+    return NotFound(f"no such topic: {topic}", path=path, hint=hint)
+
+
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -133,12 +143,12 @@ class ConsumeQueue:
         path = os.fspath(layout.consume_queue)
         parts = topic.split("/")
         if not topic or "\0" in topic or {"", ".", ".."} & set(parts):
-            raise NotFound(f"no such topic: {topic}", path=path)
+            raise no_topic(path, topic)
         directory = os.path.join(path, topic, str(queue_id))  # noqa: PTH118
         if not os.path.isdir(directory):  # noqa: PTH112
-            known = os.path.isdir(os.path.join(path, topic))  # noqa: PTH112, PTH118
-            what = f"no queue {queue_id} of topic {topic}" if known else f"no such topic: {topic}"
-            raise NotFound(what, path=path)
+            if os.path.isdir(os.path.join(path, topic)):  # noqa: PTH112, PTH118
+                raise NotFound(f"no queue {queue_id} of topic {topic}", path=path)
+            raise no_topic(path, topic)
         return cls(topic, queue_id, MappedFileQueue.open(directory, file_size))
 
     @cached_property

@@ -12,9 +12,8 @@ from ..formats import message_properties as names
 from ..formats.hashing import tags_code
 from ..formats.property_columns import find as find_property
 from .commit_log import Batch
-from .consume_queue import ConsumeQueue
+from .consume_queue import ConsumeQueue, no_topic
 from .delay_level import SCHEDULE_TOPIC
-from .errors import NotFound
 from .found import Found, Note, Via
 from .log_search import CLOCK_SLACK_MS, found_in
 from .offset_at import first_at
@@ -53,7 +52,7 @@ def search_queues(
 def _queues(store: Store, topic: str) -> list[int]:
     found = [queue.queue_id for queue in store.queues.of_topic(topic)]
     if not found:
-        raise NotFound(f"no such topic: {topic}", path=store.layout.consume_queue)
+        raise no_topic(store.layout.consume_queue, topic)
     return found
 
 

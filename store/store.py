@@ -209,7 +209,8 @@ class Store:
         try:
             ip, port, position = parse_message_id(message_id.strip())
         except ValueError as error:
-            raise InvalidInput(str(error)) from error
+            hint = "it has 32 or 56 hex digits; --unique-key takes the id of a client"
+            raise InvalidInput(f"not an offset message id: {message_id!r}", hint=hint) from error
         message = self.message_at(position)
         if message.store_host != (ip, port):
             hint = f"the record at {position} has the id {message.message_id}"

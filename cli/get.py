@@ -1,0 +1,149 @@
+"""`mqstore get`: read messages by any address."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Common, command_app, parse_bytes, shared
+
+app = command_app()
+
+
+class GetFormat(StrEnum):
+    """How messages are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+    BODY = "body"
+    HEX = "hex"
+
+
+@app.command()
+@shared(GetFormat)
+def get(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", metavar="T", help="Messages of this topic.")
+    ] = None,
+    queue: Annotated[
+        int | None, typer.Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
+    ] = None,
+    offset: Annotated[
+        int | None,
+        typer.Option(
+            "--offset", metavar="N", min=0, help="From this queue offset on; alone, one message."
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "--count", metavar="C", min=1, help="The first C messages, with --offset from there on."
+        ),
+    ] = None,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="POSITION", min=0, help="The one at this physical offset."),
+    ] = None,
+    message_id: Annotated[
+        str | None,
+        typer.Option("--message-id", metavar="HEX", help="The one with this offset message id."),
+    ] = None,
+    unique_key: Annotated[
+        str | None,
+        typer.Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")
+    ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", metavar="TAG", help="With exactly this tag.")
+    ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last one first.")] = False,
+    offset_at: Annotated[
+        str | None,
+        typer.Option(
+            "--offset-at",
+            metavar="TIME",
+            help="Print the queue offset that a broker answers for this time.",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Bodies as stored, neither decompressed nor decoded.")
+    ] = False,
+    max_body: Annotated[
+        int,
+        typer.Option(
+            "--max-body",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Bodies that are larger when decompressed are printed as stored.",
+        ),
+    ] = 64 << 20,
+    *,
+    common: Common,
+) -> None:
+    """Read messages by any address.
+
+    By place in a queue, by position in the log, by offset message id, by key, or all that fit: of a
+    topic, a queue, a time, with a tag, with a text in the body. Conditions can be combined. The order
+    is that of the log, of one queue that of the queue.
+
+    Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
+    (found_by). Bodies that the producer compressed come out decompressed.
+
+    \b
+    Examples:
+      mqstore get /data/store --topic orders --queue 0 --offset 17
+      mqstore get /data/store --topic orders --key 4711 --format json
+      mqstore get /data/store --topic orders --since -1h --grep 'timeout|refused'
+      mqstore get /data/store --message-id 7F00000100002A9F0000000000000345 --format body
+      mqstore get /data/store --topic orders --queue 0 --offset-at yesterday
+    """
+    from .get_answer import Question, answer, answer_offset_at
+
+    question = Question(
+        topic=topic,
+        queue_id=queue,
+        offset=offset,
+        count=count,
+        at=at,
+        message_id=message_id,
+        unique_key=unique_key,
+        key=key,
+        since=since,
+        until=until,
+        tag=tag,
+        grep=grep,
+        limit=limit,
+        reverse=reverse,
+        max_body_bytes=max_body,
+    )
+    if offset_at is not None:
+        answer_offset_at(store, question, offset_at, common)
+    else:
+        answer(store, question, raw, common)

@@ -1,0 +1,244 @@
+"""What `get` prints: which way to the messages a question takes, and how they are shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..store.errors import InvalidInput, NotFound
+from ..store.found import Found, Via
+from ..store.selection import Selection
+from ..store.store import Store
+from ..store.time_range import parse_range, parse_time
+
+if TYPE_CHECKING:
+    from ..store.message import Message
+    from .dump_files import Piece
+    from .options import Common
+
+_ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
+"""Of these a question has one at most."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked for on the command line; names as the options."""
+
+    topic: str | None
+    queue_id: int | None
+    offset: int | None
+    count: int | None
+    at: int | None
+    message_id: str | None
+    unique_key: str | None
+    key: str | None
+    since: str | None
+    until: str | None
+    tag: str | None
+    grep: str | None
+    limit: int | None
+    reverse: bool
+    max_body_bytes: int
+
+    def check(self) -> None:
+        """Raise InvalidInput for what makes no sense together."""
+        asked = [name for name in _ADDRESSES if getattr(self, name) is not None]
+        if len(asked) > 1:
+            raise InvalidInput(f"{_option(asked[0])} and {_option(asked[1])} exclude each other")
+        if self.queue_id is not None and self.topic is None:
+            raise InvalidInput("--queue needs --topic")
+        if self.offset is not None and self.queue_id is None:
+            raise InvalidInput("--offset needs --topic and --queue")
+        if self.count is not None and asked not in ([], ["offset"]):
+            raise InvalidInput(f"--count goes with a queue, not with {_option(asked[0])}")
+        conditions = (self.topic, self.since, self.until, self.tag, self.grep, self.count)
+        if not asked and all(condition is None for condition in conditions):
+            hint = "such as --topic, --key or --since; mqstore dump prints everything"
+            raise InvalidInput("nothing asked for", hint=hint)
+
+    def selection(self) -> Selection:
+        """The conditions. Raises InvalidInput."""
+        return Selection(
+            topic=self.topic,
+            queue_id=self.queue_id,
+            key=self.key,
+            unique_key=self.unique_key,
+            tag=self.tag,
+            times=parse_range(self.since, self.until),
+            grep=_pattern(self.grep),
+            max_body_bytes=self.max_body_bytes,
+        )
+
+    @property
+    def by_key(self) -> bool:
+        """The question is for a key."""
+        return self.key is not None or self.unique_key is not None
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"--grep: not a regular expression: {error}") from error
+
+
+def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
+    """Print the messages. Raises NotFound where there are none."""
+    question.check()
+    selection = question.selection()
+    with Store(path, common.config(), rate_bytes=common.rate) as store:
+        found = _Count(islice(_find(store, question, selection, common), question.limit))
+        _print(store, found, question, raw, common)
+        if found.scanned and question.by_key:
+            common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
+    if not found.all:
+        raise NotFound("no such message", path=path)
+
+
+class _Count:
+    """Passes messages on and counts them."""
+
+    def __init__(self, found: Iterable[Found]) -> None:
+        self._found = found
+        self.all = 0
+        self.scanned = 0
+
+    def __iter__(self) -> Iterator[Found]:
+        for one in self._found:
+            self.all += 1
+            self.scanned += one.via is Via.SCAN
+            yield one
+
+
+def _find(
+    store: Store, question: Question, selection: Selection, common: Common
+) -> Iterator[Found]:
+    """The messages, by the cheapest way there is; heavy modules are imported on their way only."""
+    if question.at is not None or question.message_id is not None:
+        return _by_address(store, question, selection)
+    if question.by_key:
+        from ..store.key_search import search_key
+
+        return search_key(store, selection, reverse=question.reverse, note=common.warn)
+    if question.topic is None:
+        from ..store.log_search import search_log
+
+        return search_log(
+            store,
+            selection,
+            most=question.count,
+            reverse=question.reverse,
+            note=common.warn,
+        )
+    return _by_topic(store, question, selection, common)
+
+
+def _by_address(store: Store, question: Question, selection: Selection) -> Iterator[Found]:
+    if question.message_id is not None:
+        message = store.message_by_id(question.message_id)
+    else:
+        message = store.message_at(question.at or 0)
+    if selection.takes(message):
+        yield Found(message, Via.ADDRESS)
+
+
+def _by_topic(
+    store: Store, question: Question, selection: Selection, common: Common
+) -> Iterator[Found]:
+    topic, queue_id, offset = question.topic or "", question.queue_id, question.offset
+    count = 1 if offset is not None and question.count is None else question.count
+    if why := store.topic_unread(topic):
+        from ..store.log_search import search_log_queue
+
+        common.warn(f"{why}: scanning the log")
+        return search_log_queue(
+            store, selection, offset=offset, count=count, reverse=question.reverse, note=common.warn
+        )
+    from ..store.queue_read import MOST, read_queue
+
+    if queue_id is not None and offset is not None and count is not None and count <= MOST:
+        read = read_queue(store, topic, queue_id, offset, count, common.warn)
+        wanted = (one for one in read if selection.takes(one.message, in_queue=True))
+        return iter([*wanted][::-1]) if question.reverse else wanted
+    from ..store.queue_search import search_queues
+
+    return search_queues(
+        store, selection, offset=offset, count=count, reverse=question.reverse, note=common.warn
+    )
+
+
+def answer_offset_at(path: Path, question: Question, time: str, common: Common) -> None:
+    """Print the queue offset that a broker answers for a time."""
+    if question.topic is None or question.queue_id is None:
+        raise InvalidInput("--offset-at needs --topic and --queue")
+    time_ms = parse_time(time)
+    with Store(path, common.config(), rate_bytes=common.rate) as store:
+        if why := store.topic_unread(question.topic):
+            from ..store.log_search import log_offset_at
+
+            common.warn(f"{why}: scanning the log")
+            offset = log_offset_at(store, question.topic, question.queue_id, time_ms, common.warn)
+        else:
+            offset = store.offset_at(question.topic, question.queue_id, time_ms)
+    record = {
+        "type": "queue_offset",
+        "topic": question.topic,
+        "queue_id": question.queue_id,
+        "timestamp": time_ms,
+        "queue_offset": offset,
+    }
+    with common.open_output() as out:
+        out.record(record, text=lambda found: str(found["queue_offset"]))
+
+
+# -- printing -------------------------------------------------------------------------------------
+
+
+def _print(
+    store: Store, found: Iterable[Found], question: Question, raw: bool, common: Common
+) -> None:
+    with common.open_output() as out:
+        if out.format == "body":
+            for one in found:
+                out.raw(_body(one.message, question, raw))
+        elif out.format == "hex":
+            from .hex_view import HexView
+
+            view = HexView(out.colour, common.utc)
+            for one in found:
+                for line in view.lines(_piece(store, one.message)):
+                    out.painted(line + "\n")
+        else:
+            from .record_text import RecordText
+            from .record_types import columns_of_types
+
+            records = (_record(one, question, raw) for one in found)
+            text = RecordText(common.utc)
+            out.records(records, text=text, columns=lambda: columns_of_types(("message",)))
+
+
+def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
+    record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
+    if question.by_key:
+        record["found_by"] = found.via.value
+    return record
+
+
+def _body(message: Message, question: Question, raw: bool) -> bytes:
+    return message.stored_body if raw else message.body(question.max_body_bytes).data
+
+
+def _piece(store: Store, message: Message) -> Piece:
+    from ..formats.message import MESSAGE
+    from .dump_files import Piece
+
+    data = store.log_files.read(message.position, message.total_size)
+    return Piece(f"message at {message.position}", message.position, data, MESSAGE)

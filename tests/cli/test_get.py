@@ -1,0 +1,315 @@
+"""`mqstore get`: every address, every format, what excludes what, and that it writes nothing."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..stores import NAMES, messages, truth
+from .datadriven import Result, run_here
+
+NAME = "5.3.3-clean"
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def root(store: Callable[[str], Path]) -> Path:
+    return store(NAME)
+
+
+@pytest.fixture(scope="module")
+def known() -> list[Record]:
+    return list(messages(NAME))
+
+
+def get(root: Path, *options: str) -> Result:
+    return run_here(["get", str(root), *options])
+
+
+def records(root: Path, *options: str) -> list[Record]:
+    """What `get` finds, as records."""
+    result = get(root, *options, "--format", "ndjson")
+    assert result.code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def offsets(root: Path, *options: str) -> list[int]:
+    return [record["physical_offset"] for record in records(root, *options)]
+
+
+def test_one_message_by_every_address(root: Path, known: list[Record]) -> None:
+    wanted = next(r for r in known if r["topic"] == "orders" and r["queue_offset"] == 3)
+    place = ["--topic", "orders", "--queue", str(wanted["queue_id"]), "--offset", "3"]
+    [one] = records(root, *place)
+    assert one["properties"] == wanted["properties"]
+    assert one["message_id"] == wanted["offset_msg_id"]
+    assert one["physical_offset"] == wanted["physical_offset"]
+    assert records(root, "--at", str(one["physical_offset"])) == [one]
+    assert records(root, "--message-id", one["message_id"]) == [one]
+    by_key = records(root, "--unique-key", one["unique_key"])
+    assert by_key == [one | {"found_by": "index"}]
+    assert records(root, "--topic", "orders", "--key", one["unique_key"]) == by_key
+
+
+def test_count_limit_and_reverse(root: Path, known: list[Record]) -> None:
+    every = [r["physical_offset"] for r in known if (r["topic"], r["queue_id"]) == ("orders", 0)]
+    queue = ["--topic", "orders", "--queue", "0"]
+    assert offsets(root, *queue) == every
+    assert offsets(root, *queue, "--reverse") == every[::-1]
+    assert offsets(root, *queue, "--offset", "2", "--count", "4") == every[2:6]
+    assert offsets(root, *queue, "--offset", "2", "--count", "4", "--reverse") == every[2:6][::-1]
+    assert offsets(root, *queue, "--count", "4", "--reverse", "--limit", "2") == [
+        every[3],
+        every[2],
+    ]
+    assert offsets(root, *queue, "--limit", "2") == every[:2]
+    assert offsets(root, *queue, "--reverse", "--limit", "2") == every[:-3:-1]
+    topic = [r["physical_offset"] for r in known if r["topic"] == "orders"]
+    assert offsets(root, "--topic", "orders") == topic
+    assert offsets(root, "--topic", "orders", "--reverse", "--limit", "5") == topic[:-6:-1]
+
+
+def test_times_are_from_since_to_before_until(root: Path, known: list[Record]) -> None:
+    stored = sorted({r["store_timestamp"] for r in known})
+    since, until = stored[20], stored[40]
+    expected = [r["physical_offset"] for r in known if since <= r["store_timestamp"] < until]
+    assert offsets(root, "--since", str(since), "--until", str(until)) == expected
+    orders = [r["physical_offset"] for r in known if r["topic"] == "orders"]
+    both = [position for position in expected if position in orders]
+    bounds = ["--since", str(since), "--until", str(until)]
+    assert offsets(root, "--topic", "orders", *bounds) == both
+
+
+def test_tag_and_grep(root: Path, known: list[Record]) -> None:
+    expected = [r["physical_offset"] for r in known if r["properties"].get("TAGS") == "TagB"]
+    assert offsets(root, "--tag", "TagB") == expected
+    found = records(root, "--topic", "orders", "--grep", r"^hello #\d+$")
+    assert found and all(re.fullmatch(r"hello #\d+", r["body"]) for r in found)
+    assert found == [
+        r
+        for r in records(root, "--topic", "orders")
+        if re.fullmatch(r"hello #\d+", r.get("body", ""))
+    ]
+
+
+def test_compressed_bodies_come_out_decompressed(root: Path, known: list[Record]) -> None:
+    packed = next(r for r in known if "body_sha1_decompressed" in r)
+    [shown] = records(root, "--at", str(packed["physical_offset"]))
+    assert shown["body_compression"] == "zlib"
+    body = run_bytes(root, "--at", str(packed["physical_offset"]), "--format", "body")
+    assert body == body_of(shown)
+    [raw] = records(root, "--at", str(packed["physical_offset"]), "--raw")
+    stored = run_bytes(root, "--at", str(packed["physical_offset"]), "--format", "body", "--raw")
+    assert base64.b64decode(raw["body_base64"]) == stored != body
+    [small] = records(root, "--at", str(packed["physical_offset"]), "--max-body", "10")
+    assert "body_error" in small
+
+
+def body_of(record: Record) -> bytes:
+    if "body" in record:
+        return record["body"].encode()
+    return base64.b64decode(record["body_base64"])
+
+
+def run_bytes(root: Path, *options: str) -> bytes:
+    """stdout of the program itself."""
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, "-m", "mqstore", "get", str(root), *options],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(source)},
+        timeout=60,
+    )
+    return done.stdout
+
+
+def test_formats(root: Path) -> None:
+    place = ["--topic", "orders", "--queue", "0", "--offset", "0", "--count", "2"]
+    [first, second] = records(root, *place)
+    assert json.loads(get(root, *place, "--format", "json").stdout) == [first, second]
+    rows = list(csv.DictReader(io.StringIO(get(root, *place, "--format", "csv").stdout)))
+    assert [row["message_id"] for row in rows] == [first["message_id"], second["message_id"]]
+    text = get(root, *place).stdout.splitlines()
+    assert len(text) == 2 and "orders/0 @0" in text[0]
+    only = get(root, *place, "--fields", "queue_offset,topic", "--format", "ndjson").stdout
+    assert only.splitlines()[1] == '{"queue_offset":1,"topic":"orders"}'
+    hex_view = get(root, *place, "--format", "hex").stdout
+    assert hex_view.count("total_size") == 2 and "daa320a7" in hex_view.replace(" ", "")
+    assert run_bytes(root, *place, "--format", "body") == body_of(first) + body_of(second)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and "4.9.7-dledger" not in n],
+)
+def test_offset_at_is_the_broker_s_answer(name: str, store: Callable[[str], Path]) -> None:
+    place = store(name)
+    for query in truth(name).get("time_queries", [])[:12]:
+        queue = ["--topic", query["topic"], "--queue", str(query["queue_id"])]
+        result = get(place, *queue, "--offset-at", str(query["timestamp"]))
+        assert result.stdout == f"{query['offset']}\n", query
+        assert result.code == 0
+
+
+def test_offset_at_as_json(root: Path) -> None:
+    queue = ["--topic", "orders", "--queue", "1", "--offset-at", "0", "--format", "json"]
+    assert json.loads(get(root, *queue).stdout) == {
+        "type": "queue_offset",
+        "topic": "orders",
+        "queue_id": 1,
+        "timestamp": 0,
+        "queue_offset": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("", "nothing asked for"),
+        ("--at 0 --key k", "--at and --key exclude each other"),
+        ("--topic orders --offset 1", "--offset needs"),
+        ("--queue 1", "--queue needs --topic"),
+        ("--at 0 --count 2", "--count goes with a queue"),
+        ("--grep (", "--grep: not a regular expression"),
+        ("--since never", "not a time"),
+        ("--since now --until -1h", "later"),
+        ("--message-id xyz", "xyz"),
+        ("--offset-at 0", "--offset-at needs"),
+        ("--topic orders --limit 0", "--limit"),
+        ("--at -1", "--at"),
+        ("--topic orders --fields nope --format csv", "nope"),
+        ("--topic orders --set mappedFileSizeCommitLog=x", "mappedFileSizeCommitLog"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_2(root: Path, options: str, says: str) -> None:
+    result = get(root, *options.split())
+    assert (result.code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1 and says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ("--topic nope", "no such topic: nope"),
+        ("--topic orders --queue 77", "no queue 77"),
+        ("--topic orders --queue 0 --offset 99999", "it has 0 to"),
+        ("--at 17", "no record begins here"),
+        ("--at 999999999999", "no log file"),
+        ("--topic orders --tag no-such-tag", "no such message"),
+        ("--topic orders --since now", "no such message"),
+        ("--message-id 7F00000100002A9F0000000000000011", "no record begins here"),
+        ("--topic ../config --queue 0 --offset 0", "no such topic"),
+        ("--topic nope --queue 0 --offset-at 0", "no such topic"),
+        ("--topic orders --key nope --quiet", "no such message"),
+    ],
+)
+def test_not_found_is_one_line_and_1(root: Path, options: str, says: str) -> None:
+    result = get(root, *options.split())
+    assert (result.code, result.stdout) == (1, "")
+    assert len(result.stderr.splitlines()) == 1 and says in result.stderr
+
+
+def test_no_store_is_one_line_and_5(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    for path in (tmp_path / "none", tmp_path, loop, file):
+        result = get(path, "--topic", "t")
+        assert (result.code, result.stdout, len(result.stderr.splitlines())) == (5, "", 1)
+        assert path.name in result.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "loop"]
+
+
+def odd_stores(root: Path) -> Iterator[str]:
+    """The store with something odd in it, one thing more each time."""
+    log = root / "commitlog"
+    yield "as it was"
+    (log / "notes.txt").write_bytes(b"x")
+    (log / "00000000000000524288").write_bytes(b"")
+    yield "a stray name and an empty last file"
+    (root / "consumequeue" / "orders" / "0" / "foo").write_bytes(b"x")
+    (root / "consumequeue" / "orders" / "x").mkdir()
+    (root / "index" / "foo").write_bytes(b"x")
+    (log / "123").write_bytes(bytes(262144))
+    yield "names that are no numbers, a number that is no position"
+    loop = log / "00000000000000786432"
+    loop.symlink_to(loop)
+    yield "a symlink loop"
+    with (log / "00000000000000262144").open("r+b") as file:
+        file.truncate(200_000)
+    yield "files of several sizes"
+
+
+def test_odd_stores_are_read_all_the_same(root: Path, known: list[Record]) -> None:
+    expected = [r["physical_offset"] for r in known if r["topic"] == "orders"]
+    for what in odd_stores(root):
+        assert offsets(root, "--topic", "orders") == expected, what
+        assert offsets(root, "--tag", "TagB", "--limit", "1"), what
+        assert offsets(root, "--key", "key28"), what
+
+
+def test_absurd_lengths_are_not_believed(root: Path, known: list[Record]) -> None:
+    victim = known[5]
+    with (root / "commitlog" / ("0" * 20)).open("r+b") as file:
+        file.seek(victim["physical_offset"])
+        file.write(b"\x7f\xff\xff\xff")
+    result = get(root, "--at", str(victim["physical_offset"]))
+    assert (result.code, len(result.stderr.splitlines())) == (1, 1)
+    expected = [r["physical_offset"] for r in known if r is not victim]
+    result = get(root, "--since", "0", "--until", "+1d", "--format", "ndjson")
+    assert [json.loads(line)["physical_offset"] for line in result.stdout.splitlines()] == expected
+    assert result.code == 0 and "1 damaged range" in result.stderr
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every entry with its size, time and content."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        status = path.lstat()
+        content = path.read_bytes() if path.is_file() and status.st_size < 1 << 20 else b""
+        found[str(path.relative_to(root))] = (status.st_size, status.st_mtime_ns, content)
+    return found
+
+
+def test_it_writes_nothing(root: Path) -> None:
+    before = snapshot(root)
+    for options in (
+        ["--topic", "orders"],
+        ["--topic", "orders", "--queue", "0", "--offset", "0"],
+        ["--key", "nope"],
+        ["--tag", "TagA", "--reverse"],
+        ["--topic", "orders", "--queue", "0", "--offset-at", "now"],
+        ["--at", "5"],
+    ):
+        get(root, *options)
+    assert snapshot(root) == before
+
+
+def test_one_message_needs_no_heavy_imports(root: Path) -> None:
+    code = (
+        "import sys; from mqstore.cli.app import run; run(sys.argv[1:]); "
+        "print({'numpy', 'rich', 'lz4', 'zstandard'} & set(sys.modules))"
+    )
+    place = f"get {root} --topic orders --queue 0 --offset 0 --format json".split()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *place],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        timeout=60,
+    )
+    assert done.stdout.splitlines()[-1] == "set()"
