@@ -88,6 +88,7 @@ class LogWalk:
     last_valid: int = -1
     reason: str = ""
     end_file: int = 0
+    ghosts: int = 0
     failure: Failure | None = field(default=None)
 
     def batches(self, start: int) -> Iterator[Records | Ghost]:
@@ -120,6 +121,7 @@ class LogWalk:
                 self.end = file.start + item.offset + shift
                 if item.passed or item.size <= 0 or not ghosts_allowed:
                     return item
+                self.ghosts += 1
                 yield Ghost(item.size)
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)

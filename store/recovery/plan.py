@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
@@ -19,6 +20,7 @@ from ..index_file import Geometry
 from ..mapped_file_queue import MappedFileQueue
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
+from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .log_plan import LogPlan, plan_log
 from .profiles import MinOffset, Profile
@@ -53,6 +55,7 @@ class Plan:
     edits: list[Edit] = field(default_factory=list)
     queues: list[QueueRow] = field(default_factory=list)
     lost: Tally = field(default_factory=Tally)
+    groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
     checkpoint: Checkpoint | None = None
     #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
@@ -61,6 +64,13 @@ class Plan:
     #: Messages of the log that get a unit they did not have.
     completed: int = 0
     shifted: list[QueueId] = field(default_factory=list)
+    #: Records of an earlier life lie behind the end; bytes behind the end of the log.
+    stale: bool = False
+    tail_bytes: int = 0
+
+    def touches(self, part: str) -> bool:
+        """Some edit changes a file below this folder of the store."""
+        return any(part in Path(edit.path).parts for edit in self.edits)
 
 
 def mend(snapshot: Snapshot) -> tuple[Snapshot, list[Edit]]:
@@ -117,11 +127,14 @@ def _is_whole(entry: Entry, size: int) -> bool:
 class _Maker(Auditor):
     """Looks at the log on behalf of the plan."""
 
-    def __init__(self, snapshot: Snapshot, log: LogPlan, geometry: Geometry) -> None:
+    def __init__(
+        self, snapshot: Snapshot, log: LogPlan, geometry: Geometry, groups: GroupLoss
+    ) -> None:
         self.snapshot, self.log = snapshot, log
         self.index = IndexAudit.of(snapshot.index, geometry, log.end)
         self.queues: dict[QueueId, QueueAudit] = {}
         self.lost = Tally()
+        self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
         for name in snapshot.queues:
             self._audit(name)
@@ -145,6 +158,7 @@ class _Maker(Auditor):
     def messages(self, messages: Messages) -> None:
         inside = messages.position < self.log.end
         gone = messages.take(~inside & messages.good)
+        self.groups.add(gone)
         self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
         if inside.any():
             self._audit(messages.queue).add(messages.take(inside))
@@ -159,11 +173,13 @@ def make_plan(
     outcome: Outcome,
     *,
     auditors: tuple[Auditor, ...] = (),
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
+    tell: Callable[[int], None] | None = None,
 ) -> Plan:
     """Plan the recovery to the state that a broker of this generation would reach.
 
-    auditors: others that want to see the log in the same pass. Raises Refused, Unreadable.
+    auditors: others that want to see the log in the same pass. progress: of the consumer groups.
+    tell: called with the log position reached. Raises Refused, Unreadable.
     """
     mended, edits = mend(snapshot)
     if not mended.log:
@@ -173,7 +189,7 @@ def make_plan(
     log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    maker = _Maker(mended, log, geometry)
+    maker = _Maker(mended, log, geometry, GroupLoss(progress or {}))
     commit_log = CommitLog(_files_of(mended))
     rules = profile.dispatch
     survey(
@@ -181,9 +197,12 @@ def make_plan(
         [maker, *auditors],
         index_tags=rules.index_tags,
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
-        progress=progress,
+        progress=tell,
     )
     plan = Plan("broker", log.start, log.end, lost=maker.lost)
+    plan.groups = maker.groups
+    plan.stale = log.stale
+    plan.tail_bytes = sum(edit.length for edit in log.edits if edit.kind == "write")
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
     plan.index = maker.index.finish() if outcome.switches.message_index_enable else None

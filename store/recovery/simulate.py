@@ -46,6 +46,7 @@ class Outcome:
     hangs: str = ""
     delay_seconds: int = 0
     start: StartFile | None = None
+    start_path: str | None = None
     walk: LogWalk | None = None
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
@@ -133,7 +134,9 @@ def _recover_log(outcome: Outcome) -> None:
     switches = outcome.switches
     crashed = snapshot.abort
     outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
-    scan = LogWalk(snapshot, files, profile, crashed, switches.check_crc)
+    first = files[outcome.start.number].entry
+    outcome.start_path = first.path if first else None
+    scan = LogWalk(snapshot, list(files), profile, crashed, switches.check_crc)
     outcome.walk = scan
     dispatched_behind = -1 if crashed else outcome.queues_end
     for batch in scan.batches(outcome.start.number):

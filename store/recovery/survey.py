@@ -131,14 +131,20 @@ class Readability:
     damaged: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
-    #: Called with the messages that can be read, for tests.
+    #: Called with the messages that can be read, and with those that are lost.
     seen: Callable[[Messages], None] | None = None
+    on_lost: Callable[[Messages], None] | None = None
 
     @classmethod
     def after(cls, outcome: Outcome, expected: Callable[[QueueId], bool]) -> Readability:
         """What a broker's start leaves readable."""
         ranges = [(f.start, f.start + f.wrote) for f in outcome.log.files]
         return cls(ranges, outcome.queues, expected)
+
+    def reset(self) -> None:
+        """Count from the beginning."""
+        self.readable = self.total = self.damaged = 0
+        self.lost, self.invisible = Tally(), Tally()
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Nothing to note of records."""
@@ -154,7 +160,10 @@ class Readability:
             return
         self.total += len(messages.offset)
         kept = self._in_log(messages)
-        self._count(self.lost, messages.take(~kept), "")
+        gone = messages.take(~kept)
+        self._count(self.lost, gone, "")
+        if self.on_lost is not None:
+            self.on_lost(gone)
         messages = messages.take(kept)
         queue = self.queues.get(messages.queue)
         if queue is None:

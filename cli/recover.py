@@ -1,0 +1,142 @@
+"""`mqstore recover`: what a broker's start would do to a store, and doing it without the harm."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from ..store.layout import Layout
+    from ..store.recovery.apply import Applied
+    from ..store.recovery.recovery import Recovery
+
+app = command_app()
+
+
+class Policy(StrEnum):
+    """What a plan keeps. `broker`: it ends where the broker's own recovery would end."""
+
+    BROKER = "broker"
+
+
+@app.command()
+@shared()
+def recover(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    policy: Annotated[
+        Policy, typer.Option("--policy", help="broker: the log ends where a broker would end it.")
+    ] = Policy.BROKER,
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version",
+            metavar="V",
+            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
+        ),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
+    ] = 0,
+    *,
+    common: Common,
+) -> None:
+    """Say what a broker's start would do to a store and lose, and plan its recovery.
+
+    Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
+    the log ends where the broker would end it, queues and index are completed from the log, abort is
+    removed last. What is changed is kept in STORE/.mqstore. Cut off at any point, it can be run again.
+
+    Exit code: 0 nothing to do, or applied without loss; 1 a start or the plan loses or hides
+    messages, or the broker would not start; 3 nothing lost, but not shut down cleanly.
+
+    \b
+    Examples:
+      mqstore recover /data/store
+      mqstore recover /data/store --broker-version 5.3 --format json
+      mqstore recover /data/store --apply --policy broker
+    """
+    asks = apply and not yes
+    if asks and not (sys.stdin is not None and sys.stdin.isatty()):
+        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+    from ..store.layout import Layout
+
+    layout = Layout.open(store, common.config())
+    found = _examine(layout, broker_version, common)
+    code = _code_of(found)
+    applied = None
+    if apply and (found.plan is None or not found.nothing_to_do):
+        applied = _apply(layout, found, asks, wait, common)
+        code = ExitCode.NO if found.plan and found.plan.lost.messages else ExitCode.DONE
+    _print(found, applied, common)
+    raise typer.Exit(code)
+
+
+def _examine(layout: Layout, version: str | None, common: Common) -> Recovery:
+    from ..store.recovery.recovery import examine
+
+    total = sum(file.size for file in layout.commit_log_files().files)
+    done = 0
+    with common.progress("reading the log", total) as bar:
+
+        def tell(position: int) -> None:
+            nonlocal done
+            bar.advance(max(0, position - done))
+            done = max(done, position)
+
+        found = examine(layout, version, tell=tell)
+    if found.version_note:
+        common.warn(found.version_note)
+    return found
+
+
+def _code_of(found: Recovery) -> ExitCode:
+    if found.harmful:
+        return ExitCode.NO
+    unclean = found.crashed or not found.nothing_to_do
+    return ExitCode.UNCLEAN if unclean else ExitCode.DONE
+
+
+def _apply(layout: Layout, found: Recovery, asks: bool, wait: float, common: Common) -> Applied:
+    """Carry the plan out and look at the store again. Raises Refused and all that `apply` does."""
+    from ..store.layout import Layout
+    from ..store.recovery.apply import apply
+    from ..store.recovery.recovery import plan_again
+    from ..store.write.files import Files
+
+    if found.plan is None and not found.interrupted:
+        assert found.refusal is not None
+        raise found.refusal
+    if asks:
+        from .recover_text import question
+
+        typer.confirm(question(found), abort=True, err=True)
+    version = found.main_version
+
+    def again() -> Any:
+        return plan_again(Layout.open(layout.root, layout.broker_config), version)
+
+    shown = None if found.interrupted else found.plan
+    applied = apply(layout, shown, again, Files(), wait_seconds=wait)
+    left = again().edits
+    if left:
+        common.warn(f"after the recovery {len(left)} changes are still to be made: run it again")
+    return applied
+
+
+def _print(found: Recovery, applied: Applied | None, common: Common) -> None:
+    from .recover_text import recovery_text
+
+    record = found.to_json()
+    if applied is not None:
+        record["applied"] = {"session": applied.session, "resumed": applied.resumed}
+    with common.open_output() as out:
+        out.record(record, text=lambda _: recovery_text(found, applied, common))

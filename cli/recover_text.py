@@ -1,0 +1,182 @@
+"""The page that `mqstore recover` prints: the verdict first, then why, what, and what next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from .terminal import time_text
+
+if TYPE_CHECKING:
+    from ..store.recovery.apply import Applied
+    from ..store.recovery.predict import FileChange
+    from ..store.recovery.recovery import Recovery
+    from ..store.recovery.tally import Share, Tally
+    from .options import Common
+
+_ROWS = 12
+"""Lines of a list before it is folded."""
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def recovery_text(found: Recovery, applied: Applied | None, common: Common) -> str:
+    """The whole page."""
+    lines = [verdict(found, applied), ""]
+    lines += _facts(found)
+    rows = None if common.verbose else _ROWS
+    worst = found.prediction
+    if worst.files:
+        lines += ["", f"A start of {worst.broker_version} changes these files:"]
+        lines += _folded((_change(c) for c in worst.files), len(worst.files), rows)
+    lines += _tally("Messages that a start loses:", worst.lost, common, rows)
+    lines += _tally("Messages that stay but cannot be read:", worst.invisible, common, rows)
+    lines += _groups(found)
+    lines += _plan(found, applied, rows)
+    if applied is None:
+        lines += ["", *_next(found)]
+    return "\n".join(lines)
+
+
+def verdict(found: Recovery, applied: Applied | None) -> str:
+    """One line for somebody who has no time."""
+    worst, plan = found.prediction, found.plan
+    if applied is not None:
+        lost = plan.lost.messages if plan else 0
+        ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
+        return f"Done: {ended}, {_messages(lost)} lost. A broker can be started."
+    if found.interrupted:
+        return "A recovery of this store was cut off. Run it again with --apply before any start."
+    if found.refusal is not None:
+        return f"No recovery is possible yet: {found.refusal}"
+    cure = _cure(found)
+    if worst.outcome == "refuses":
+        return f"A broker {worst.broker_version} would not start: {worst.reason}. {cure}"
+    if worst.outcome == "hangs":
+        return f"A broker {worst.broker_version} would hang at its start: {worst.reason}. {cure}"
+    if worst.lost.messages:
+        topics = f"{worst.lost.topics} topic{'s' * (worst.lost.topics != 1)}"
+        return f"A broker start would lose {_messages(worst.lost.messages)} of {topics}. {cure}"
+    if worst.invisible.messages:
+        return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
+    if found.nothing_to_do:
+        return "Nothing to do: the store was shut down cleanly, a broker start loses nothing."
+    if found.crashed:
+        return f"Nothing is lost, but the store was not shut down cleanly. {cure}"
+    return f"Nothing is lost, but not all is in order. {cure}"
+
+
+def question(found: Recovery) -> str:
+    """What is asked on a terminal before a plan is carried out."""
+    if found.interrupted:
+        return "Go on with the recovery that was cut off?"
+    assert found.plan is not None
+    lost = found.plan.lost.messages
+    return f"{len(found.plan.edits)} changes, {_messages(lost)} lost. Carry them out?"
+
+
+def _cure(found: Recovery) -> str:
+    plan = found.plan
+    if plan is None:
+        return ""
+    return f"The plan loses {_messages(plan.lost.messages)}."
+
+
+def _messages(count: int) -> str:
+    return "no message" if not count else f"{count:,} message{'s' * (count != 1)}"
+
+
+def _facts(found: Recovery) -> Iterator[str]:
+    worst, plan = found.prediction, found.plan
+    guess = found.generation
+    why = f" (a guess: {guess.reason})" if guess else ""
+    yield f"  broker     {worst.broker_version}{why}"
+    if guess and not guess.certain:
+        yield f"             it may be {' or '.join(guess.candidates)}; the worst is shown"
+    yield f"  last exit  {'crashed: abort is there' if found.crashed else 'clean'}"
+    yield f"  case       {worst.case.label}: {worst.case.found}"
+    if worst.start_file:
+        yield f"  scan from  {worst.start_file}: {worst.start_reason}"
+    if worst.log_end is not None:
+        yield f"  log ends   at {worst.log_end:,}: {worst.log_end_reason}"
+    if plan is not None and worst.log_end is not None and plan.log_end != worst.log_end:
+        yield f"             at {plan.log_end:,} by the plan"
+    if worst.delay_seconds:
+        yield f"  delay      the start takes {worst.delay_seconds} s longer"
+    yield f"  messages   {found.messages:,}" + (
+        f", and {found.damaged:,} damaged" if found.damaged else ""
+    )
+
+
+def _change(change: FileChange) -> str:
+    return f"  {change.change:<10} {change.path}  [{change.begin:,}, {change.end:,})"
+
+
+def _folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if rows is not None and number == rows and count > rows + 1:
+            yield f"  … {count - rows} more (--verbose shows all)"
+            return
+        yield line
+
+
+def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
+    if not tally.messages:
+        return []
+    shares = list(tally)
+    return ["", title, *_folded((_share(s, common) for s in shares), len(shares), rows)]
+
+
+def _share(share: Share, common: Common) -> str:
+    first = time_text(share.first_store_timestamp, common.utc)
+    last = time_text(share.last_store_timestamp, common.utc)
+    reason = f"  {share.reason}" if share.reason else ""
+    span = f"{first} … {last}" if first != last else first
+    return f"  {share.messages:>9,}  {_size(share.bytes):>9}  {share.queue}  {span}{reason}"
+
+
+def _size(count: int) -> str:
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit else f"{count} B"
+
+
+def _groups(found: Recovery) -> list[str]:
+    groups = found.prediction.groups.to_json()
+    if not groups:
+        return []
+    return [
+        "",
+        "Lost before a group had consumed them:",
+        *(f"  {row['unconsumed_lost']:>9,}  {row['group']} of {row['topic']}" for row in groups),
+    ]
+
+
+def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[str]:
+    plan = found.plan
+    if plan is None or not plan.edits:
+        return []
+    title = "What was done:" if applied else "The plan (nothing is written without --apply):"
+    kinds = Counter((edit.kind, edit.reason) for edit in plan.edits)
+    if rows is None:
+        steps = [f"  {e.kind:<8} {found.layout_path(e.path)}: {e.reason}" for e in plan.edits]
+    else:
+        steps = [
+            f"  {kind:<8} {count} file{'s' * (count != 1)}: {reason}"
+            for (kind, reason), count in kinds.items()
+        ]
+    lines = ["", title, *_folded(steps, len(steps), rows)]
+    if applied is not None:
+        lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
+    return lines
+
+
+def _next(found: Recovery) -> list[str]:
+    store = shlex.quote(str(found.layout.root))
+    if found.refusal is not None and not found.interrupted:
+        return ["Next: put right what is named above, then run this again."]
+    if found.nothing_to_do:
+        return ["Next: start the broker."]
+    return [f"Next: mqstore recover {store} --apply --policy broker"]

@@ -1,0 +1,268 @@
+"""The decision table: what can be the matter with a store, what a broker does, what the plan does.
+
+Every store falls into exactly one case, the first one that holds. Its label stands here, in the
+output of `recover`, in the documentation and in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .loading import LoadedFile
+from .plan import Plan
+from .simulate import Outcome
+from .snapshot import Snapshot
+from .survey import Readability
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known when a case is looked for. plan: None where none could be made."""
+
+    snapshot: Snapshot
+    outcome: Outcome
+    after: Readability
+    plan: Plan | None
+    interrupted: bool = False
+
+    @property
+    def refused(self) -> str:
+        """Label of the refusal, "" if the load succeeds."""
+        return self.outcome.refusal.case if self.outcome.refusal else ""
+
+    @property
+    def missing_files(self) -> bool:
+        """Files are missing between those of the log."""
+        starts = sorted(file.start for file in self.loaded)
+        size = self.snapshot.log_file_bytes
+        return any(later != earlier + size for earlier, later in pairwise(starts))
+
+    @property
+    def loaded(self) -> list[LoadedFile]:
+        """Log files that the load took, those that the recovery gave up included."""
+        return [*self.outcome.log.files, *self.outcome.log_removed]
+
+    @property
+    def ghost(self) -> bool:
+        """A record was taken for data that is none."""
+        return self.outcome.walk is not None and self.outcome.walk.ghosts > 0
+
+    @property
+    def tail_used(self) -> bool:
+        """Something stands behind the log end."""
+        return self.plan is not None and self.plan.tail_bytes > 0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row. found, broker, plan: what is there, what a start does, what the plan does.
+
+    bugs: of spec 07, 7.12; codes: of the catalogue of invariants.
+    """
+
+    label: str
+    found: str
+    broker: str
+    plan: str
+    holds: Callable[[Facts], bool]
+    bugs: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+
+
+def _refusal(label: str, found: str, plan: str, *codes: str) -> Case:
+    return Case(
+        label,
+        found,
+        "refuses to start, changes nothing",
+        plan,
+        lambda facts: facts.refused == label,
+        codes=codes,
+    )
+
+
+_NOT_MENDED = "none: the file has to be put right first"
+_MOVED = "moves it away, then as without it"
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "interrupted-recovery",
+        "a recovery was cut off; its start barrier may be in place",
+        "refuses to start while the barrier is there",
+        "goes on with the recovery's journal and ends as it would have ended",
+        lambda facts: facts.interrupted,
+    ),
+    Case(
+        "no-commit-log",
+        "there is no commit log file: a wrong path, or a disk that is not mounted",
+        "starts with an empty log and deletes the files of all queues",
+        "none: refused for safety while queues have files",
+        lambda facts: not facts.snapshot.log,
+        codes=("I-002",),
+    ),
+    _refusal("foreign-name", "a log file's name is not a number", _MOVED, "I-005"),
+    _refusal("wrong-length", "a log file has a wrong length", _NOT_MENDED, "I-003"),
+    _refusal("directory", "a directory among the log files", _MOVED, "I-005"),
+    _refusal("empty-last-file", "the last log file is empty", _MOVED, "I-004"),
+    _refusal("queue-foreign-name", "a queue file's name is not a number", _MOVED, "I-005"),
+    _refusal("queue-wrong-length", "a queue file has a wrong length", "makes it anew", "I-003"),
+    _refusal("queue-directory", "a directory among queue files", _MOVED, "I-005"),
+    _refusal("queue-empty-last-file", "the last file of a queue is empty", _MOVED, "I-004"),
+    Case(
+        "queue-without-unit",
+        "a queue has files but no unit, and nothing is dispatched to it",
+        "throws in load and refuses to start",
+        "completes the queue from the log, or moves its files away",
+        lambda facts: facts.refused == "queue-without-unit",
+        ("B16",),
+        ("I-086",),
+    ),
+    Case(
+        "files-hidden",
+        "a log file of a wrong length or an odd name",
+        "ignores that file and all later ones",
+        "moves it away where that is enough",
+        lambda facts: bool(facts.outcome.log.hidden) and facts.after.lost.messages > 0,
+        ("B18",),
+        ("I-001", "I-003"),
+    ),
+    Case(
+        "odd-number",
+        "a log file whose name is no multiple of the file size",
+        "takes it for the last file and loses what it cannot reach",
+        _MOVED,
+        lambda facts: any(f.start % facts.snapshot.log_file_bytes for f in facts.loaded),
+        ("B18",),
+        ("I-001",),
+    ),
+    Case(
+        "dispatch-waits",
+        "the dispatcher begins in a file that is missing",
+        "start() waits for ever, the port never opens",
+        "puts a BLANK file in the place of the missing one",
+        lambda facts: bool(facts.outcome.hangs),
+        ("B15",),
+        ("I-002",),
+    ),
+    Case(
+        "topic-not-a-name",
+        "a record whose topic cannot be a directory",
+        "tries for 30 s per record, then is not writeable",
+        "leaves the record without a unit",
+        lambda facts: facts.outcome.delay_seconds > 0,
+        ("B24",),
+        ("I-035",),
+    ),
+    Case(
+        "stale-records",
+        "records of an earlier life behind the log end",
+        "takes them for new messages",
+        "ends the log at its last own record, zeros or moves away the rest",
+        lambda facts: facts.plan is not None and facts.plan.stale,
+        ("B14",),
+        ("I-054",),
+    ),
+    Case(
+        "ghost-record",
+        "a record whose fields do not add up to its size",
+        "takes it for data: ghost units, a log end that is off",
+        "ends the log before it",
+        lambda facts: facts.ghost,
+        ("B26",),
+        ("I-022",),
+    ),
+    Case(
+        "damage-cuts",
+        "a damaged record with good ones behind it, in the range that the recovery scans",
+        "cuts the log there, deletes the later files and what queues have of them",
+        "the same, with the loss named and everything kept in the session's folder",
+        lambda facts: facts.after.lost.messages > 0,
+        ("B5",),
+        ("I-020", "I-023"),
+    ),
+    Case(
+        "missing-file",
+        "a log file is missing, with later ones behind it",
+        "does not notice; units of its messages point nowhere",
+        "puts a BLANK file in its place",
+        lambda facts: facts.missing_files,
+        ("B6",),
+        ("I-002",),
+    ),
+    Case(
+        "torn-tail",
+        "a record that was not written to its end, and nothing good behind it",
+        "ends the log before it; its bytes stay",
+        "ends the log before it and zeros its bytes",
+        lambda facts: facts.tail_used,
+        (),
+        ("I-020", "I-043"),
+    ),
+    Case(
+        "queues-incomplete",
+        "messages without a unit in their queue, which the broker's start does not make",
+        "serves the log without them",
+        "completes the queues from the log",
+        lambda facts: facts.after.invisible.messages > 0,
+        ("B1", "B2", "B19", "B25"),
+        ("I-070", "I-116"),
+    ),
+    Case(
+        "queues-behind",
+        "the last messages have no unit yet",
+        "dispatches them again",
+        "completes the queues from the log",
+        lambda facts: facts.plan is not None and facts.plan.completed > 0,
+        (),
+        ("I-070", "I-075"),
+    ),
+    Case(
+        "queues-ahead",
+        "units behind the end of a queue, or behind the log end",
+        "cuts them in memory; the bytes stay",
+        "zeros them, moves whole files of them away",
+        lambda facts: facts.plan is not None and facts.plan.touches("consumequeue"),
+        ("B4", "B21"),
+        ("I-067", "I-073"),
+    ),
+    Case(
+        "index-incomplete",
+        "index files that are not sound, or leave out messages",
+        "keeps them after a clean exit; after a crash makes some of them anew",
+        "makes them anew from the log",
+        lambda facts: facts.plan is not None and facts.plan.index is not None,
+        ("B10", "B19", "B20", "B30"),
+        ("I-101", "I-118"),
+    ),
+    Case(
+        "killed",
+        "the broker did not shut down, everything is complete",
+        "recovers from the place that the checkpoint tells, loses nothing",
+        "writes the checkpoint and removes abort",
+        lambda facts: facts.snapshot.abort,
+        (),
+        ("I-009",),
+    ),
+    Case(
+        "spare-file",
+        "an empty log file behind the log end",
+        "deletes it",
+        "moves it away",
+        lambda facts: facts.plan is not None and bool(facts.plan.edits),
+        (),
+        ("I-007",),
+    ),
+    Case(
+        "in-order",
+        "shut down cleanly, complete",
+        "starts and changes nothing",
+        "nothing to do",
+        lambda _facts: True,
+    ),
+)
+
+
+def case_of(facts: Facts) -> Case:
+    """The first case that holds."""
+    return next(case for case in CASES if case.holds(facts))

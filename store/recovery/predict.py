@@ -1,0 +1,211 @@
+"""What a broker's start would do, as data: from a simulated start to the contract's fields."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ..mapped_file_queue import file_name
+from .cases import Case
+from .groups import GroupLoss
+from .profiles import Profile
+from .queue_edits import last_byte
+from .queue_state import QueueState
+from .simulate import Outcome
+from .snapshot import Entry
+from .survey import Readability
+from .tally import Tally
+
+Change = Literal["removed", "truncated", "extended", "rewritten", "created"]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file that a start changes; `begin`, `end`: the bytes that it gives up or adds."""
+
+    path: str
+    change: Change
+    begin: int
+    end: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
+
+
+@dataclass(frozen=True)
+class QueueEnds:
+    """Min and max offset of a queue after a start."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A broker's start on a store.
+
+    outcome: `starts`, `refuses` or `hangs`, with the reason. log_start, log_end: None where it does
+    not load. delay_seconds: how much longer than usual it takes.
+    """
+
+    broker_version: str
+    measured: str
+    outcome: Literal["starts", "refuses", "hangs"]
+    case: Case
+    reason: str | None = None
+    delay_seconds: int = 0
+    start_file: str | None = None
+    start_reason: str = ""
+    log_start: int | None = None
+    log_end: int | None = None
+    log_end_reason: str = ""
+    queues: list[QueueEnds] = field(default_factory=list)
+    files: list[FileChange] = field(default_factory=list)
+    readable: int = 0
+    lost: Tally = field(default_factory=Tally)
+    invisible: Tally = field(default_factory=Tally)
+    groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
+
+    @property
+    def starts(self) -> bool:
+        """The broker comes up."""
+        return self.outcome == "starts"
+
+    @property
+    def badness(self) -> tuple[bool, int, int]:
+        """Orders predictions: the worse one is greater."""
+        return (not self.starts, self.lost.messages, self.invisible.messages)
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        return {
+            "broker_version": self.broker_version,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "delay_seconds": self.delay_seconds,
+            "case": self.case.label,
+            "start_file": self.start_file,
+            "start_reason": self.start_reason,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "log_end_reason": self.log_end_reason,
+            "queues": [vars(queue) for queue in self.queues],
+            "files": [change.to_json() for change in self.files],
+            "readable": self.readable,
+            "lost": self.lost.to_json(),
+            "invisible": self.invisible.to_json(),
+            "groups": self.groups.to_json(),
+        }
+
+
+def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case) -> Prediction:
+    """Put a simulated start into words and numbers. Raises Unreadable."""
+    profile = outcome.profile
+    if outcome.refusal is not None:
+        return _refused(outcome, profile, case)
+    root = os.fspath(outcome.snapshot.layout.root)
+    queues = [
+        QueueEnds(name.topic, name.queue_id, queue.min_offset, queue.max_offset)
+        for name, queue in sorted(outcome.queues.items())
+    ]
+    hangs = bool(outcome.hangs)
+    return Prediction(
+        broker_version=profile.version,
+        measured=profile.measured,
+        outcome="hangs" if hangs else "starts",
+        case=case,
+        reason=outcome.hangs or None,
+        delay_seconds=outcome.delay_seconds,
+        start_file=_relative(outcome.start_path, root),
+        start_reason=outcome.start.reason if outcome.start else "",
+        log_start=outcome.log_start,
+        log_end=outcome.log_end,
+        log_end_reason=_end_reason(outcome),
+        queues=queues,
+        files=[_inside(change, root) for change in _changes(outcome)],
+        readable=0 if hangs else after.readable,
+        lost=after.lost,
+        invisible=Tally() if hangs else after.invisible,
+        groups=groups,
+    )
+
+
+def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
+    assert outcome.refusal is not None
+    root = os.fspath(outcome.snapshot.layout.root)
+    reason = f"{outcome.refusal.reason} ({_relative(outcome.refusal.path, root)})"
+    return Prediction(profile.version, profile.measured, "refuses", case, reason)
+
+
+def _end_reason(outcome: Outcome) -> str:
+    """Why the recovery's scan ended where it ended."""
+    walk = outcome.walk
+    if walk is None or walk.failure is None:
+        return "there is no log file"
+    if walk.reason == "blank":
+        return "a BLANK closes the file, and there is no next one"
+    entry = walk.files[walk.end_file].entry if walk.end_file < len(walk.files) else None
+    offset = walk.failure.offset
+    if entry is None or offset >= entry.size:
+        return "the file ends without a BLANK"
+    if last_byte(entry, offset) == offset:
+        return "nothing but zeros follows"
+    return "the record there does not pass the broker's check"
+
+
+def _changes(outcome: Outcome) -> Iterator[FileChange]:
+    snapshot = outcome.snapshot
+    for entry in [*outcome.log.deleted, *outcome.queue_deletions]:
+        yield FileChange(entry.path, "removed", 0, entry.size)
+    for file in outcome.log_removed:
+        if file.entry is not None:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    for file in outcome.log.files[-1:]:
+        if file.entry is not None and file.wrote < snapshot.log_file_bytes:
+            yield from _given_up(file.entry, file.wrote)
+    directory = snapshot.layout.consume_queue
+    for name, queue in sorted(outcome.queues.items()):
+        yield from _queue_changes(queue, directory / name.topic / str(name.queue_id))
+    for header in outcome.index.deleted:
+        yield FileChange(header.entry.path, "removed", 0, header.entry.size)
+
+
+def _given_up(entry: Entry, begin: int) -> Iterator[FileChange]:
+    end = last_byte(entry, begin)
+    if end > begin:
+        yield FileChange(entry.path, "truncated", begin, end)
+
+
+def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
+    made = {file.start for file in queue.files if file.entry is None}
+    for file in queue.removed:
+        if file.entry is not None and file.start not in made:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    replaced = {file.start for file in queue.removed if file.entry is not None}
+    for file in queue.files:
+        if file.entry is None:
+            path = str(directory / file_name(file.start))
+            change: Change = "rewritten" if file.start in replaced else "created"
+            yield FileChange(path, change, 0, file.wrote)
+        elif file.added:
+            yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
+        if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
+            yield from _given_up(file.entry, file.wrote)
+
+
+def _relative(path: str | None, root: str) -> str | None:
+    if path is None or not path.startswith(root + os.sep):
+        return path
+    return path[len(root) + 1 :]
+
+
+def _inside(change: FileChange, root: str) -> FileChange:
+    """The change with its path relative to the store."""
+    path = _relative(change.path, root) or change.path
+    return FileChange(path, change.change, change.begin, change.end)

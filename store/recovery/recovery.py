@@ -1,0 +1,230 @@
+"""`examine`: everything that `recover` says about a store, from one pass over its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..commit_log import CommitLog
+from ..dispatch import LMQ_PREFIX
+from ..errors import Refused
+from ..generation import Generation, generation_of
+from ..layout import Layout
+from .cases import Case, Facts, case_of
+from .groups import GroupLoss, read_progress
+from .journal import unfinished
+from .log_recovery import Switches
+from .plan import Plan, make_plan
+from .predict import Prediction, prediction
+from .profiles import Profile, is_exact, profile_of
+from .simulate import Outcome, simulate
+from .snapshot import QueueId, Snapshot
+from .survey import Readability, survey
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A store before its recovery.
+
+    predictions: one per generation that may have written it, the worst first. plan: None where
+    none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
+    """
+
+    layout: Layout
+    crashed: bool
+    generation: Generation | None
+    version_note: str
+    predictions: list[Prediction]
+    plan: Plan | None
+    plan_case: Case
+    refusal: Refused | None
+    messages: int
+    damaged: int
+    interrupted: str
+    #: The generation that the plan follows.
+    main_version: str
+
+    @property
+    def prediction(self) -> Prediction:
+        """The worst one."""
+        return self.predictions[0]
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """The store is in order: no plan is needed."""
+        return self.plan is not None and not self.plan.edits and not self.interrupted
+
+    @property
+    def harmful(self) -> bool:
+        """A start or the plan would lose or hide messages, or the broker would not start."""
+        worst = self.prediction
+        hidden = worst.lost.messages or worst.invisible.messages
+        return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's object."""
+        worst, plan = self.prediction, self.plan
+        row: dict[str, Any] = {
+            "type": "recovery",
+            "store": str(self.layout.root),
+            "exit": "crashed" if self.crashed else "clean",
+            "prediction": worst.to_json(),
+            "plan": None if plan is None else self._plan_json(plan),
+            "summary": {
+                "messages": self.messages,
+                "damaged": self.damaged,
+                "lost_by_broker": worst.lost.messages,
+                "invisible_by_broker": worst.invisible.messages,
+                "lost_by_plan": plan.lost.messages if plan else None,
+            },
+        }
+        if len(self.predictions) > 1:
+            row["candidates"] = [p.to_json() for p in self.predictions]
+        if self.generation is not None:
+            row["broker_version_reason"] = self.generation.reason
+        if self.refusal is not None:
+            row["refusal"] = str(self.refusal)
+        if self.interrupted:
+            row["interrupted_session"] = self.interrupted
+        return row
+
+    def _plan_json(self, plan: Plan) -> dict[str, Any]:
+        return {
+            "policy": plan.policy,
+            "case": self.plan_case.label,
+            "log_start": plan.log_start,
+            "log_end": plan.log_end,
+            "edits": [
+                {**edit.to_json(), "path": self.layout_path(edit.path)} for edit in plan.edits
+            ],
+            "queues": [
+                {
+                    "topic": row.queue.topic,
+                    "queue_id": row.queue.queue_id,
+                    "min_offset": row.min_offset,
+                    "max_offset": row.max_offset,
+                }
+                for row in plan.queues
+            ],
+            "completed": plan.completed,
+            "lost": plan.lost.to_json(),
+            "groups": plan.groups.to_json(),
+        }
+
+    def layout_path(self, path: str) -> str:
+        """A path relative to the store where it lies inside."""
+        return path.removeprefix(f"{self.layout.root}/")
+
+
+def examine(
+    layout: Layout, version: str | None = None, *, tell: Callable[[int], None] | None = None
+) -> Recovery:
+    """Predict a broker's start and plan the recovery. Writes nothing.
+
+    version: the broker's, None: the guess, with all that may be. tell: called with the log position
+    reached. Raises Unreadable, Unsupported, InvalidInput.
+    """
+    snapshot = Snapshot.of(layout)
+    generation = None if version else generation_of(layout)
+    profiles = _profiles(version, generation)
+    main = profile_of(version) if version else profile_of(generation.version if generation else "")
+    switches = switches_of(snapshot)
+    outcomes = [simulate(snapshot, profile, switches) for profile in profiles]
+    progress = read_progress(layout.config)
+    expected = _expected(snapshot)
+    watched = []
+    for outcome in outcomes:
+        groups = GroupLoss(progress)
+        after = Readability.after(outcome, expected)
+        after.on_lost = groups.add
+        watched.append((outcome, after, groups))
+    auditors = tuple(after for _, after, _ in watched)
+    plan, refusal = None, None
+    try:
+        chosen = outcomes[profiles.index(main)]
+        plan = make_plan(snapshot, main, chosen, auditors=auditors, progress=progress, tell=tell)
+    except Refused as error:
+        refusal = error
+        for auditor in auditors:
+            auditor.reset()
+        if snapshot.log:
+            survey(CommitLog.open(layout), [*auditors], index_tags=False, multi_dispatch=False)
+    return _recovery(snapshot, generation, version, watched, main, plan, refusal)
+
+
+def plan_again(layout: Layout, version: str) -> Plan:
+    """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
+    snapshot = Snapshot.of(layout)
+    profile = profile_of(version)
+    return make_plan(snapshot, profile, simulate(snapshot, profile, switches_of(snapshot)))
+
+
+def switches_of(snapshot: Snapshot) -> Switches:
+    """The broker's switches; LMQ count as enabled where there are some."""
+    switches = Switches.of(snapshot.layout.broker_config)
+    light = any(name.topic.startswith(LMQ_PREFIX) for name in snapshot.queues)
+    return switches._replace(multi_dispatch=switches.multi_dispatch or light)
+
+
+def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:
+    if generation is None:
+        assert version is not None
+        return [profile_of(version)]
+    return [profile_of(candidate) for candidate in generation.candidates]
+
+
+def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
+    """Whether a queue's messages count: those of a topic that was deleted do not.
+
+    A deleted topic has no queue directory and no entry in topics.json any more.
+    """
+    try:
+        topics = (snapshot.layout.config / "topics.json").read_bytes()
+    except OSError:
+        return lambda _queue: True
+
+    def expected(queue: QueueId) -> bool:
+        name = f'"{queue.topic}"'.encode("utf-8", "surrogateescape")
+        return queue in snapshot.queues or name in topics
+
+    return expected
+
+
+def _recovery(
+    snapshot: Snapshot,
+    generation: Generation | None,
+    version: str | None,
+    watched: list[tuple[Outcome, Readability, GroupLoss]],
+    main: Profile,
+    plan: Plan | None,
+    refusal: Refused | None,
+) -> Recovery:
+    layout = snapshot.layout
+    cut_off = unfinished(layout.root, layout.journal)
+    predictions, plan_case = [], None
+    for outcome, after, groups in watched:
+        case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
+        predictions.append(prediction(outcome, after, groups, case))
+        if outcome.profile is main:
+            plan_case = case
+    predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
+    total, damaged = watched[0][1].total, watched[0][1].damaged
+    note = ""
+    if version and not is_exact(version):
+        note = f"no profile of {version}: that of {main.version} is the nearest"
+    assert plan_case is not None
+    return Recovery(
+        layout,
+        snapshot.abort,
+        generation,
+        note,
+        predictions,
+        plan,
+        plan_case,
+        refusal,
+        total,
+        damaged,
+        cut_off.session if cut_off else "",
+        main.version,
+    )
