@@ -86,3 +86,36 @@ def _unzstd(stored: bytes, max_bytes: int) -> bytes:
 
 
 _UNPACKERS = {"zlib": _unzlib, "lz4": _unlz4, "zstd": _unzstd}
+
+
+def pack(data: bytes, sys_flag: int) -> bytes:
+    """A body compressed as the flag says, as it is where that says nothing.
+
+    The bytes need not be those of another writer: only what they unpack to is the same.
+    """
+    compression = compression_of(sys_flag)
+    return _PACKERS[compression](data) if compression else data
+
+
+_ZLIB_LEVEL = 5
+"""The level of the Java client, which gives the same bytes in most cases."""
+
+
+def _zlib(data: bytes) -> bytes:
+    return zlib.compress(data, _ZLIB_LEVEL)
+
+
+def _lz4(data: bytes) -> bytes:
+    import lz4.frame
+
+    packed: bytes = lz4.frame.compress(data)
+    return packed
+
+
+def _zstd(data: bytes) -> bytes:
+    import zstandard
+
+    return zstandard.ZstdCompressor().compress(data)
+
+
+_PACKERS = {"zlib": _zlib, "lz4": _lz4, "zstd": _zstd}

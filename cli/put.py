@@ -1,0 +1,261 @@
+"""`mqstore put`: append messages exactly as a broker would."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from ..store.write.message_json import MessageReader
+    from ..store.write.new_message import NewMessage
+    from ..store.write.put import Stored, StoreWriter, WriterOptions
+    from .output import Output
+
+app = command_app()
+
+COLUMNS = (
+    *("type", "physical_offset", "total_size", "topic", "queue_id", "queue_offset"),
+    *("message_id", "unique_key"),
+)
+_LARGEST_BODY = 1 << 30
+"""More than any broker takes is not read."""
+
+
+class Flush(StrEnum):
+    """When a message is brought to the disk; an answer always means that it is there."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+@app.command()
+@shared()
+def put(
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="A store; made where there is none.")
+    ],
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Topic.")] = None,
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="Body; without it stdin is the body.")
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE|-", help="Many: NDJSON as `mqstore dump` prints it."),
+    ] = None,
+    queue: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="TAGS.")] = None,
+    keys: Annotated[
+        str | None, typer.Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
+    ] = None,
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="A property; repeatable.")
+    ] = None,
+    body_file: Annotated[
+        Path | None, typer.Option("--body-file", metavar="FILE", help="The body is in FILE.")
+    ] = None,
+    as_broker: Annotated[
+        str | None,
+        typer.Option("--as-broker", metavar="V", help="Write as this version; default: a guess."),
+    ] = None,
+    store_host: Annotated[
+        str | None,
+        typer.Option(
+            "--store-host",
+            metavar="IP:PORT",
+            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
+        ),
+    ] = None,
+    keep_times: Annotated[
+        bool, typer.Option("--keep-times", help="With --from: take store_timestamp as it is.")
+    ] = False,
+    flush: Annotated[
+        Flush | None,
+        typer.Option(
+            "--flush", help="sync: at once (default for one message); async: every second."
+        ),
+    ] = None,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
+    ] = 10,
+    no_topic_config: Annotated[
+        bool, typer.Option("--no-topic-config", help="Leave config/topics.json alone.")
+    ] = False,
+    *,
+    common: Common,
+) -> None:
+    """Append messages exactly as a broker would.
+
+    Log, consume queues, index, checkpoint and config/topics.json get what the broker of the store
+    would write. An answer means: the message is on disk. A store that is in use (exit 4) or was not
+    shut down cleanly (exit 3) is left alone.
+
+    \b
+    Examples:
+      mqstore put /data/store orders 'hello' --keys 4711 --tag new
+      mqstore put /data/new-store orders --body-file order.json --as-broker 4.9
+      mqstore dump /data/old --format ndjson | mqstore put /data/new --from - --keep-times
+    """
+    from ..store.errors import InvalidInput
+    from ..store.write.message_json import parse_host
+    from ..store.write.put import WriterOptions
+
+    host = None if store_host is None else parse_host(store_host, "--store-host")
+    options = WriterOptions(as_broker, host, not no_topic_config, wait)
+    target = Target(store, options, common)
+    with common.open_output() as out:
+        if source is not None:
+            if (topic, tag, keys, properties, body_file) != (None,) * 5 or queue:
+                raise InvalidInput("--from takes its messages from FILE, not from the command line")
+            from .put_many import put_many
+
+            answers = put_many(target, source, keep_times, flush is Flush.SYNC, out)
+        else:
+            record = {
+                "topic": topic,
+                "queue_id": queue,
+                "properties": _properties(properties),
+                "tags": tag,
+                "keys": keys,
+            }
+            if topic is None:
+                raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
+            answers = _put_one(target, record, _body(body, body_file), out)
+        out.records(answers, text=_text, columns=COLUMNS)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The store that messages go to, and how."""
+
+    store: Path
+    options: WriterOptions
+    common: Common
+
+    @contextmanager
+    def writer(self, reader: MessageReader) -> Iterator[StoreWriter]:
+        """The open store; it is closed whole, whatever ends the command.
+
+        `reader` then makes messages as the store's broker does.
+        """
+        from ..store.write.put import StoreWriter
+
+        writer = StoreWriter.open(self.store, self.common.config(), self.options)
+        reader.final_separator = writer.profile.final_separator
+        try:
+            yield writer
+        finally:
+            with held_interrupts():
+                writer.close()
+        for topic, queue_id, count in writer.unserved:
+            self.common.warn(
+                f"{topic} has {count} queues in topics.json: a broker does not serve queue {queue_id}"
+            )
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until what is inside is done: no record is left half written."""
+    came = False
+
+    def note(number: int, frame: object) -> None:
+        nonlocal came
+        came = True
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def new_reader(keep_times: bool = False) -> MessageReader:
+    """Makes messages of JSON objects; keys for those without are this process's own."""
+    from ..store.write.message_json import MessageReader
+    from ..store.write.new_message import NewMessage
+    from ..store.write.unique_keys import UniqueKeys
+
+    return MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=keep_times)
+
+
+def _put_one(
+    target: Target, record: dict[str, Any], body: bytes, out: Output
+) -> Iterator[dict[str, Any]]:
+    """Append one message and answer it."""
+    reader = new_reader()
+    reader.with_body(record, body)  # what makes no sense is refused before anything is touched
+    with target.writer(reader) as writer:
+        message = reader.with_body(record, body)
+        with held_interrupts():
+            stored = writer.append(message)
+            writer.sync()
+        yield answer(stored, message)
+        out.flush()
+
+
+def _properties(options: list[str] | None) -> dict[str, str]:
+    """`K=V` texts as properties; the last of a name wins."""
+    found = {}
+    for option in options or ():
+        name, equals, value = option.partition("=")
+        if not equals:
+            from ..store.errors import InvalidInput
+
+            raise InvalidInput(f"--property: not K=V: {option}")
+        found[name] = value
+    return found
+
+
+def _body(text: str | None, path: Path | None) -> bytes:
+    """The body of one message: from the command line, a file, or stdin."""
+    from ..store.errors import InvalidInput, from_os_error
+
+    if text is not None and path is not None:
+        raise InvalidInput("BODY and --body-file are two bodies")
+    if text is not None:
+        return os.fsencode(text)
+    try:
+        if path is not None:
+            with path.open("rb") as file:
+                return file.read(_LARGEST_BODY)
+        return sys.stdin.buffer.read(_LARGEST_BODY)
+    except OSError as error:
+        raise from_os_error(error, path or "stdin") from error
+
+
+def answer(stored: Stored, message: NewMessage) -> dict[str, Any]:
+    """The record that tells where a message is."""
+    from ..formats.message_id import message_id
+    from ..formats.message_properties import UNIQ_KEY, parse
+
+    return {
+        "type": "stored",
+        "physical_offset": stored.physical_offset,
+        "total_size": stored.total_size,
+        "topic": stored.topic,
+        "queue_id": stored.queue_id,
+        "queue_offset": stored.queue_offset,
+        "message_id": message_id(*stored.store_host, stored.physical_offset),
+        "unique_key": parse(message.properties).get(UNIQ_KEY),
+    }
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    """An answer for people."""
+    return (
+        f"{record['topic']} queue {record['queue_id']} offset {record['queue_offset']}:"
+        f" {record['total_size']} bytes at {record['physical_offset']},"
+        f" id {record['message_id']}, unique key {record['unique_key'] or '-'}"
+    )

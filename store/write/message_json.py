@@ -1,0 +1,166 @@
+"""A message out of its JSON object: what `dump` prints, `put --from` reads (the contract, `put`)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...formats import message_properties as names
+from ...formats.message import host_of
+from ..body import pack
+from ..errors import InvalidInput
+from .new_message import NewMessage
+from .topics import now_ms
+from .unique_keys import UniqueKeys
+
+_BITS = {
+    "queue_id": 31,
+    "flag": 32,
+    "sys_flag": 32,
+    "born_timestamp": 64,
+    "store_timestamp": 64,
+    "reconsume_times": 32,
+    "prepared_transaction_offset": 64,
+}
+"""Numbers that are taken, and how many bits they have; a queue id is not negative."""
+
+
+def is_message(record: Mapping[str, Any]) -> bool:
+    """Whether a record of `dump` is a message of the log, not damage, a BLANK or a stale record."""
+    return record.get("type", "message") == "message" and "stale" not in record
+
+
+class MessageReader:
+    """Makes messages of JSON objects.
+
+    final_separator: end properties as the generation does. keep_times: take store_timestamp.
+    A message that never had a unique key (`"unique_key": null`) gets none; nor does a raw one.
+    """
+
+    def __init__(
+        self,
+        keys: UniqueKeys,
+        *,
+        final_separator: bool = True,
+        keep_times: bool = False,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.final_separator = final_separator
+        self._keep_times = keep_times
+        self._keys = keys
+        self._clock = clock
+
+    def message(self, record: Mapping[str, Any]) -> NewMessage:
+        """The message. Raises InvalidInput for a field that makes no sense."""
+        return self.with_body(record, _body(record, _number(record, "sys_flag") or 0))
+
+    def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
+        """The message with a body as it is to be stored, whatever the object has."""
+        numbers = {name: _number(record, name) for name in _BITS}
+        given = {name: value for name, value in numbers.items() if value is not None}
+        store_timestamp = given.pop("store_timestamp", None)
+        given.setdefault("born_timestamp", self._clock())
+        host = record.get("born_host")
+        return NewMessage(
+            topic=_text(record, "topic"),
+            body=body,
+            properties=self._properties(record),
+            born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
+            store_timestamp=store_timestamp if self._keep_times else None,
+            **given,
+        )
+
+    def _properties(self, record: Mapping[str, Any]) -> bytes:
+        for name in ("properties_raw", "properties_raw_base64"):
+            if name in record:
+                return _text(record, "properties_raw")
+        found = _property_map(record.get("properties"))
+        raw = record.get("raw") is True
+        if not raw:
+            self._fill(found, record)
+        try:
+            ended = raw or self.final_separator
+            return names.format_properties(found, final_separator=ended)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+
+    def _fill(self, found: dict[str, str], record: Mapping[str, Any]) -> None:
+        """Add what stands beside the properties and is not in them."""
+        keys = record.get("keys")
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            keys = names.KEY_SEPARATOR.join(keys)
+        for name, value in ((names.KEYS, keys), (names.TAGS, record.get("tags"))):
+            if value is None or value == "":
+                continue
+            if not isinstance(value, str):
+                raise InvalidInput(f"{name.lower()}: not text: {value!r}")
+            found.setdefault(name, value)
+        if names.UNIQ_KEY not in found and record.get("unique_key", "") is not None:
+            found[names.UNIQ_KEY] = str(record.get("unique_key") or self._keys.next())
+
+
+def parse_host(text: object, what: str) -> tuple[bytes, int]:
+    """(ip, port) of `ip:port`. Raises InvalidInput."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what}: not ip:port: {text!r}")
+    try:
+        return host_of(text)
+    except ValueError as error:
+        raise InvalidInput(f"{what}: {error}") from None
+
+
+def _number(record: Mapping[str, Any], name: str) -> int | None:
+    value = record.get(name)
+    if value is None:
+        return None
+    least = 0 if name == "queue_id" else -(1 << _BITS[name] - 1)
+    largest = (1 << 31) - 1 if name == "queue_id" else (1 << _BITS[name] - 1) - 1
+    if type(value) is not int or not least <= value <= largest:
+        raise InvalidInput(f"{name}: not a whole number from {least} to {largest}: {value!r}")
+    return value
+
+
+def _text(record: Mapping[str, Any], name: str) -> bytes:
+    """A text field as bytes; `NAME_base64` beside it has them where they are no valid UTF-8."""
+    if f"{name}_base64" in record:
+        return _decoded(record[f"{name}_base64"], f"{name}_base64")
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}: missing" if value is None else f"{name}: not text: {value!r}")
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name}: half a surrogate pair: {value!r}") from None
+
+
+def _decoded(value: object, name: str) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}: not text: {value!r}")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise InvalidInput(f"{name}: not base64: {error}") from None
+
+
+def _body(record: Mapping[str, Any], sys_flag: int) -> bytes:
+    """The body as it is to be stored: one that was shown decompressed is compressed again."""
+    body = _text(record, "body")
+    if record.get("raw") is True or "body_compression" not in record:
+        return body
+    try:
+        return pack(body, sys_flag)
+    except ValueError as error:
+        raise InvalidInput(f"body: {error}") from None
+
+
+def _property_map(value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"properties: not an object: {value!r}")
+    for name, item in value.items():
+        if not isinstance(item, str):
+            raise InvalidInput(f"properties: {name}: not text: {item!r}")
+    return dict(value)
