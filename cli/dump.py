@@ -157,4 +157,4 @@ class _Damage:
     def __str__(self) -> str:
         ranges = "1 damaged range" if self.ranges == 1 else f"{self.ranges} damaged ranges"
         first = f"at {self.first['position']}: {self.first['reason']}"
-        return f"{ranges}, {self.bytes} bytes, the first {first}; what lies behind is printed, too"
+        return f"{ranges}, {self.bytes} bytes, the first {first}"

@@ -150,10 +150,8 @@ class _Page:
             if offsets:
                 yield _line("", ", ".join(offsets))
         if restart is not None:
-            where = (
-                f"begins at {restart.file}: {restart.reason}" if restart.file else restart.reason
-            )
-            yield _line("next start", f"a broker {restart.version} {where}")
+            does = f"begins at {restart.file}" if restart.file else "refuses to start"
+            yield _line("next start", f"a broker {restart.version} {does}: {restart.reason}")
 
     def _index(self) -> Iterator[str]:
         files = self._store.index_files

@@ -68,7 +68,10 @@ class IndexSummary:
 
 @dataclass(frozen=True)
 class Restart:
-    """Where the recovery of the next start begins, by the rules of `version`, and why."""
+    """Where the recovery of the next start begins, by the rules of `version`, and why.
+
+    file: "" where the start fails before.
+    """
 
     version: str
     file: str
@@ -116,7 +119,7 @@ def describe(layout: Layout) -> Description:
         restart=_restart(layout, generation, queues),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
-        notes=_notes(layout),
+        notes=[*_odd_files(layout), *_notes(layout)],
     )
 
 
@@ -242,7 +245,7 @@ def _restart(layout: Layout, generation: Generation, queues: list[_Queue]) -> Re
     )
     loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
     if loaded.refusal is not None:
-        return Restart(generation.version, "", f"the log does not load: {loaded.refusal.reason}")
+        return Restart(generation.version, "", loaded.refusal.reason)
     if not loaded.files:
         return None
     ends = (found.summary.end_position for found in queues)
@@ -260,6 +263,16 @@ def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
             IndexSummary(Path(file.path).name, file.slots, file.items, file.header)
             for file in index.files
         ]
+
+
+def _odd_files(layout: Layout) -> Iterator[str]:
+    """Files of the log that have another size than the others, and what is missing between them."""
+    files = layout.commit_log_files()
+    for file in files.files:
+        if file.size != files.file_size:
+            yield f"{file.path} has {file.size} bytes, not {files.file_size}"
+    for gap in files.gaps:
+        yield f"no file of the log holds {gap.position} … {gap.position + gap.size}"
 
 
 def _notes(layout: Layout) -> list[str]:

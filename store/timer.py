@@ -68,42 +68,50 @@ def _file(
 
 
 def _window(data: bytes, file: MappedFile, offset: int) -> Iterator[TimerUnits | TimerRange]:
-    """Runs of good units, of zeros and of anything else in one window."""
+    """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
     import numpy as np
 
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
+    position = file.start + offset + np.arange(whole, dtype=np.int64) * UNIT_BYTES
+    kind = np.where(_written(data, whole, UNIT_BYTES), _DAMAGE, _ZEROS)
     good = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX)
-    written = np.frombuffer(data, np.uint8, whole * UNIT_BYTES).reshape(whole, -1).any(axis=1)
-    kind = np.where(good, 0, np.where(written, 1, 2))
-    edges = [0, *(np.flatnonzero(np.diff(kind)) + 1).tolist(), whole] if whole else [0]
-    for begin, end in pairwise(edges):
-        at = begin * UNIT_BYTES
-        position = file.start + offset + at
-        if kind[begin] == 0:
-            positions = position + np.arange(end - begin, dtype=np.int64) * UNIT_BYTES
-            yield TimerUnits(positions, units[begin:end])
-        elif kind[begin] == 2:
-            yield TimerRange("zeros", position, (end - begin) * UNIT_BYTES)
+    kind[good] = _UNIT
+    blank = (units["magic"] == _BLANK_MAGIC) & (units["size"] == file.end - position)
+    end = int(np.argmax(blank)) if blank.any() else whole
+    edges = [0, *(np.flatnonzero(np.diff(kind[:end])) + 1).tolist(), end]
+    for first, behind in pairwise(edges if end else []):
+        if kind[first] == _UNIT:
+            yield TimerUnits(position[first:behind], units[first:behind])
         else:
-            yield from _other(data[at : end * UNIT_BYTES], position, file)
-    rest = data[whole * UNIT_BYTES :]
-    if rest:
-        yield from _other(rest, file.start + offset + whole * UNIT_BYTES, file)
+            name = "zeros" if kind[first] == _ZEROS else "damage"
+            yield TimerRange(name, int(position[first]), (behind - first) * UNIT_BYTES)
+    if end < whole:
+        yield TimerRange("blank", int(position[end]), file.end - int(position[end]))
+    elif rest := data[whole * UNIT_BYTES :]:
+        yield _rest(rest, file.start + offset + whole * UNIT_BYTES, file)
 
 
-def _other(data: bytes, position: int, file: MappedFile) -> Iterator[TimerRange]:
-    """Bytes that are no unit: the BLANK of the file, zeros, or damage and a BLANK behind it."""
-    for at in range(0, len(data), UNIT_BYTES):
-        left = file.end - (position + at)
-        if len(data) - at >= BLANK_BYTES:
-            blank = BLANK.parse(data[at : at + BLANK_BYTES])
-            if blank.magic == MAGIC_BLANK and blank.size == left:
-                if at:
-                    yield TimerRange("damage", position, at)
-                yield TimerRange("blank", position + at, left)
-                return
-    yield TimerRange("damage" if any(data) else "zeros", position, len(data))
+_UNIT, _DAMAGE, _ZEROS = range(3)
+_BLANK_MAGIC = UNIT.magic.parse(BLANK.magic.build(MAGIC_BLANK))
+"""As the field of a unit reads it, which has a sign."""
+
+
+def _written(data: bytes, count: int, size: int) -> npt.NDArray[np.bool_]:
+    """bool[count]: which of the pieces of `size` bytes are not all zeros."""
+    import numpy as np
+
+    pieces = np.frombuffer(data, np.uint8, count * size).reshape(count, size)
+    return np.asarray(pieces.any(axis=1), np.bool_)
+
+
+def _rest(data: bytes, position: int, file: MappedFile) -> TimerRange:
+    """The bytes behind the last place for a unit: the BLANK of the file, zeros or damage."""
+    if len(data) >= BLANK_BYTES and position + len(data) == file.end:
+        blank = BLANK.parse(data)
+        if blank.magic == MAGIC_BLANK and blank.size == len(data):
+            return TimerRange("blank", position, len(data))
+    return TimerRange("damage" if any(data) else "zeros", position, len(data))
 
 
 def _joined(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | TimerRange]:
@@ -151,8 +159,7 @@ def timer_wheel(
                 slots = np.frombuffer(data, dtype_of(SLOT), count)
                 numbers = start + np.arange(count, dtype=np.int64)
                 if not unused:
-                    used = np.frombuffer(data, np.uint8, count * SLOT_BYTES)
-                    keep = used.reshape(count, -1).any(axis=1)
+                    keep = _written(data, count, SLOT_BYTES)
                     slots, numbers = slots[keep], numbers[keep]
                 if len(slots):
                     yield WheelSlots(numbers, slots)

@@ -5,7 +5,7 @@ ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as i
 an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
 hours east of UTC.
 
-`$ store NAME` unpacks a store of tests/stores. `$ mqstore …` runs in this process; a line with shell
+The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores. `$ mqstore …` runs in this process; a line with shell
 syntax, and every other command, runs in bash, where `mqstore` is this checkout's.
 
 `pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
@@ -85,7 +85,7 @@ class World:
         if words[0] == "store":
             return self._unpack(*words[1:])
         if words[0] == "mqstore" and not _SHELL_SYNTAX.search(command):
-            return run_here(words[1:])
+            return self._shown(run_here(words[1:]))
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {command}"],
             cwd=self.folder,
@@ -93,7 +93,12 @@ class World:
             check=False,
             timeout=120,
         )
-        return Result(done.stdout.decode(), done.stderr.decode(), done.returncode)
+        return self._shown(Result(done.stdout.decode(), done.stderr.decode(), done.returncode))
+
+    def _shown(self, result: Result) -> Result:
+        """The folder of the transcript is called /world."""
+        stdout, stderr = (text.replace(str(self.folder), "/world") for text in result[:2])
+        return Result(stdout, stderr, result.code)
 
     def _unpack(self, name: str, target: str = "store") -> Result:
         stores.unpack(name, self.folder).rename(self.folder / target)
