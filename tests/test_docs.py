@@ -1,0 +1,106 @@
+"""What the documents say is so: commands, links, examples, exit codes."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+import mqstore
+from mqstore.cli.app import COMMANDS, app
+from mqstore.cli.exit_codes import ExitCode
+from tests.stores import unpack
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+DOCUMENTS = sorted(ROOT.glob("*.md"))
+DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def code_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```.*?^```", text(path), re.MULTILINE | re.DOTALL)
+
+
+def every_command() -> dict[str, Any]:
+    """`mqstore`, its commands and theirs, by what a shell calls them."""
+    found: dict[str, Any] = {"mqstore": typer.main.get_command(app)}
+    pending = list(found)
+    for name in pending:
+        for child in getattr(found[name], "list_commands", lambda _: [])(None):
+            found[f"{name} {child}"] = found[name].get_command(None, child)
+            pending.append(f"{name} {child}")
+    return found
+
+
+def every_module() -> list[str]:
+    walked = pkgutil.walk_packages(mqstore.__path__, "mqstore.")
+    return [module.name for module in walked if not module.name.endswith("__main__")]
+
+
+@pytest.fixture
+def beside_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The examples' working directory: it holds a real broker's `store`."""
+    unpack("5.3.3-clean", tmp_path).rename(tmp_path / "store")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", every_command())
+def test_every_command_is_documented(name: str) -> None:
+    command = every_command()[name]
+    assert command.help and len(command.help.splitlines()) > 1, "a line, and more below it"
+    assert (ROOT / "man/man1" / f"{name.replace(' ', '-')}.1").is_file()
+    assert all(option.help for option in command.params if option.param_type_name == "option")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_transcript_and_a_place_in_the_readme(name: str) -> None:
+    assert list((ROOT / "tests/testdata").glob(f"{name}*"))
+    assert f"| `mqstore {name} " in text(README)
+
+
+def test_the_readme_names_every_exit_code() -> None:
+    named = re.findall(r"^\| (\d+) \|", text(README), re.MULTILINE)
+    assert [int(code) for code in named] == sorted(code.value for code in ExitCode)
+
+
+def test_the_readme_has_two_commands_to_begin_with() -> None:
+    """`.ci/run` runs them: the lines that start with `git clone`."""
+    lines = [line for line in text(README).splitlines() if line.startswith("git clone ")]
+    assert len(lines) == 2
+
+
+def test_both_readmes_show_the_same_code() -> None:
+    assert code_blocks(ROOT / "README.zh-CN.md") == code_blocks(README)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_names_of_files_lead_somewhere(path: Path) -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", text(path)) if "://" not in link]
+    folders = "formats|store|pipeline|cli|man|tests|src|completions"
+    names = re.findall(rf"`((?:{folders})/[\w./-]+|\.ci/\w+)`", text(path))
+    placeholders = {name for name in names if "NAME" in name}
+    missing = [name for name in {*links, *names} - placeholders if not (ROOT / name).exists()]
+    assert not missing
+
+
+def test_the_examples_of_the_readme(beside_a_store: Path) -> None:
+    results = doctest.testfile(str(README), module_relative=False, optionflags=DOCTEST)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+@pytest.mark.parametrize("name", every_module())
+def test_the_examples_in_docstrings(name: str, beside_a_store: Path) -> None:
+    results = doctest.testmod(importlib.import_module(name), optionflags=DOCTEST)
+    assert results.failed == 0
