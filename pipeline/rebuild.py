@@ -42,6 +42,7 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
     whatever the job raises.
     """
     files = files or Files()
+    target = target.absolute()  # Spark's processes may have another current directory
     with _workspace(target, files):
         stage = _take_over(plan, target, files)
         if stage is None:

