@@ -76,6 +76,11 @@ class Columns(Mapping[str, Column]):
         self._pending.pop(path, None)
         self._columns[path] = column
 
+    def lack(self, path: str, column: Column) -> None:
+        """Add a field that no record has: `column` holds 0 or length -1."""
+        self.set(path, column)
+        self._present[path] = np.zeros(len(self), np.bool_)
+
     def add_run(self, records: npt.NDArray[Any]) -> None:
         """Add the fields of a structured array, to be converted on demand."""
         for name in records.dtype.names or ():
@@ -97,18 +102,17 @@ class Columns(Mapping[str, Column]):
 
 
 def merge(count: int, starts: Ints, parts: list[tuple[Ints, Columns]]) -> Columns:
-    """Put groups of records, each with its index, together again."""
+    """Put groups of records, each with its index, together again; all have the same fields."""
     whole = Columns(starts)
     whole.ends = np.empty(count, np.int64)
     for index, part in parts:
         whole.ends[index] = part.ends
         whole.ok[index] = part.ok
-    for path in dict.fromkeys(path for _, part in parts for path in part):
-        having = [(index, part[path], part) for index, part in parts if path in part]
-        whole.set(path, _merge_column(count, [(index, column) for index, column, _ in having]))
-        if len(having) < len(parts) or any(path in part._present for _, _, part in having):
+    for path in parts[0][1]:
+        whole.set(path, _merge_column(count, [(index, part[path]) for index, part in parts]))
+        if any(path in part._present for _, part in parts):
             mask = np.zeros(count, np.bool_)
-            for index, _, part in having:
+            for index, part in parts:
                 mask[index] = part.present(path)
             whole._present[path] = mask
     return whole

@@ -15,7 +15,6 @@ from typing import Any
 
 import construct as c
 import numpy as np
-import numpy.typing as npt
 
 from .columns import Columns, merge
 from .dtype import run_dtype
@@ -49,7 +48,14 @@ class Fork:
     rest: tuple[Node, ...]
 
 
-Step = Run | Take | Fork
+@dataclass(frozen=True)
+class Lack:
+    """Fields that only the other outcome of a condition has."""
+
+    fields: tuple[Number | Blob, ...]
+
+
+Step = Run | Take | Fork | Lack
 Outcomes = frozenset[tuple[Branch, bool]]
 
 
@@ -72,11 +78,11 @@ def _decode(nodes: tuple[Node, ...], buffer: Bytes, starts: Ints, bounds: Any) -
         return _run(nodes, frozenset(), buffer, Columns(starts), bounds)
     plain = _plain_outcomes(early)
     columns = Columns(starts)
-    first = program(nodes, plain)[0]
-    assert isinstance(first, Run)
-    _gather(first, buffer, columns, bounds)
-    if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
-        return _steps(program(nodes, plain)[1:], buffer, columns, bounds)
+    first, *rest = program(nodes, plain) or (None,)
+    if isinstance(first, Run):
+        _gather(first, buffer, columns, bounds)
+        if columns.ok.all() and not any(_any(one.branch, columns) for one in early):
+            return _steps(tuple(rest), buffer, columns, bounds)
     probe = Columns(starts)
     _load(probe, early, buffer)
     groups = group_by_shape(early, probe.__getitem__, len(starts))
@@ -133,6 +139,8 @@ def _steps(steps: tuple[Step, ...], buffer: Bytes, columns: Columns, bounds: Any
             _gather(step, buffer, columns, bounds)
         elif isinstance(step, Take):
             _take(step, buffer, columns, bounds)
+        elif isinstance(step, Lack):
+            _lack(step.fields, buffer, columns)
         else:
             return _fork(step, buffer, columns, bounds)
     return columns
@@ -142,7 +150,7 @@ def _advance(columns: Columns, size: Any, bounds: Any, buffer: Bytes) -> Ints:
     """Positions to read `size` bytes at, 0 for records that are not ok; moves `ends` on."""
     at = columns.ends
     ends = at + size
-    fits = ends <= bounds
+    fits = size <= bounds - at  # not ends <= bounds: a size may be as large as an int64
     if isinstance(size, np.ndarray):
         fits &= size >= 0
     if not fits.all() or not columns.ok.all():
@@ -156,13 +164,15 @@ def _advance(columns: Columns, size: Any, bounds: Any, buffer: Bytes) -> Ints:
 def _gather(run: Run, buffer: Bytes, columns: Columns, bounds: Any) -> None:
     size = run.dtype.itemsize
     at = _advance(columns, size, bounds, buffer)
-    if size > len(buffer):
-        records: npt.NDArray[Any] = np.zeros(len(at), run.dtype)
-    else:
+    fits = size <= len(buffer)
+    if fits and size:
         records = overlapping(buffer, np.dtype((np.void, size)))[at].view(run.dtype)
+    else:
+        records = np.zeros(len(at), run.dtype)
     columns.add_run(records)
     for path, offset, length in run.blobs:
-        columns.set(path, Ragged(buffer, at + offset, np.full(len(at), length, np.int64)))
+        lengths = np.full(len(at), length if fits else 0, np.int64)
+        columns.set(path, Ragged(buffer, at + offset if fits else at, lengths))
 
 
 def _take(step: Take, buffer: Bytes, columns: Columns, bounds: Any) -> None:
@@ -183,6 +193,18 @@ def _take(step: Take, buffer: Bytes, columns: Columns, bounds: Any) -> None:
     columns.set(blob.path, Ragged(buffer, at, length))
 
 
+def _lack(fields: tuple[Number | Blob, ...], buffer: Bytes, columns: Columns) -> None:
+    count = len(columns)
+    for field in fields:
+        if isinstance(field, Number):
+            shape = (count,) if field.count is None else (count, field.count)
+            column = np.zeros(shape, np.dtype(field.code).newbyteorder("="))
+            columns.lack(field.path, column)
+        else:
+            none = Ragged(buffer, np.zeros(count, np.int64), np.full(count, -1, np.int64))
+            columns.lack(field.path, none)
+
+
 def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
     branch = step.branch
     value = np.asarray(branch.condition(Scope(columns.__getitem__, branch.scope))) != 0
@@ -190,17 +212,21 @@ def _fork(step: Fork, buffer: Bytes, columns: Columns, bounds: Any) -> Columns:
     parts = []
     for wanted, nodes in ((True, branch.yes), (False, branch.no)):
         index = np.flatnonzero(value == wanted)
-        if len(index) == len(columns):
-            return _run(nodes + step.rest, frozenset(), buffer, columns, bounds)
-        if len(index):
-            part = columns.take(index)
-            part = _run(nodes + step.rest, frozenset(), buffer, part, _some(bounds, index))
-            parts.append((index, part))
-    return merge(len(columns), columns.starts, parts) if parts else columns
+        whole = len(index) == len(columns)
+        if not whole and not len(index):
+            continue
+        part = columns if whole else columns.take(index)
+        _lack(branch.lacking(wanted), buffer, part)
+        part = _run(nodes + step.rest, frozenset(), buffer, part, _some(bounds, index, whole))
+        if whole:
+            return part
+        parts.append((index, part))
+    return merge(len(columns), columns.starts, parts)
 
 
-def _some(bounds: Any, index: Ints) -> Any:
-    return bounds[index] if isinstance(bounds, np.ndarray) and bounds.ndim else bounds
+def _some(bounds: Any, index: Ints, whole: bool = False) -> Any:
+    each = isinstance(bounds, np.ndarray) and bounds.ndim and not whole
+    return bounds[index] if each else bounds
 
 
 @lru_cache(maxsize=1024)
@@ -220,6 +246,8 @@ def program(nodes: tuple[Node, ...], outcomes: Outcomes) -> tuple[Step, ...]:
         node = queue.pop(0)
         if isinstance(node, Branch) and node in known:
             queue[:0] = node.yes if known[node] else node.no
+            if lacking := node.lacking(known[node]):
+                steps.append(Lack(lacking))
         elif is_fixed(node):
             fixed.append(node)
         elif isinstance(node, Blob):

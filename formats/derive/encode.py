@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .decode import Early, Outcomes, group_by_shape
 from .dtype import run_dtype
-from .layout import Blob, Branch, Hole, Node, Number, nodes_of
+from .layout import Blob, Branch, Hole, Node, Number, fields_of, nodes_of
 from .ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
 from .scope import Scope
 
@@ -52,7 +52,7 @@ def encode(
     least one has to be a column. With `starts` (int64[n]) and `out` (uint8) records are placed
     there, bytes between them are left as they are; otherwise they lie back to back in a new buffer.
     Raises KeyError for a missing field, ValueError where a string has not its fixed length or a
-    linked field cannot hold its value.
+    number does not fit.
     """
     table = _Table(columns)
     groups = [(index, line, table.take(index)) for index, line in _groups(schema, table)]
@@ -92,6 +92,9 @@ class _Table:
         whole = len(index) == self.count
         return self if whole else _Table(self._columns, index)
 
+    def __contains__(self, path: str) -> bool:
+        return path in self._columns
+
     def __getitem__(self, path: str) -> Any:
         column = self._columns[path]
         if isinstance(column, np.ndarray | Ragged):
@@ -105,7 +108,9 @@ def _groups(schema: c.Construct[Any, Any], table: _Table) -> list[tuple[Ints, tu
     """Records by shape, each with its nodes in a straight line."""
     nodes = nodes_of(schema)
     branches = _branches(nodes)
-    if not branches or not table.count:
+    if not table.count:
+        return []
+    if not branches:
         return [(np.arange(table.count), nodes)]
     early = tuple(Early(branch, ()) for branch in branches)
     return [
@@ -116,13 +121,14 @@ def _groups(schema: c.Construct[Any, Any], table: _Table) -> list[tuple[Ints, tu
 
 def _given(nodes: tuple[Node, ...], table: _Table) -> Callable[[str], Any]:
     """Values for conditions: the columns, and linked fields by their rule."""
-    linked = _linked(nodes)
+    linked, known = _linked(nodes), {field.path for field in fields_of(nodes)}
 
     def look_up(path: str) -> Any:
         number = linked.get(path)
-        if number is None or number.rebuild is None:
-            return table[path]
-        return number.rebuild(Scope(look_up, number.scope))
+        if number is not None and number.rebuild is not None:
+            return number.rebuild(Scope(look_up, number.scope))
+        # a column may be missing where the condition for it holds of no record
+        return 0 if path in known and path not in table else table[path]
 
     return look_up
 
@@ -234,9 +240,11 @@ def _value(number: Number, table: _Table, total: Ints) -> Any:
     elif number.rebuild is not None:
         value = number.rebuild(Scope(table.__getitem__, number.scope))
     else:
-        return table[number.path]
-    limits = np.iinfo(number.code)
+        value = table[number.path]
     array = np.asarray(value)
+    if np.can_cast(array.dtype, number.code):
+        return value
+    limits = np.iinfo(number.code)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         raise ValueError(f"{number.path}: {int(array.max())} does not fit into {number.size} bytes")
     return value

@@ -1,7 +1,8 @@
 """A schema as a tree of nodes: the one place that knows construct's classes.
 
-Wrappers that do not change the bytes (Renamed, Rebuild, Default, Const, Enum, adapters …) are
-looked through; Computed, Check and the like take no bytes. Names are dotted paths. An expression
+Wrappers that do not change the bytes (Renamed, Rebuild, Default, Enum, adapters) are looked
+through; Computed and the like take no bytes. What could make a record wrong that has all its bytes
+(Const, Check) or moves about in it is Unsupported. Names are dotted paths. An expression
 (a length, a condition) belongs to a scope, the path prefix in which its names are looked up.
 """
 
@@ -70,6 +71,10 @@ class Branch:
     yes: tuple[Node, ...]
     no: tuple[Node, ...]
 
+    def lacking(self, outcome: bool) -> tuple[Number | Blob, ...]:
+        """Fields that only the other outcome has, in byte order."""
+        return _lacking(self)[outcome]
+
 
 Node = Number | Hole | Blob | Branch
 
@@ -80,7 +85,9 @@ _FORMATS = {
     "b": "i1", "B": "u1", "h": "i2", "H": "u2", "l": "i4", "L": "u4", "i": "i4", "I": "u4",
     "q": "i8", "Q": "u8", "e": "f2", "f": "f4", "d": "f8", "?": "u1",
 }  # fmt: skip
-_NO_BYTES = ("Computed", "Check", "Pass", "Terminated", "Tell", "Index", "Error")
+#: Wrappers that leave the bytes as they are.
+_TRANSPARENT = (c.Renamed, c.Rebuild, c.Default, c.Adapter)
+_NO_BYTES = ("Computed", "Pass", "Tell", "Index")
 
 
 @lru_cache(maxsize=256)
@@ -123,10 +130,35 @@ def _walk(sub: Any, path: str, scope: str, doc: str, rebuild: Expression | None)
         return
     elif isinstance(sub, type(c.GreedyBytes)):
         yield Blob(path, _rest, doc, scope)
-    elif isinstance(sub, c.Subconstruct):
+    elif isinstance(sub, _TRANSPARENT):
         yield from _walk(sub.subcon, path, scope, doc, rebuild)
     else:
         raise Unsupported(f"{path or 'schema'}: {type(sub).__name__}")
+
+
+@lru_cache(maxsize=1024)
+def _lacking(branch: Branch) -> tuple[tuple[Number | Blob, ...], tuple[Number | Blob, ...]]:
+    """What the `no` side lacks, what the `yes` side lacks."""
+    yes = {field.path: field for field in fields_of(branch.yes)}
+    no = {field.path: field for field in fields_of(branch.no)}
+    return (
+        tuple(field for path, field in yes.items() if path not in no),
+        tuple(field for path, field in no.items() if path not in yes),
+    )
+
+
+def fields_of(nodes: tuple[Node, ...]) -> Iterator[Number | Blob]:
+    """Fields with a name, of both outcomes of every condition, in byte order."""
+    for node in nodes:
+        if isinstance(node, Branch):
+            yield from fields_of(node.yes)
+            yield from fields_of(node.no)
+        elif isinstance(node, Number):
+            yield node
+        elif isinstance(node, Blob):
+            if node.prefix is not None:
+                yield node.prefix
+            yield node
 
 
 def _as_expression(value: Any) -> Expression:
@@ -178,7 +210,10 @@ def _prefixed(sub: Any, path: str, scope: str, doc: str) -> Blob:
     def length(context: Any) -> Any:
         return context[f"{name}#length"] - own
 
-    prefix = _number(_unwrap(sub.lengthfield), f"{path}#length", scope, "", stored)
+    field = _unwrap(sub.lengthfield)
+    if not isinstance(field, c.FormatField):
+        raise Unsupported(f"{path}: a length that is a {type(field).__name__}")
+    prefix = _number(field, f"{path}#length", scope, "", stored)
     assert isinstance(prefix, Number)
     return Blob(path, length, doc, scope, prefix)
 
@@ -187,7 +222,7 @@ def _array(sub: Any, path: str, scope: str, doc: str) -> Iterator[Node]:
     if not isinstance(sub.count, int):
         raise Unsupported(f"{path}: an array whose length is not constant")
     inner = tuple(_walk(sub.subcon, path, scope, doc, None))
-    if len(inner) != 1 or not isinstance(inner[0], Number):
+    if len(inner) != 1 or not isinstance(inner[0], Number) or inner[0].path != path:
         raise Unsupported(f"{path}: an array of structs")
     n = inner[0]
     yield Number(n.path, n.code, n.size * sub.count, n.doc, n.scope, None, sub.count)
@@ -199,7 +234,7 @@ def _rest(context: Any) -> Any:
 
 
 def _unwrap(sub: Any) -> Any:
-    while isinstance(sub, c.Subconstruct):
+    while isinstance(sub, _TRANSPARENT):
         sub = sub.subcon
     return sub
 

@@ -62,6 +62,8 @@ class _Walker:
             else:
                 assert isinstance(node, Branch)
                 wanted = node.condition(Scope(self._values.__getitem__, node.scope))
+                for field in node.lacking(bool(wanted)):
+                    self._values[field.path] = 0 if isinstance(field, Number) else b""
                 self.walk(node.yes if wanted else node.no)
 
     def _length(self, blob: Blob) -> int:
@@ -71,9 +73,9 @@ class _Walker:
         return int(blob.length(Scope(self._values.__getitem__, blob.scope)))
 
     def _take(self, size: int, path: str, doc: str, number: Number | None) -> None:
-        data = self._stream.read(size) if size >= 0 else b""
-        if len(data) != size:
+        if not 0 <= size <= len(self._stream.getbuffer()) - self.at:
             raise EOFError
+        data = self._stream.read(size)
         value: Any = data
         if number is not None:
             order = "little" if number.code[0] == "<" else "big"

@@ -64,8 +64,10 @@ def _rows(nodes: tuple[Node, ...], base: list[int], added: list[str]) -> Iterato
 def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[Row]:
     """Both outcomes in one row each field; the difference in size becomes a named term."""
     yes, no = [base[0]], [base[0]]
-    yes_rows = list(_rows(branch.yes, yes, []))
-    no_rows = list(_rows(branch.no, no, []))
+    of_yes: list[str] = []
+    of_no: list[str] = []
+    yes_rows = list(_rows(branch.yes, yes, of_yes))
+    no_rows = list(_rows(branch.no, no, of_no))
     offset = " + ".join([str(base[0]), *added])
     names = dict.fromkeys(row.name for row in [*no_rows, *yes_rows])
     by_name = [{row.name: row for row in rows} for rows in (no_rows, yes_rows)]
@@ -78,6 +80,8 @@ def _branch_rows(branch: Branch, base: list[int], added: list[str]) -> Iterator[
     base[0] = min(yes[0], no[0])
     if yes[0] != no[0]:
         added.append(f"{abs(yes[0] - no[0])}?")
+    # a string that is not there has no bytes: the sum holds either way
+    added.extend(dict.fromkeys([*of_yes, *of_no]))
 
 
 def columns_of(schema: c.Construct[Any, Any]) -> list[Column]:
@@ -99,9 +103,10 @@ def _collect(nodes: tuple[Node, ...], found: dict[str, Column], optional: bool) 
             _collect(node.yes, yes, optional)
             _collect(node.no, no, optional)
             for name, column in {**no, **yes}.items():
-                both = name in yes and name in no
-                wider = max(yes.get(name, column).type, no.get(name, column).type)
-                _add(found, Column(name, wider, column.doc, optional or not both))
+                either = yes.get(name, column), no.get(name, column)
+                wider = max(side.type for side in either)
+                partly = name not in yes or name not in no or any(s.optional for s in either)
+                _add(found, Column(name, wider, column.doc, partly))
 
 
 def _add(found: dict[str, Column], column: Column) -> None:

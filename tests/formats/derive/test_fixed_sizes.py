@@ -1,0 +1,180 @@
+"""dtype_of against construct, and the sizes that the specification states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import construct as c
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.formats import (
+    batch_consume_queue,
+    blank,
+    checkpoint,
+    commit_log,
+    consume_queue,
+    consume_queue_ext,
+    dledger,
+    index_file,
+    lock,
+    message,
+    timer_check,
+    timer_log,
+    timer_wheel,
+)
+from mqstore.formats.derive import (
+    Ragged,
+    decode,
+    dtype_of,
+    encode,
+    fixed_bytes,
+    minimum_bytes,
+    offset_of,
+)
+from mqstore.formats.derive.layout import Unsupported
+from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
+
+from .schemas import ARRAYS, FIXED_SCHEMAS, NESTED, NOTHING, SCHEMAS, flat
+
+IDS = {
+    "message id": MESSAGE_ID_V4,
+    "message id v6": MESSAGE_ID_V6,
+    "unique key": UNIQUE_KEY_V4,
+    "unique key v6": UNIQUE_KEY_V6,
+    "nested": c.Struct("a" / c.Struct("b" / c.Int16sl, c.Padding(2), "c" / c.Bytes(3))),
+}
+FIXED = FIXED_SCHEMAS | IDS
+
+#: Bytes by the specification: 1.5, 1.8, 1.13, 2.1, 2.6, 2.7, 3.1, 4.1, 4.5, 4.6, 4.7.
+SIZES = [
+    (blank.BLANK, 8),
+    (commit_log.HEAD, 8),
+    (dledger.BLANK, 8),
+    (consume_queue.UNIT, 20),
+    (batch_consume_queue.UNIT, 46),
+    (index_file.HEADER, 40),
+    (index_file.SLOT, 4),
+    (index_file.ITEM, 20),
+    (checkpoint.FIELDS, 48),
+    (checkpoint.CHECKPOINT, 4096),
+    (lock.LOCK, 4),
+    (timer_log.UNIT, 52),
+    (timer_log.BLANK, 16),
+    (timer_wheel.SLOT, 32),
+    (timer_check.FIELDS, 56),
+    (timer_check.TIMER_CHECK, 4096),
+    (MESSAGE_ID_V4, 16),
+    (MESSAGE_ID_V6, 28),
+    (UNIQUE_KEY_V4, 16),
+    (UNIQUE_KEY_V6, 28),
+]
+
+
+@pytest.mark.parametrize(("schema", "size"), SIZES)
+def test_sizes(schema: c.Construct[Any, Any], size: int) -> None:
+    assert schema.sizeof() == size
+    assert dtype_of(schema).itemsize == size
+    assert fixed_bytes(schema) == minimum_bytes(schema) == size
+
+
+def test_smallest_records() -> None:
+    assert minimum_bytes(message.MESSAGE) == message.SMALLEST == 91
+    assert minimum_bytes(dledger.ENTRY) == dledger.HEADER_BYTES
+    assert minimum_bytes(consume_queue_ext.UNIT) == consume_queue_ext.UNIT_BYTES_MIN
+
+
+def test_size_of_an_index_file() -> None:
+    assert index_file.index_file(10, 20).sizeof() == index_file.file_size(10, 20) == 480
+    assert index_file.items_offset(10) == 80
+    assert index_file.slots_offset() == 40
+    assert index_file.items_of(479, 10) == 19
+    assert index_file.items_of(3, 10) == 0
+
+
+@pytest.mark.parametrize("schema", FIXED.values(), ids=FIXED)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_dtype_reads_and_writes_what_construct_does(
+    schema: c.Construct[Any, Any], data: st.DataObject
+) -> None:
+    size = schema.sizeof()
+    if size > 1000:
+        used = data.draw(st.binary(min_size=100, max_size=100))
+        raw = used.ljust(size, b"\0")
+    else:
+        raw = data.draw(st.binary(min_size=2 * size, max_size=2 * size))
+    dtype = dtype_of(schema)
+    assert dtype.itemsize == size
+    if not size:
+        return
+    records = np.frombuffer(raw, dtype)
+    columns = decode(schema, np.frombuffer(raw, np.uint8), np.arange(len(records)) * size)
+    for i, record in enumerate(records):
+        fields = flat(schema.parse(raw[i * size : (i + 1) * size]))
+        assert set(dtype.names or ()) == set(fields) == set(columns)
+        for path, value in fields.items():
+            seen = record[path].tobytes() if isinstance(value, bytes) else record[path].tolist()
+            assert seen == value
+            column = columns[path][i]
+            assert (column if isinstance(value, bytes) else column.tolist()) == value  # type: ignore[union-attr]
+            assert dtype.fields is not None
+            assert dtype.fields[path][1] == offset_of(schema, path)
+    assert len(encode(schema, columns).buffer) == len(records) * size
+
+
+def test_fields_keep_their_byte_order() -> None:
+    dtype = dtype_of(c.Struct("a" / c.Int32sl, "b" / c.Int32sb))
+    assert (dtype["a"].str, dtype["b"].str) == ("<i4", ">i4")
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - FIXED_SCHEMAS.keys()))
+def test_other_schemas_are_refused(name: str) -> None:
+    with pytest.raises(Unsupported):
+        dtype_of(SCHEMAS[name])
+    with pytest.raises(Unsupported):
+        fixed_bytes(SCHEMAS[name])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        c.Struct("a" / c.Const(b"x")),
+        c.Struct("a" / c.Aligned(4, c.Int8ub)),
+        c.Struct("a" / c.VarInt),
+        c.Struct("a" / c.Prefixed(c.VarInt, c.GreedyBytes)),
+        c.Struct("a" / c.Prefixed(c.Int8ub, c.Struct("b" / c.Int8ub))),
+        c.Struct("a" / c.Prefixed(c.Int8ub, c.Compressed(c.GreedyBytes, "zlib"))),
+        c.Struct("a" / c.Array(c.this.n, c.Int8ub)),
+        c.Struct("a" / c.Array(2, c.Struct("b" / c.Int8ub))),
+        c.Struct("a" / c.Int8ub, c.Check(c.this.a == 1)),
+        c.Struct("a" / c.GreedyRange(c.Int8ub)),
+        c.Struct("a" / c.Pointer(0, c.Int8ub)),
+        c.Struct("a" / c.Peek(c.Int8ub)),
+        c.Struct("a" / c.NullTerminated(c.GreedyBytes)),
+        c.Sequence(c.Int8ub, c.Int8ub),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_derived_is_refused(schema: c.Construct[Any, Any]) -> None:
+    """Better no answer than one that differs from construct's."""
+    for derive in (dtype_of, minimum_bytes):
+        with pytest.raises(Unsupported):
+            derive(schema)
+    with pytest.raises(Unsupported):
+        decode(schema, np.zeros(9, np.uint8), np.zeros(1, np.int64))
+    with pytest.raises(Unsupported):
+        encode(schema, {"a": Ragged.of([b""])})
+
+
+def test_offsets() -> None:
+    assert offset_of(message.MESSAGE, "sys_flag") == 36
+    assert offset_of(dledger.ENTRY, "body") == 48
+    assert offset_of(ARRAYS, "cells") == 1
+    for path in ("body", "nonsense", "store_timestamp"):
+        with pytest.raises((KeyError, Unsupported)):
+            offset_of(message.MESSAGE, path)
+    assert minimum_bytes(NESTED) == 1 + 2 + 2 + 3 + 1
+    assert minimum_bytes(NOTHING) == 0
