@@ -1,0 +1,67 @@
+"""A store recovered by `mqstore recover` is left alone by the real broker."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.damage import damage
+from tests.stores import NAMES, config, truth, unpack
+
+from .conftest import Judge
+from .served import SIZES, Row, assert_left_alone, loaded, message, mqstore, settings, victim
+
+pytestmark = pytest.mark.interop
+
+UNCLEAN = [
+    name
+    for name in NAMES
+    if truth(name)["expected_verdict"] in ("unclean", "damaged")
+    and "load_error" not in truth(name)
+    and not any(word in name for word in ("-ha-", "compaction", "rocksdb", "lmq", "-hole"))
+]
+
+
+def recovered(root: Path, sizes: dict[str, Any], *options: str) -> Row:
+    """Recover as the broker does, and return the plan that was applied."""
+    options = ("--policy", "broker", "--format", "json", *settings(sizes), *options)
+    plan = json.loads(mqstore("recover", root, *options, codes=(0, 1, 3)))
+    mqstore("recover", root, "--apply", "--yes", *options, codes=(0, 1))
+    assert not (root / "abort").exists()
+    made: Row = plan["plan"]
+    return made
+
+
+@pytest.mark.parametrize("name", UNCLEAN)
+def test_a_real_store_after_recovery(
+    name: str, oracle: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    root = unpack(name, tmp_path)
+    sizes = config(name, root)
+    plan = recovered(root, sizes)
+    assert_left_alone(oracle(truth(name)["broker_version"]), root, sizes, plan)
+
+
+@pytest.mark.parametrize("kind", [None, "torn_tail", "flip_bit", "zero_page"])
+def test_a_store_killed_on_purpose(
+    judge: Judge, version: str, kind: str | None, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    messages = [message(number) for number in range(150)]
+    answer = loaded(judge, root, SIZES, {"do": "put", "messages": messages}, exit="halt")
+    spoiled: frozenset[int] = frozenset()
+    if kind:
+        hurt = damage(victim(root, answer["steps"][0]), random.Random(kind), kind=kind)
+        spoiled = hurt.spoiled
+    plan = recovered(root, SIZES, "--broker-version", version)
+    assert_left_alone(judge, root, SIZES, plan)
+    # What lies before the file where the broker's scan begins stays as it is, damaged or not.
+    got = loaded(judge, root, SIZES, {"do": "get"})["steps"][0]
+    unreadable = [served for served in got if not served.get("look_ok")]
+    assert len(unreadable) <= len(spoiled)
+    assert len(got) == sum(queue["max_offset"] for queue in plan["queues"])
