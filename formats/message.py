@@ -9,38 +9,29 @@ With IPv4 on both sides a version 1 record has 91 bytes + body + topic + propert
 
 from __future__ import annotations
 
-import ipaddress
-from enum import IntFlag
-from functools import lru_cache
-
 from construct import Bytes, IfThenElse, Int8sb, Int16sb, Int32sb, Int32ub, Int64sb, Rebuild, Struct
 from construct import this as _record
 
+from .host import host_of, host_text
 from .primitives import HOST_V4, HOST_V6, record_size_field, size_
+from .sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
+
+__all__ = [
+    "COMPRESSION_MASK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "MESSAGE",
+    "PROPERTIES_BYTES_MAX",
+    "SMALLEST",
+    "TOPIC_BYTES_MAX_V1",
+    "TRANSACTION_MASK",
+    "SysFlag",
+    "host_of",
+    "host_text",
+]
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
-
-
-class SysFlag(IntFlag):
-    """Bits of sys_flag (spec 1.3)."""
-
-    COMPRESSED = 0x1
-    MULTI_TAGS = 0x2
-    PREPARED = 0x4
-    COMMIT = 0x8
-    ROLLBACK = 0xC
-    BORN_V6 = 0x10
-    STORE_V6 = 0x20
-    NEED_UNWRAP = 0x40
-    INNER_BATCH = 0x80
-    LZ4 = 0x100
-    ZSTD = 0x200
-    ZLIB = 0x300
-
-
-TRANSACTION_MASK = 0xC
-COMPRESSION_MASK = 0x700
 _BORN_V6 = int(SysFlag.BORN_V6)
 _STORE_V6 = int(SysFlag.STORE_V6)
 
@@ -78,23 +69,3 @@ SMALLEST = 91
 #: Longest topic of version 1 and longest property text, by the width of their length fields.
 TOPIC_BYTES_MAX_V1 = 127
 PROPERTIES_BYTES_MAX = 32767
-
-
-@lru_cache(maxsize=4096)
-def host_text(ip: bytes, port: int) -> str:
-    """`ip:port`, `[ip]:port` for IPv6; addresses of another length come as hex."""
-    if len(ip) not in (4, 16):
-        return f"{ip.hex()}:{port}"
-    address = ipaddress.ip_address(ip)
-    return f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
-
-
-def host_of(text: str) -> tuple[bytes, int]:
-    """Inverse of `host_text`. Raises ValueError for anything that is not `ip:port`."""
-    address, separator, port = text.rpartition(":")
-    if not separator:
-        raise ValueError(f"not ip:port: {text!r}")
-    number = int(port)
-    if not -(2**31) <= number < 2**31:
-        raise ValueError(f"port out of range: {text!r}")
-    return ipaddress.ip_address(address.strip("[]")).packed, number

@@ -8,6 +8,18 @@ from typing import Any
 from construct import Bytes, Construct, Int16ub, Int32sb, Int32ub, Int64sb, Struct
 
 from .primitives import IPV4_BYTES, IPV6_BYTES
+from .quick import message_id, parse_message_id
+
+__all__ = [
+    "MESSAGE_ID_V4",
+    "MESSAGE_ID_V6",
+    "UNIQUE_KEY_COUNTERS",
+    "UNIQUE_KEY_V4",
+    "UNIQUE_KEY_V6",
+    "message_id",
+    "parse_message_id",
+    "unique_key",
+]
 
 
 def _message_id(address_bytes: int) -> Construct[Any, Any]:
@@ -20,31 +32,6 @@ def _message_id(address_bytes: int) -> Construct[Any, Any]:
 
 MESSAGE_ID_V4 = _message_id(IPV4_BYTES)
 MESSAGE_ID_V6 = _message_id(IPV6_BYTES)
-_OFFSET_DIGITS = 2 * Int64sb.sizeof()
-_OFFSET_MASK = (1 << 4 * _OFFSET_DIGITS) - 1
-
-
-def message_id(ip: bytes, port: int, physical_offset: int) -> str:
-    """The id a producer is told: upper-case hex of broker address, port and position."""
-    return f"{_broker_digits(ip, port)}{physical_offset & _OFFSET_MASK:0{_OFFSET_DIGITS}X}"
-
-
-@lru_cache(maxsize=1024)
-def _broker_digits(ip: bytes, port: int) -> str:
-    """The digits before the position: the same in all ids of a broker."""
-    schema = MESSAGE_ID_V6 if len(ip) == IPV6_BYTES else MESSAGE_ID_V4
-    data = schema.build({"ip": ip, "port": port, "physical_offset": 0})
-    return str(data.hex().upper()[:-_OFFSET_DIGITS])
-
-
-def parse_message_id(text: str) -> tuple[bytes, int, int]:
-    """(ip, port, physical_offset) of an id. Raises ValueError for anything else."""
-    data = bytes.fromhex(text)
-    for schema in (MESSAGE_ID_V4, MESSAGE_ID_V6):
-        if len(data) == schema.sizeof():
-            found = schema.parse(data)
-            return bytes(found.ip), int(found.port), int(found.physical_offset)
-    raise ValueError(f"not a message id (32 or 56 hex digits): {text!r}")
 
 
 def _unique_key(address_bytes: int) -> Construct[Any, Any]:

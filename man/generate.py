@@ -6,7 +6,7 @@
 
 man1 comes from the typer app, one page a command; man5 from the docstrings and byte tables of
 `formats`; the completion scripts from the same commands; schemas of records that are layouts of
-`formats` from these.
+`formats` from these, and so the tables of `formats/quick_tables.py`.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def contents() -> Iterator[tuple[Path, str]]:
     for record_type in types.DERIVED:
         schema = json.dumps(types.derived_schema(record_type), indent=2) + "\n"
         yield types.SCHEMAS / f"{record_type}.json", schema
+    tables = _import("mqstore.formats.derive.steps").tables()
+    yield ROOT / "formats" / "quick_tables.py", tables
 
 
 def stale() -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
-from ..formats.message import COMPRESSION_MASK, SysFlag
+from ..formats.sys_flag import COMPRESSION_MASK, SysFlag
 
 MAX_BODY_BYTES = 64 << 20
 

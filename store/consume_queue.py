@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ..formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
-from ..formats.fixed import numbers_of
+from ..formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from .errors import NotFound, from_os_error
 from .layout import Layout
 from .mapped_file_queue import MappedFile, MappedFileQueue
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     Units = npt.NDArray[np.void]
 
-_UNIT = numbers_of(UNIT)
-_PRE_FILL = _UNIT.unpack(UNIT.build(PRE_FILL))
 LARGEST_QUEUE_ID = (1 << 31) - 1
 WINDOW_UNITS = 1 << 16
 """Units that are read at once."""
@@ -55,7 +52,7 @@ class Unit(NamedTuple):
     @property
     def pre_fill(self) -> bool:
         """The unit fills the front of a queue that does not begin at 0; it is no message."""
-        return self[1:] == _PRE_FILL
+        return self[1:] == PRE_FILL
 
     @property
     def ext_address(self) -> int | None:
@@ -161,7 +158,7 @@ class ConsumeQueue:
         data = self.files.read(queue_offset * UNIT_BYTES, UNIT_BYTES)
         if len(data) < UNIT_BYTES:
             return None
-        return Unit(queue_offset, *_UNIT.unpack(data))
+        return Unit(queue_offset, *UNIT.unpack(data))
 
     def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
         """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
@@ -171,9 +168,10 @@ class ConsumeQueue:
         """
         import numpy as np
 
+        from ..formats import consume_queue
         from ..formats.derive import dtype_of
 
-        dtype = dtype_of(UNIT)
+        dtype = dtype_of(consume_queue.UNIT)
         for file in reversed(self.files.files) if reverse else self.files.files:
             begin = max(start, -(-file.start // UNIT_BYTES))
             end = min(stop, file.end // UNIT_BYTES)
@@ -243,7 +241,7 @@ class ConsumeQueue:
             data = self.files.read(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
             whole = len(data) - len(data) % UNIT_BYTES
             for at in range(whole - UNIT_BYTES, -1, -UNIT_BYTES):
-                unit = Unit(start + at // UNIT_BYTES, *_UNIT.unpack_from(data, at))
+                unit = Unit(start + at // UNIT_BYTES, *UNIT.unpack_from(data, at))
                 if unit.valid:
                     return unit
             stop = start

@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..formats import message_properties as names
-from ..formats.message import host_text
-from ..formats.message_id import message_id
+from ..formats.host import host_text
+from ..formats.quick import message_id
 from .body import MAX_BODY_BYTES, Body, unpack
 from .mark import Mark
 
