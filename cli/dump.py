@@ -126,10 +126,9 @@ def _print_records(
     from .record_types import columns_of_kind
 
     damage = _Damage()
-    records = chain.from_iterable(chunk.records() for chunk in chunks)
     with common.open_output() as out:
         out.records(
-            islice(damage.counted(records), count),
+            islice(damage.counted(chunks), count),
             text=RecordText(common.utc),
             columns=lambda: columns_of_kind(what.kind),
         )
@@ -145,14 +144,16 @@ class _Damage:
         self.bytes = 0
         self.first: Record = {}
 
-    def counted(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The same records."""
-        for record in records:
-            if record["type"] == "damage":
-                self.first = self.first or record
+    def counted(self, chunks: Iterable[Chunk | Messages]) -> Iterator[Record]:
+        """The records of the chunks."""
+        from .dump_files import Range
+
+        for chunk in chunks:
+            if isinstance(chunk, Range) and chunk.record["type"] == "damage":
+                self.first = self.first or chunk.record
                 self.ranges += 1
-                self.bytes += record["size"]
-            yield record
+                self.bytes += chunk.record["size"]
+            yield from chunk.records()
 
     def __str__(self) -> str:
         ranges = "1 damaged range" if self.ranges == 1 else f"{self.ranges} damaged ranges"

@@ -24,8 +24,11 @@ def dumps_wide(value: Any) -> str:
 
 
 def _safe(text: str) -> str:
-    """The encoder has escaped C0 already, so of ASCII only DEL is left."""
-    if text.isascii() and _DELETE not in text:
+    """The encoder has escaped C0 already, so of ASCII only DEL is left.
+
+    What steers a terminal is not printable to Python; most text is, and that is told fast.
+    """
+    if (text.isascii() and _DELETE not in text) or text.isprintable():
         return text
     return DANGEROUS.sub(_as_utf16, text)
 

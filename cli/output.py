@@ -131,7 +131,7 @@ class Output:
 
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._write(line.encode() + b"\n")
+            self._write(f"{line}\n".encode())
 
     def _json_array(self, records: Iterable[Record]) -> None:
         from .json_text import dumps

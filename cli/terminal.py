@@ -41,12 +41,12 @@ def escape(text: str) -> str:
     >>> print(escape("a\x1b[2Jb\n\u202ec"))
     a\x1b[2Jb\n\u202ec
     """
-    return DANGEROUS.sub(_written_out, text)
+    return text if text.isprintable() else DANGEROUS.sub(_written_out, text)
 
 
 def escape_lines(text: str) -> str:
     """As `escape`, but line ends stay: for text of our own that has foreign text in it."""
-    return _KEPT_LINES.sub(_written_out, text)
+    return text if text.isprintable() else _KEPT_LINES.sub(_written_out, text)
 
 
 def _written_out(match: re.Match[str]) -> str:

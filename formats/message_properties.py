@@ -12,6 +12,8 @@ from .hashing import CRC_MASK, crc31
 
 NAME_VALUE_SEPARATOR: Final = b"\x01"
 ITEM_SEPARATOR: Final = b"\x02"
+_NAME_VALUE_SEPARATOR: Final = NAME_VALUE_SEPARATOR.decode()
+_ITEM_SEPARATOR: Final = ITEM_SEPARATOR.decode()
 
 KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
@@ -38,11 +40,22 @@ CRC_ITEM_BYTES: Final = len(CRC32) + 1 + _CRC_DIGITS + 1
 
 def parse(text: bytes) -> dict[str, str]:
     """Properties as Java reads them since 4.9.1; invalid UTF-8 becomes U+FFFD."""
-    items = text.decode("utf-8", "replace").split(ITEM_SEPARATOR.decode())
+    items = text.decode("utf-8", "replace").split(_ITEM_SEPARATOR)
+    if not items[-1]:
+        items.pop()
+    try:
+        found = dict([item.split(_NAME_VALUE_SEPARATOR, 1) for item in items])
+    except ValueError:  # an item without a separator
+        return _parse_odd(items)
+    return _parse_odd(items) if "" in found or "" in found.values() else found
+
+
+def _parse_odd(items: list[str]) -> dict[str, str]:
+    """Items of which some have no name, no value or no separator: these are dropped."""
     found: dict[str, str] = {}
     for item in items:
-        name, separator, value = item.partition(NAME_VALUE_SEPARATOR.decode())
-        if separator and name and value:
+        name, _, value = item.partition(_NAME_VALUE_SEPARATOR)
+        if name and value:
             found[name] = value
     return found
 

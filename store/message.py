@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..formats import message_properties as names
 from ..formats.host import host_text
 from ..formats.quick import message_id
+from ..formats.sys_flag import SysFlag
 from .body import MAX_BODY_BYTES, Body, unpack
 from .mark import Mark
 
 if TYPE_CHECKING:
     from .commit_log import Batch
+
+_COMPRESSED = int(SysFlag.COMPRESSED)
 
 #: JSON of a mark.
 MARKS: dict[Mark, dict[str, Any]] = {
@@ -27,14 +29,8 @@ MARKS: dict[Mark, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Message:
-    """One record of the commit log; names and units as in `formats.message`.
-
-    `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
-    `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
-    None where the CRC was not computed.
-    """
+class _Fields(NamedTuple):
+    """What a message is made of: a tuple, since a scan makes many of them."""
 
     position: int
     total_size: int
@@ -56,6 +52,15 @@ class Message:
     raw_properties: bytes
     body_crc_ok: bool | None = None
     mark: Mark = Mark.NONE
+
+
+class Message(_Fields):
+    """One record of the commit log; names and units as in `formats.message`.
+
+    `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
+    `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
+    None where the CRC was not computed.
+    """
 
     @property
     def topic(self) -> str:
@@ -101,6 +106,7 @@ class Message:
 
     def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
         """The message as the contract's JSON object; `raw`: the stored bytes as they are."""
+        properties = self.properties
         record: dict[str, Any] = {"type": "message", "physical_offset": self.physical_offset}
         if self.position != self.physical_offset:
             record["position"] = self.position
@@ -119,12 +125,12 @@ class Message:
             "store_host": host_text(*self.store_host),
             "reconsume_times": self.reconsume_times,
             "prepared_transaction_offset": self.prepared_transaction_offset,
-            **_text("topic", self.raw_topic, self.topic),
-            "properties": self.properties,
+            **_topic(self.raw_topic),
+            "properties": properties,
             **self._raw_properties(raw),
-            "tags": self.tags,
+            "tags": properties.get(names.TAGS),
             "keys": self.keys,
-            "unique_key": self.unique_key,
+            "unique_key": properties.get(names.UNIQ_KEY),
             "message_id": self.message_id,
             **(self._raw_body() if raw else self._shown_body(max_body)),
             **MARKS[self.mark],
@@ -144,6 +150,11 @@ class Message:
         return {"body_base64": _base64(self.stored_body), "raw": True}
 
     def _shown_body(self, max_body: int) -> dict[str, Any]:
+        if not self.sys_flag & _COMPRESSED:
+            try:
+                return {"body": self.stored_body.decode("utf-8")}
+            except UnicodeDecodeError:
+                return {"body_base64": _base64(self.stored_body)}
         body = self.body(max_body)
         shown: dict[str, Any] = {}
         try:
@@ -161,18 +172,29 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def _text(name: str, data: bytes, text: str) -> dict[str, Any]:
-    """A text field, with the bytes beside it where they are no valid UTF-8."""
-    if text.encode("utf-8", "surrogatepass") == data:
-        return {name: text}
-    return {name: text, f"{name}_base64": _base64(data)}
+@lru_cache(maxsize=4096)
+def _topic(stored: bytes) -> dict[str, str]:
+    """The topic as text, with the bytes beside it where they are no UTF-8. Shared: read it only."""
+    try:
+        return {"topic": stored.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"topic": stored.decode("utf-8", "replace"), "topic_base64": _base64(stored)}
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
     """The stored text can be made from the object (`any_ending`: but for a last separator)."""
     ended = stored.endswith(names.ITEM_SEPARATOR) or not stored
     items = stored.count(names.ITEM_SEPARATOR) + (not ended)
-    if stored.isascii() and items == len(properties) and (ended or any_ending):
+    plain = items == stored.count(names.NAME_VALUE_SEPARATOR) == len(properties)
+    if plain and (ended or any_ending) and _is_utf8(stored):
         return True  # none dropped, none twice
     try:
         text = names.format_properties(properties)
