@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 from isal.isal_zlib import crc32
 
-from .derive.ragged import Bytes, Ints, Ragged, overlapping
+from .derive.ragged import Ints, Ragged, overlapping
 from .hashing import CRC_MASK, java_hash, java_string
 
 Hashes = npt.NDArray[np.int32]
 
 #: Below this mean length zlib's CRC is the quicker one, above it isal's.
 _SHORT_BYTES = 256
-#: Strings longer than this are hashed one by one: the exact float64 sums end far above it.
+#: Strings longer than this are hashed one by one.
 _WIDE = 256
-#: Rows of one matrix product: about 2 MiB of float64.
-_CELLS = 1 << 18
+_WORD = np.dtype(">u8")
+_WORD_BYTES = _WORD.itemsize
+_ALL = np.uint64((1 << 64) - 1)
+_NOT_ASCII = np.uint64(0x8080808080808080)
 
 
 def crc31_column(strings: Ragged) -> Hashes:
@@ -35,63 +36,59 @@ def crc31_column(strings: Ragged) -> Hashes:
 
 
 def java_hash_column(strings: Ragged) -> Hashes:
-    """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string.
+    """`String.hashCode` of UTF-8 strings, int32[n]; 0 where there is no string."""
+    return _hash(strings)[0].view(np.int32)
 
-    ASCII strings are hashed as a matrix product with powers of 31, exact in float64; longer ones
+
+def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
+    """Hashes modulo 2^32, and the number of UTF-16 units of each string.
+
+    ASCII strings are hashed eight characters at a time, from their end to their front; long ones
     and those with other characters one by one.
     """
-    out = np.zeros(len(strings), np.uint32)
-    length = strings.length
-    if not len(out) or int(length.max()) <= 0:
-        return out.view(np.int32)
-    slow = length > _WIDE
-    fast = np.flatnonzero((length > 0) & ~slow)
-    for width in (16, 32, 64, 128, _WIDE):
-        group = fast[(length[fast] <= width) & (length[fast] > (width // 2 if width > 16 else 0))]
-        for begin in range(0, len(group), _CELLS // width):
-            index = group[begin : begin + _CELLS // width]
-            values, ascii_only = _ascii_hashes(strings[index], width)
-            out[index] = values
-            slow[index] = ~ascii_only
+    units = np.maximum(strings.length, 0)
+    longest = int(units.max(initial=0))
+    if not longest:
+        return np.zeros(len(units), np.uint32), units
+    end = strings.start + units
+    # the words of a string must not begin before the buffer
+    slow = (units > _WIDE) | (end < -(-units // _WORD_BYTES) * _WORD_BYTES)
+    words = overlapping(strings.buffer, _WORD)
+    total = np.zeros(len(units), np.uint64)
+    seen = np.zeros(len(units), np.uint64)
+    for at in range(0, min(longest, _WIDE), _WORD_BYTES) if len(words) else ():
+        longer = (units > at) & ~slow
+        rows = slice(None) if longer.all() else np.flatnonzero(longer)
+        word = words[end[rows] - (at + _WORD_BYTES)].astype(np.uint64)
+        left = units[rows] - at
+        if int(left.min(initial=_WORD_BYTES)) < _WORD_BYTES:
+            unused = np.maximum(_WORD_BYTES - left, 0) * 8
+            word &= _ALL >> unused.astype(np.uint64)
+        seen[rows] |= word
+        total[rows] += _hash_of_word(word) * np.uint64(pow(31, at, 1 << 32))
+    hashes = total.astype(np.uint32)
+    slow |= seen & _NOT_ASCII != 0
     for i in np.flatnonzero(slow).tolist():
-        out[i] = java_hash(java_string(strings[i])) & 0xFFFFFFFF
-    return out.view(np.int32)
+        text = java_string(strings[i])
+        hashes[i] = java_hash(text) & 0xFFFFFFFF
+        units[i] = len(text.encode("utf-16-be", "surrogatepass")) // 2
+    return hashes, units
 
 
-@lru_cache(maxsize=16)
-def _weights(width: int) -> npt.NDArray[np.float64]:
-    """31^(width-1) … 31^0 modulo 2^32."""
-    return np.array([pow(31, k, 1 << 32) for k in range(width - 1, -1, -1)], np.float64)
+def _hash_of_word(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Sum of c·31^(7-i) over the eight characters of each word, the first in its top byte.
+
+    Neighbours are added up within the word: 8 characters to 4 pairs, to 2 fours, to their sum.
+    """
+    for bits, mask, weight in _FOLDS:
+        word = (word >> bits & mask) * weight + (word & mask)
+    return word
 
 
-def _ascii_hashes(
-    strings: Ragged, width: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Hashes of strings of at most `width` bytes, and which of them are pure ASCII."""
-    cells = _right_aligned(strings, width)
-    ascii_only = cells.max(axis=1) < 0x80
-    sums = cells.astype(np.float64) @ _weights(width)
-    # each term is below 2^7 · 2^32 and there are at most 2^8 of them: exact below 2^53
-    return sums.astype(np.uint64).astype(np.uint32), ascii_only
-
-
-def _right_aligned(strings: Ragged, width: int) -> Bytes:
-    """uint8[n, width]: each string at the right end of its row, zeros before it."""
-    buffer, end = strings.buffer, strings.start + strings.length
-    if len(buffer) < width:
-        buffer = np.concatenate([np.zeros(width, np.uint8), buffer])
-        end = end + width
-    at = end - width
-    short = at < 0
-    if short.any():
-        front = np.concatenate([np.zeros(width, np.uint8), buffer[: 2 * width]])
-        cells = overlapping(buffer, np.dtype((np.void, width)))[np.maximum(at, 0)]
-        cells[short] = overlapping(front, np.dtype((np.void, width)))[at[short] + width]
-    else:
-        cells = overlapping(buffer, np.dtype((np.void, width)))[at]
-    rows = cells.view(np.uint8).reshape(-1, width)
-    distance = np.arange(width, 0, -1)
-    return np.where(distance <= strings.length[:, None], rows, 0).astype(np.uint8)
+_FOLDS = tuple(
+    (np.uint64(bits), np.uint64(mask), np.uint64(31 ** (bits // 8)))
+    for bits, mask in ((8, 0x00FF00FF00FF00FF), (16, 0x0000FFFF0000FFFF), (32, 0x00000000FFFFFFFF))
+)
 
 
 def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
@@ -99,25 +96,10 @@ def index_hash_column(topic_hashes: Hashes, keys: Ragged) -> Hashes:
 
     hash(topic# + key) = hash(topic#) · 31^units(key) + hash(key).
     """
-    units = _utf16_units(keys)
-    longest = int(units.max()) if len(units) else 0
+    hashes, units = _hash(keys)
+    longest = int(units.max(initial=0))
     powers = np.ones(longest + 1, np.uint32)
     powers[1:] = np.cumprod(np.full(longest, 31, np.uint32), dtype=np.uint32)
-    sums = topic_hashes.view(np.uint32) * powers[units] + java_hash_column(keys).view(np.uint32)
+    sums = topic_hashes.view(np.uint32) * powers[units] + hashes
     value = np.abs(sums.view(np.int32).astype(np.int64))
     return np.where(value == 1 << 31, 0, value).astype(np.int32)
-
-
-def _utf16_units(strings: Ragged) -> Ints:
-    """Number of UTF-16 code units of each string, int64[n]."""
-    units = np.maximum(strings.length, 0)
-    if not len(units):
-        return units
-    packed = strings.packed()
-    if not (packed.buffer >= 0x80).any():
-        return units
-    marks = np.concatenate([[0], np.cumsum(packed.buffer >= 0x80)])
-    other = marks[packed.start + units] != marks[packed.start]
-    for i in np.flatnonzero(other).tolist():
-        units[i] = len(java_string(strings[i]).encode("utf-16-be", "surrogatepass")) // 2
-    return units

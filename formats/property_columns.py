@@ -25,11 +25,13 @@ class Items:
         blob = np.full(int((length + 1).sum()) + 1 + 8, _SEPARATOR, np.uint8)
         ragged_copy(blob, begin, Ragged(properties.buffer, properties.start, length))
         self._blob: Bytes = blob
-        self._begin: Ints = begin
         end = len(blob) - 8
         self._cuts: Ints = np.flatnonzero(blob[:end] == _SEPARATOR)
         words = overlapping(blob, np.dtype(">u8"))
         self._heads = words[self._cuts[:-1] + 1].astype(np.uint64)
+        first = np.searchsorted(self._cuts, begin - 1)
+        items = np.diff(first, append=len(self._cuts) - 1)
+        self._record: Ints = np.repeat(np.arange(self._count), items)
 
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
@@ -60,8 +62,7 @@ class Items:
         item = np.flatnonzero((self._heads & np.uint64(mask)) == np.uint64(value))
         if len(head) > len(wanted) and len(item):
             item = item[self._tail_matches(item, head)]
-        record = np.searchsorted(self._begin, self._cuts[item] + 1, side="right") - 1
-        return item, record
+        return item, self._record[item]
 
     def _tail_matches(self, item: Ints, head: bytes) -> npt.NDArray[np.bool_]:
         at = self._cuts[item] + 1
