@@ -89,6 +89,7 @@ def _append_step(writer: StoreWriter, columns: dict[str, Any]) -> StoredColumns:
     with writer.writing():
         write_records(writer.log, columns, placement)
         _write_units(writer, found)
+        writer.index_records()
         if writer.index is not None:
             writer.index.append(found.items, found.count)
     highest: dict[str, int] = {}

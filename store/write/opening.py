@@ -6,6 +6,7 @@ import os
 from os import PathLike
 from pathlib import Path
 
+from ..checkpoint import read_checkpoint
 from ..config import BrokerConfig
 from ..errors import NotAStore, Refused, Unclean, Unsupported, from_os_error
 from ..layout import Layout
@@ -79,7 +80,11 @@ def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
     """
     if wanted is not None:
         return writer_profile(wanted)
-    if tail.last is None and not layout.checkpoint.exists():
+    checkpoint = read_checkpoint(layout.checkpoint)
+    if tail.last is None and checkpoint is None:
+        return writer_profile(NEWEST)
+    if checkpoint and checkpoint.logics_physical_offset and layout.rocksdb_store.exists():
+        # what only the newest generation leaves; asking for more would cost the import of numpy
         return writer_profile(NEWEST)
     from ..generation import generation_of
 

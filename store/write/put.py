@@ -19,7 +19,7 @@ from ...formats.message import MESSAGE
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..config import BrokerConfig
 from ..delay_level import DEFAULT_LEVELS, parse_levels
-from ..dispatch_record import OneRecord, dispatch_record
+from ..dispatch_record import dispatch_record
 from ..errors import StoreError
 from ..index_file import Geometry
 from ..layout import Layout
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
 DEFAULT_WAIT_SECONDS = 10.0
+_UNINDEXED = 1024
+"""Records that wait to be indexed at most."""
 
 
 class Stored(NamedTuple):
@@ -115,6 +117,7 @@ class StoreWriter:
         )
         self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
         self.topics = Topics.read(layout.config) if options.topic_config else None
+        self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
         self._highest_queue: dict[str, int] = {}
         self._last: tuple[int, int] | None = None
         self._files = files
@@ -188,7 +191,12 @@ class StoreWriter:
             record = MESSAGE.build(fields)
             self.log.write(fields["physical_offset"], record)
             self.log.remember(record)
-            self._dispatch_one(queue, found, fields, size)
+            if found.has_unit:
+                unit = unit_bytes(fields["physical_offset"], size, found.tags_code)
+                self.queues.add(queue, fields["queue_offset"], unit)
+            self._unindexed.append((found.key_hashes, fields))
+            if len(self._unindexed) >= _UNINDEXED:
+                self.index_records()
         self.note(fields["physical_offset"], fields["store_timestamp"], {found.topic: queue[1]})
         return Stored(
             found.topic,
@@ -212,16 +220,13 @@ class StoreWriter:
         stored = self.append_columns(columns_of(messages))
         return stored.rows()[0]
 
-    def _dispatch_one(
-        self, queue: tuple[str, int], found: OneRecord, fields: dict[str, Any], size: int
-    ) -> None:
-        """Write the unit and the index items of a record."""
-        position, time = fields["physical_offset"], fields["store_timestamp"]
-        if found.has_unit:
-            unit = unit_bytes(position, size, found.tags_code)
-            self.queues.add(queue, fields["queue_offset"], unit)
-        if self.index is not None:
-            self.index.append_record([(key, position, time) for key in found.key_hashes])
+    def index_records(self) -> None:
+        """Index the records that `append` has written: nobody waits for that before an answer."""
+        for key_hashes, fields in self._unindexed:
+            position, time = fields["physical_offset"], fields["store_timestamp"]
+            if self.index is not None:
+                self.index.append_record([(key, position, time) for key in key_hashes])
+        self._unindexed.clear()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -287,6 +292,7 @@ class StoreWriter:
             self.log.clear_head()
             self.log.sync()
             self.queues.sync()
+            self.index_records()
             if self.index is not None:
                 self.index.sync()
             if self.topics is not None:

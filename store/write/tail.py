@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..batch import Batch
 
 _WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
-_ONE_BY_ONE = 64
-"""Records that are walked one by one; a longer file is walked by columns."""
+_ONE_BY_ONE = 512
+"""Records that are walked one by one, in the time that numpy would take to be imported."""
 
 
 @dataclass(frozen=True)
