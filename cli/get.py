@@ -130,7 +130,7 @@ def get(
         topic=topic,
         queue_id=queue,
         offset=offset,
-        count=count,
+        how_many=count,
         at=at,
         message_id=message_id,
         unique_key=unique_key,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..store.errors import InvalidInput, NotFound
 from ..store.found import Found, Via
@@ -24,14 +23,13 @@ _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
 """Of these a question has one at most."""
 
 
-@dataclass(frozen=True)
-class Question:
-    """What was asked for on the command line; names as the options."""
+class Question(NamedTuple):
+    """What was asked for on the command line; names as the options, but how_many for --count."""
 
     topic: str | None
     queue_id: int | None
     offset: int | None
-    count: int | None
+    how_many: int | None
     at: int | None
     message_id: str | None
     unique_key: str | None
@@ -53,9 +51,9 @@ class Question:
             raise InvalidInput("--queue needs --topic")
         if self.offset is not None and self.queue_id is None:
             raise InvalidInput("--offset needs --topic and --queue")
-        if self.count is not None and asked not in ([], ["offset"]):
+        if self.how_many is not None and asked not in ([], ["offset"]):
             raise InvalidInput(f"--count goes with a queue, not with {_option(asked[0])}")
-        conditions = (self.topic, self.since, self.until, self.tag, self.grep, self.count)
+        conditions = (self.topic, self.since, self.until, self.tag, self.grep, self.how_many)
         if not asked and all(condition is None for condition in conditions):
             hint = "such as --topic, --key or --since; mqstore dump prints everything"
             raise InvalidInput("nothing asked for", hint=hint)
@@ -134,7 +132,7 @@ def _find(
         return search_log(
             store,
             selection,
-            most=question.count,
+            most=question.how_many,
             reverse=question.reverse,
             note=common.warn,
         )
@@ -154,7 +152,7 @@ def _by_topic(
     store: Store, question: Question, selection: Selection, common: Common
 ) -> Iterator[Found]:
     topic, queue_id, offset = question.topic or "", question.queue_id, question.offset
-    count = 1 if offset is not None and question.count is None else question.count
+    count = 1 if offset is not None and question.how_many is None else question.how_many
     if why := store.topic_unread(topic):
         from ..store.log_search import search_log_queue
 

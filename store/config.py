@@ -30,7 +30,7 @@ DEFAULTS: Mapping[str, int] = {
 """Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_SEPARATOR = re.compile(r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)")
+_SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 
 
 class BrokerConfig(Mapping[str, str]):
@@ -121,7 +121,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """
     options = {}
     for line in _logical_lines(text):
-        separator = _SEPARATOR.search(line)
+        separator = re.search(_SEPARATOR, line)
         if separator is None:
             options[_unescape(line)] = ""
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from .message import Message
 
@@ -21,8 +21,7 @@ class Via(StrEnum):
     SCAN = "scan"
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(NamedTuple):
     """A message, and how it was found."""
 
     message: Message

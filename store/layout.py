@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +51,6 @@ _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
 
 
-@dataclass(frozen=True)
 class Layout:
     """Paths of one store. `Layout.open` looks at a store that exists, `Layout.of` at any root.
 
@@ -61,11 +59,19 @@ class Layout:
     DLedger. The other paths are those a broker uses, there or not.
     """
 
-    root: Path
-    broker_config: BrokerConfig
-    commit_log_directories: tuple[Path, ...]
-    commit_log_origin: str
-    dledger: Path | None = None
+    def __init__(
+        self,
+        root: Path,
+        broker_config: BrokerConfig,
+        commit_log_directories: tuple[Path, ...],
+        commit_log_origin: str,
+        dledger: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.broker_config = broker_config
+        self.commit_log_directories = commit_log_directories
+        self.commit_log_origin = commit_log_origin
+        self.dledger = dledger
 
     @classmethod
     def of(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:

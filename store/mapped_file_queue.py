@@ -15,7 +15,6 @@ import os
 from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from types import TracebackType
@@ -69,7 +68,6 @@ def start_of(name: str) -> int | None:
     return None
 
 
-@dataclass(eq=False)
 class MappedFileQueue:
     """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
 
@@ -77,10 +75,17 @@ class MappedFileQueue:
     files tell; 0 where nothing tells. foreign: entries that are no file of this stream.
     """
 
-    directories: tuple[str, ...]
-    files: list[MappedFile]
-    file_size: int
-    foreign: list[Foreign]
+    def __init__(
+        self,
+        directories: tuple[str, ...],
+        files: list[MappedFile],
+        file_size: int,
+        foreign: list[Foreign],
+    ) -> None:
+        self.directories = directories
+        self.files = files
+        self.file_size = file_size
+        self.foreign = foreign
 
     @classmethod
     def open(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +45,7 @@ def search_queues(
         for number in numbers
     ]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    return _records(store, topic, replace(selection, topic=None, queue_id=None), places, note)
+    return _records(store, topic, selection._replace(topic=None, queue_id=None), places, note)
 
 
 def _queues(store: Store, topic: str) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats import message_properties as names
 from .body import MAX_BODY_BYTES
@@ -12,6 +10,8 @@ from .message import Message
 from .time_range import TimeRange
 
 if TYPE_CHECKING:
+    import re
+
     import numpy as np
     import numpy.typing as npt
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Selection:
+class Selection(NamedTuple):
     """Conditions that all must hold; None asks nothing.
 
     key: one of the parts of KEYS, or the unique key. unique_key: the unique key only. times: by
@@ -35,7 +34,7 @@ class Selection:
     key: str | None = None
     unique_key: str | None = None
     tag: str | None = None
-    times: TimeRange = field(default_factory=TimeRange)
+    times: TimeRange = TimeRange()
     grep: re.Pattern[str] | None = None
     max_body_bytes: int = MAX_BODY_BYTES
 

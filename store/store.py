@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from .checkpoint import Checkpoint, read_checkpoint
 from .config import BrokerConfig
 from .consume_queue import ConsumeQueue, ConsumeQueues, QueueSummary, queue_directories
 from .errors import InvalidInput, NotFound
@@ -17,6 +16,7 @@ from .message import Message
 from .one_record import read_message
 
 if TYPE_CHECKING:
+    from .checkpoint import Checkpoint
     from .commit_log import CommitLog, LogEnd
     from .generation import Generation
     from .index import Index
@@ -87,6 +87,8 @@ class Store:
     @cached_property
     def checkpoint(self) -> Checkpoint | None:
         """The checkpoint, None where there is none."""
+        from .checkpoint import read_checkpoint
+
         return read_checkpoint(self.layout.checkpoint)
 
     @cached_property
@@ -204,7 +206,7 @@ class Store:
 
     def message_by_id(self, message_id: str) -> Message:
         """The message with an offset message id (hex). Raises InvalidInput, NotFound."""
-        from ..formats.message_id import parse_message_id
+        from ..formats.quick import parse_message_id
 
         try:
             ip, port, position = parse_message_id(message_id.strip())

@@ -31,8 +31,8 @@ _UNIT_MS = {
     "w": 7 * 86_400_000,
 }
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
-_CLOCK = re.compile(r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?")
+_SPAN = r"(\d+(?:\.\d+)?)(ms|[smhdw])"
+_CLOCK = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?"
 _HINT = "write 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h or yesterday"
 
 
@@ -90,7 +90,7 @@ def _now_ms() -> int:
 
 def _relative(text: str, now_ms: int) -> int | None:
     """`-1h30m`: that long before now."""
-    spans = _SPAN.findall(text[1:])
+    spans = re.findall(_SPAN, text[1:])
     if not spans or "".join(number + unit for number, unit in spans) != text[1:]:
         return None
     if any(len(number) > 15 for number, _ in spans):
@@ -109,7 +109,7 @@ def _calendar(text: str, now_ms: int) -> int | None:
         today = datetime.fromtimestamp(now_ms / 1000).astimezone().date()
         if text.lower() in _DAYS:
             return _local_ms(_midnight(today + timedelta(_DAYS[text.lower()])))
-        if _CLOCK.fullmatch(text):
+        if re.fullmatch(_CLOCK, text):
             text = f"{today.isoformat()}T{text.rjust(len(text) + (text[1] == ':'), '0')}"
         if re.fullmatch(r"\d{4}-\d\d-\d\d.*", text) is None:
             return None
