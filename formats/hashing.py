@@ -6,9 +6,14 @@ spec/03-index.md, 3.2; tags: spec/02-consumequeue.md, 2.3. Whole columns: `hashi
 
 from __future__ import annotations
 
+import re
+
 from isal.isal_zlib import crc32
 
 CRC_MASK = 0x7FFFFFFF
+#: Half of a surrogate pair in UTF-8: one malformed sequence to Java, two or three to Python.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
 
 
 def crc31(data: bytes | memoryview) -> int:
@@ -18,6 +23,8 @@ def crc31(data: bytes | memoryview) -> int:
 
 def java_string(data: bytes) -> str:
     """The string Java makes of UTF-8 bytes: each malformed sequence becomes U+FFFD."""
+    if b"\xed" in data:
+        data = _SURROGATE.sub(_REPLACEMENT, data)
     return data.decode("utf-8", "replace")
 
 

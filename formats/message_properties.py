@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from .hashing import CRC_MASK, crc31
+from .hashing import CRC_MASK, crc31, java_string
 
 NAME_VALUE_SEPARATOR: Final = b"\x01"
 ITEM_SEPARATOR: Final = b"\x02"
@@ -40,7 +40,7 @@ CRC_ITEM_BYTES: Final = len(CRC32) + 1 + _CRC_DIGITS + 1
 
 def parse(text: bytes) -> dict[str, str]:
     """Properties as Java reads them since 4.9.1; invalid UTF-8 becomes U+FFFD."""
-    items = text.decode("utf-8", "replace").split(_ITEM_SEPARATOR)
+    items = java_string(text).split(_ITEM_SEPARATOR)
     if not items[-1]:
         items.pop()
     try:

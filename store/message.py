@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..formats import message_properties as names
+from ..formats.hashing import java_string
 from ..formats.host import host_text
 from ..formats.quick import message_id
 from ..formats.sys_flag import SysFlag
@@ -65,7 +66,7 @@ class Message(_Fields):
     @property
     def topic(self) -> str:
         """Topic as text; invalid UTF-8 becomes U+FFFD."""
-        return self.raw_topic.decode("utf-8", "replace")
+        return java_string(self.raw_topic)
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -178,7 +179,7 @@ def _topic(stored: bytes) -> dict[str, str]:
     try:
         return {"topic": stored.decode("utf-8")}
     except UnicodeDecodeError:
-        return {"topic": stored.decode("utf-8", "replace"), "topic_base64": _base64(stored)}
+        return {"topic": java_string(stored), "topic_base64": _base64(stored)}
 
 
 def _is_utf8(data: bytes) -> bool:
