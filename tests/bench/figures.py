@@ -103,27 +103,22 @@ def memory(bench: Bench) -> Iterator[Figure]:
 def append(bench: Bench) -> Iterator[Figure]:
     """Columns appended through the library, against the real store's acknowledged rate."""
     ours, theirs = bench.work / "append-ours", bench.work / "append-java"
-    body = 1000
-
-    def seconds_a_message() -> float:
+    mine, real = [], []
+    for _ in range(bench.rounds):
         shutil.rmtree(ours, ignore_errors=True)
-        result = subject("append", ours, str(body))
-        return float(result["wall_s"] / result["messages"])
-
-    def java_seconds_a_message() -> float:
+        mine.append(subject("append", ours, "1000"))
         shutil.rmtree(theirs, ignore_errors=True)
-        result = store_bench("rate", f"root={theirs}", f"body={body}", "secs=1", "rounds=3")
-        return 1 / float(result["acknowledged_per_s"])
-
-    mine, real = least(bench.rounds, seconds_a_message, java_seconds_a_message)
+        real.append(store_bench("rate", f"root={theirs}", "body=1000", "secs=1", "rounds=3"))
     for root in (ours, theirs):
         shutil.rmtree(root, ignore_errors=True)
-    rate = 1e-6 / mine
-    yield Figure("append columns, 1 KB, by the clock / 1 M messages a second", rate, ">=", 1)
-    note = f"{1e-6 / real:.2f} M acknowledged a second"
-    yield Figure(
-        "append columns, 1 KB / real 5.3.3 store, by the clock", real / mine, ">=", 2.5, note
-    )
+    rate = max(result["messages"] / result["wall_s"] for result in mine)
+    cpu_s = min(result["cpu_s"] / result["messages"] for result in mine)
+    their_rate = max(float(result["acknowledged_per_s"]) for result in real)
+    their_cpu_s = min(float(result["cpu_s"]) for result in real)
+    note = f"CPU {cpu_s * 1e6:.2f} us a message"
+    yield Figure("append columns, 1 KB, by the clock / 1 M a second", rate / 1e6, ">=", 1, note)
+    note = f"all CPU: {their_cpu_s / cpu_s:.2f}; {their_rate / 1e6:.2f} M a second"
+    yield Figure("append columns, 1 KB, rate / real 5.3.3", rate / their_rate, ">=", 2.5, note)
 
 
 def start(bench: Bench) -> Iterator[Figure]:
@@ -146,16 +141,17 @@ def put(bench: Bench) -> Iterator[Figure]:
     roots = [bench.work / name for name in ("put-java", "put-ours")]
     for root in roots:
         shutil.rmtree(root, ignore_errors=True)
-    body = "x" * 1000
-    command = [*python("-m", "mqstore"), "put", roots[1], "BenchTopic", body, "--keys", "k"]
-    ours, theirs = least(
-        bench.rounds,
-        lambda: run(command).wall_s,
-        lambda: float(store_bench("one", f"root={roots[0]}")["acknowledged_s"]),
-    )
+    command = [*python("-m", "mqstore", "put", roots[1], "BenchTopic", "x" * 1000), "--keys", "k"]
+    ours, theirs = [], []
+    for _ in range(bench.rounds * 2):
+        ours.append(run(command))
+        theirs.append(store_bench("one", f"root={roots[0]}"))
     for root in roots:
         shutil.rmtree(root, ignore_errors=True)
-    yield Figure("put one message, start to exit / JVM to acknowledged", ours / theirs, "<=", 0.2)
+    wall = min(cost.wall_s for cost in ours) / min(float(r["acknowledged_s"]) for r in theirs)
+    cpu = min(cost.cpu_s for cost in ours) / min(float(r["cpu_s"]) for r in theirs)
+    what = "put one message, start to exit / JVM to acknowledged"
+    yield Figure(what, wall, "<=", 0.2, f"by the clock; CPU {cpu:.2f}")
 
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {

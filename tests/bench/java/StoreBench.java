@@ -1,3 +1,5 @@
+import com.sun.management.OperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.Arrays;
@@ -19,7 +21,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Usage: StoreBench MODE name=value...
  *
  * gen   root= body= gib=       a store of exactly that many commit log files, bodies 0.5 .. 1.5 of the mean
- * rate  root= body= secs= rounds=   acknowledged messages a second, asynchronous flush, one thread
+ * rate  root= body= secs= rounds=   acknowledged messages a second, asynchronous flush, one thread;
+ *                                   CPU of the whole process for one, dispatch and flush included
  * one   root=                  one message, synchronous flush, from the start of the process (start= is its time)
  */
 public final class StoreBench {
@@ -43,6 +46,12 @@ public final class StoreBench {
         }
         System.out.flush();
         Runtime.getRuntime().halt(0);
+    }
+
+    /** CPU seconds of this process so far. */
+    private static double cpu() {
+        OperatingSystemMXBean process = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        return process.getProcessCpuTime() / 1e9;
     }
 
     private static double number(String name) {
@@ -147,11 +156,13 @@ public final class StoreBench {
         long id = 0;
         for (int round = -3; round < number("rounds"); round++) {
             long start = System.nanoTime(), end = start + (long) (number("secs") * 1e9), count = 0;
+            double before = cpu();
             for (; System.nanoTime() < end; count++, id++)
                 put(store, message("BenchTopic", 0, bodies[(int) (id % BODIES)], id));
             double seconds = (System.nanoTime() - start) / 1e9;
             while (store.dispatchBehindBytes() > 0) Thread.sleep(1);
-            if (round >= 0) System.out.printf("R acknowledged_per_s=%.0f%n", count / seconds);
+            double cpu = (cpu() - before) / count;
+            if (round >= 0) System.out.printf("R acknowledged_per_s=%.0f cpu_s=%.9f%n", count / seconds, cpu);
             store.getCommitLog().deleteExpiredFile(0, 0, 0, true);
         }
     }
@@ -161,6 +172,6 @@ public final class StoreBench {
         PutMessageResult result = store.putMessage(message("BenchTopic", 0, bodies(1000, false)[0], 1));
         java.time.Instant now = java.time.Instant.now();
         double acknowledged = now.getEpochSecond() + now.getNano() / 1e9 - number("start");
-        System.out.printf("R acknowledged_s=%.4f ok=%b%n", acknowledged, result.isOk());
+        System.out.printf("R acknowledged_s=%.4f cpu_s=%.4f ok=%b%n", acknowledged, cpu(), result.isOk());
     }
 }
