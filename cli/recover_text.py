@@ -60,8 +60,9 @@ def verdict(found: Recovery, applied: Applied | None) -> str:
         return f"A broker start would lose {_messages(worst.lost.messages)} of {topics}. {cure}"
     if worst.invisible.messages:
         return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
-    if found.nothing_to_do:
-        return "Nothing to do: the store was shut down cleanly, a broker start loses nothing."
+    if found.nothing_to_do and not found.crashed:
+        kept = ", but parts of the log are damaged" if found.damaged or found.damaged_bytes else ""
+        return f"Nothing to do: shut down cleanly, a broker start loses nothing{kept}."
     if found.crashed:
         return f"Nothing is lost, but the store was not shut down cleanly. {cure}"
     return f"Nothing is lost, but not all is in order. {cure}"
@@ -104,9 +105,10 @@ def _facts(found: Recovery) -> Iterator[str]:
         yield f"             at {plan.log_end:,} by the plan"
     if worst.delay_seconds:
         yield f"  delay      the start takes {worst.delay_seconds} s longer"
-    yield f"  messages   {found.messages:,}" + (
-        f", and {found.damaged:,} damaged" if found.damaged else ""
-    )
+    damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
+    yield f"  messages   {found.messages:,}{damaged}"
+    if found.damaged_bytes:
+        yield f"  damage     {_size(found.damaged_bytes)} of the log are no records"
 
 
 def _change(change: FileChange) -> str:

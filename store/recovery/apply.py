@@ -33,7 +33,10 @@ _ZEROS = bytes(1 << 20)
 
 @dataclass(frozen=True)
 class Applied:
-    """A repair that was carried through. resumed: it had been cut off before."""
+    """A repair that was carried through. resumed: it had been cut off before.
+
+    session: "" where there was nothing to do.
+    """
 
     session: str
     resumed: bool
@@ -65,6 +68,8 @@ def apply(
                     hint="look at the new plan and try again",
                 )
             _drop_unsealed(layout, files)
+            if not plan.edits:
+                return Applied("", False, 0)
             journal = stage(layout, plan, files, new_session(layout))
         carry_through(journal, files)
         journal.finish(files)

@@ -236,6 +236,15 @@ CASES: tuple[Case, ...] = (
         ("I-101", "I-118"),
     ),
     Case(
+        "damage-unseen",
+        "damage before the place where the recovery begins",
+        "does not notice it; delivers damaged messages or none",
+        "leaves it as it is",
+        lambda facts: facts.after.damaged > 0 or facts.after.damaged_bytes > 0,
+        (),
+        ("I-020", "I-023"),
+    ),
+    Case(
         "killed",
         "the broker did not shut down, everything is complete",
         "recovers from the place that the checkpoint tells, loses nothing",

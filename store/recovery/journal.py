@@ -145,7 +145,7 @@ class Journal:
             indent=1,
         ).encode("utf-8", "surrogateescape")
         write_new(files, self.folder / JOURNAL, text)
-        write_new(files, self.folder / SEALED, hashlib.sha256(text).hexdigest().encode())
+        self._publish(files, SEALED, hashlib.sha256(text).hexdigest().encode())
 
     def finish(self, files: Files) -> None:
         """Note the state of every file afterwards: what `undo` compares with."""
@@ -155,12 +155,15 @@ class Journal:
             if path.exists():
                 state = FileState.of(path)
                 states[step.path] = [state.size, state.modified_ns]
-        text = json.dumps(states).encode("utf-8", "surrogateescape")
-        partial = self.folder / f"{DONE}.new"
+        self._publish(files, DONE, json.dumps(states).encode("utf-8", "surrogateescape"))
+
+    def _publish(self, files: Files, name: str, data: bytes) -> None:
+        """Write a file that is there as a whole or not at all."""
+        partial = self.folder / f"{name}.new"
         if partial.exists():
             files.unlink(partial)
-        write_new(files, partial, text)
-        files.rename(partial, self.folder / DONE)
+        write_new(files, partial, data)
+        files.rename(partial, self.folder / name)
         files.sync_directory(self.folder)
 
     @classmethod

@@ -41,6 +41,7 @@ class Recovery:
     refusal: Refused | None
     messages: int
     damaged: int
+    damaged_bytes: int
     interrupted: str
     #: The generation that the plan follows.
     main_version: str
@@ -74,6 +75,7 @@ class Recovery:
             "summary": {
                 "messages": self.messages,
                 "damaged": self.damaged,
+                "damaged_bytes": self.damaged_bytes,
                 "lost_by_broker": worst.lost.messages,
                 "invisible_by_broker": worst.invisible.messages,
                 "lost_by_plan": plan.lost.messages if plan else None,
@@ -209,7 +211,7 @@ def _recovery(
         if outcome.profile is main:
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
-    total, damaged = watched[0][1].total, watched[0][1].damaged
+    counted = watched[0][1]
     note = ""
     if version and not is_exact(version):
         note = f"no profile of {version}: that of {main.version} is the nearest"
@@ -223,8 +225,9 @@ def _recovery(
         plan,
         plan_case,
         refusal,
-        total,
-        damaged,
+        counted.total,
+        counted.damaged,
+        counted.damaged_bytes,
         cut_off.session if cut_off else "",
         main.version,
     )

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..commit_log import Batch, CommitLog, Extent
+from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched, dispatch
 from ..mark import Mark
 from .queue_state import QueueState, Units
@@ -129,6 +129,7 @@ class Readability:
     readable: int = 0
     total: int = 0
     damaged: int = 0
+    damaged_bytes: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     #: Called with the messages that can be read, and with those that are lost.
@@ -143,14 +144,16 @@ class Readability:
 
     def reset(self) -> None:
         """Count from the beginning."""
-        self.readable = self.total = self.damaged = 0
+        self.readable = self.total = self.damaged = self.damaged_bytes = 0
         self.lost, self.invisible = Tally(), Tally()
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Nothing to note of records."""
 
     def extent(self, extent: Extent) -> None:
-        """Nothing to note of what is no record."""
+        """Count damaged and missing bytes between records."""
+        if extent.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+            self.damaged_bytes += extent.size
 
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mqstore.store.config import BrokerConfig
@@ -42,11 +42,13 @@ def recover(
     return plan, applied
 
 
-def changes_of_starts(root: Path, config: BrokerConfig, plan: Plan) -> list[str]:
+def changes_of_starts(
+    root: Path, config: BrokerConfig, plan: Plan, versions: Sequence[str] = VERSIONS
+) -> list[str]:
     """What a start of any version would change in a store that `plan` was applied to."""
     found = []
     wanted = {row.queue: row.max_offset for row in plan.queues}
-    for version in VERSIONS:
+    for version in versions:
         outcome = started(root, config, version)
         if outcome.refusal or outcome.hangs:
             found.append(f"{version}: {outcome.refusal or outcome.hangs}")

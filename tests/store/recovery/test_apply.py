@@ -1,0 +1,218 @@
+"""Carrying a plan out: what stays, what is journalled, and being cut off at any point."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.errors import InUse, NoSpace, Refused, StoreError
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply, barriers
+from mqstore.store.recovery.journal import Journal, sessions, unfinished
+from mqstore.store.write.files import Files
+from mqstore.store.write.lock import StoreLock
+
+from ... import recovery_cases
+from ...recovery_cases import CONFIG
+from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+from .recovered import changes_of_starts, planned, recover
+
+Content = dict[str, str]
+
+
+def content(root: Path) -> Content:
+    """Hash, times and mode of every file but the journal; index files by their order."""
+    found: Content = {}
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = str(path.relative_to(root))
+        if name.startswith(".mqstore"):
+            continue
+        if name.startswith("index/"):
+            name = f"index/{sum(known.startswith('index/') for known in found)}"
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def times(root: Path) -> dict[str, tuple[int, int]]:
+    """Modification time and mode of every file of log and queues."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_mode)
+        for part in ("commitlog", "consumequeue")
+        for path in sorted((root / part).rglob("*"))
+        if path.is_file()
+    }
+
+
+VERSION = "5.3.3"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A killed store with a damaged record and a queue that is gone: every kind of edit."""
+    store = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-halt-2", tmp_path), store)
+    batch = next(
+        i for i in CommitLog.open(Layout.open(store, CONFIG)).scan(32768) if len(i.columns)
+    )
+    bodies = batch.columns.ragged("body")
+    row = int(np.flatnonzero(bodies.length > 0)[3])
+    position = int(batch.position[row]) + int(bodies.start[row] - batch.columns.starts[row])
+    with (store / "commitlog" / f"{position // 8192 * 8192:020d}").open("r+b") as file:
+        file.seek(position % 8192)
+        file.write(bytes([bodies[row][0] ^ 1]))
+    shutil.rmtree(next((store / "consumequeue" / "TopicA").iterdir()))
+    return store
+
+
+def test_times_and_modes_stay(root: Path) -> None:
+    for number, path in enumerate(sorted((root / "commitlog").iterdir())):
+        os.utime(path, ns=(10**18, 10**18 + number))
+        path.chmod(0o640)
+    before = times(root)
+    plan, _ = recover(root, CONFIG, VERSION)
+    after = times(root)
+    assert {edit.kind for edit in plan.edits} >= {"write", "create", "move", "remove", "rebuild"}
+    assert {name: after[name] for name in after if name in before} == {
+        name: before[name] for name in after if name in before
+    }
+
+
+def test_the_journal_holds_what_was_there(root: Path, tmp_path: Path) -> None:
+    before = tmp_path / "before"
+    shutil.copytree(root, before)
+    _, applied = recover(root, CONFIG, VERSION)
+    journal = Journal.load(root, root / ".mqstore" / applied.session)
+    assert journal.sealed and journal.done
+    for step in journal.steps:
+        folder, old = journal.folder_of(step), before / step.path
+        if step.kind == "write":
+            data = old.read_bytes()[step.offset : step.offset + step.length]
+            assert (folder / step.old_name).read_bytes() == data
+            assert step.old_sha256 == hashlib.sha256(data).hexdigest()
+        elif (folder / step.moved_name).is_file():
+            assert (folder / step.moved_name).read_bytes() == old.read_bytes()
+        if step.before is not None:
+            assert step.before.size == old.stat().st_size
+
+
+def test_nothing_is_deleted(root: Path) -> None:
+    before = set(content(root).values())
+    _, applied = recover(root, CONFIG, VERSION)
+    folder = root / ".mqstore" / applied.session
+    moved = {hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("*.moved")}
+    overwritten = len(list(folder.glob("*.old")))
+    assert len(before - set(content(root).values()) - moved) <= overwritten
+
+
+def test_twice_is_once(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    once = content(root)
+    assert not planned(root, CONFIG, VERSION).edits
+    recover(root, CONFIG, VERSION)
+    assert content(root) == once
+
+
+def _steps_of(root: Path, work: Path) -> int:
+    copy = work / "counted"
+    shutil.copytree(root, copy)
+    counting = CountingFiles()
+    recover(copy, CONFIG, VERSION, counting)
+    return len(counting.steps)
+
+
+def _cut_and_go_on(root: Path, work: Path, files: Files) -> None:
+    """Cut a recovery off, run it again, and compare with one that was not cut off."""
+    whole, copy = work / "whole", work / "cut"
+    if not whole.exists():
+        shutil.copytree(root, whole)
+        recover(whole, CONFIG, VERSION)
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy)
+    with pytest.raises((Killed, StoreError)):
+        recover(copy, CONFIG, VERSION, files)
+    layout = Layout.open(copy, CONFIG)
+    half_done = unfinished(layout.root, layout.journal) is not None
+    assert not half_done or barriers(layout), "a broker could start on a half-repaired store"
+    recover_again(copy)
+    assert content(copy) == content(whole)
+    assert not barriers(layout)
+    assert not (copy / "abort").exists()
+
+
+def recover_again(root: Path) -> None:
+    """Go on, whether the journal was sealed or not."""
+    layout = Layout.open(root, CONFIG)
+    apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_cut_off_at_some_changes(root: Path, tmp_path: Path, part: int) -> None:
+    total = _steps_of(root, tmp_path)
+    for count in range(part * 5, total, 23):
+        _cut_and_go_on(root, tmp_path, KilledFiles(count))
+
+
+@pytest.mark.slow
+def test_cut_off_at_every_change(root: Path, tmp_path: Path) -> None:
+    for count in range(_steps_of(root, tmp_path)):
+        _cut_and_go_on(root, tmp_path, KilledFiles(count))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_change_that_fails(root: Path, tmp_path: Path, part: int) -> None:
+    total = _steps_of(root, tmp_path)
+    for at in range(part * 7, total, 37):
+        _cut_and_go_on(root, tmp_path, FailingFiles(at, errno.ENOSPC))
+
+
+def test_a_failure_before_the_journal_leaves_the_store_as_it_was(
+    root: Path, tmp_path: Path
+) -> None:
+    before = content(root)
+    with pytest.raises(NoSpace):
+        recover(root, CONFIG, VERSION, FailingFiles(20, errno.ENOSPC))
+    layout = Layout.open(root, CONFIG)
+    assert unfinished(layout.root, layout.journal) is None
+    after = content(root)
+    after.pop("lock", None)
+    before.pop("lock", None)
+    assert after == before
+
+
+def test_a_lock_held_by_another(root: Path) -> None:
+    before = content(root)
+    plan = planned(root, CONFIG, VERSION)
+    layout = Layout.open(root, CONFIG)
+    with StoreLock.take(layout.lock, Files()), pytest.raises(InUse):
+        apply(layout, plan, lambda: plan, Files())
+    after = content(root)
+    after.pop("lock", None)
+    before.pop("lock", None)
+    assert after == before
+
+
+def test_a_store_that_changed_since_the_plan(root: Path) -> None:
+    plan = planned(root, CONFIG, VERSION)
+    (root / "abort").unlink()
+    layout = Layout.open(root, CONFIG)
+    before = content(root)
+    with pytest.raises(Refused, match="changed since"):
+        apply(layout, plan, lambda: planned(root, CONFIG, VERSION), Files())
+    after = content(root)
+    assert {k: v for k, v in after.items() if k != "lock"} == {
+        k: v for k, v in before.items() if k != "lock"
+    }
+    assert not list(sessions(layout.journal))
+
+
+def test_starts_of_all_versions_change_nothing(root: Path) -> None:
+    plan, _ = recover(root, CONFIG, VERSION)
+    knowing_ipv6 = ("4.9", "5.1", "5.3", "5.4", "5.5")
+    assert not changes_of_starts(root, CONFIG, plan, knowing_ipv6)
