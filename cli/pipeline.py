@@ -37,8 +37,13 @@ def rebuild(
         Path, typer.Option("--to", metavar="DIR", help="New directory, laid out as a store.")
     ],
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="local[N], spark://…, yarn, k8s://…")
-    ] = "local[*]",
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="local[N], spark://…, yarn, k8s://…; default: local[*], with --jobs local[N].",
+        ),
+    ] = None,
     conf: Annotated[
         list[str] | None,
         typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
@@ -65,7 +70,10 @@ def rebuild(
     from ..pipeline.rebuild import rebuild as run
     from ..pipeline.session import require_packages
 
+    if common.rate is not None:
+        raise typer.BadParameter("a Spark job has no limit of reading", param_hint="--rate")
     require_packages()
+    master = master or f"local[{common.jobs or '*'}]"
     plan = plan_of(stores, common.config(), broker_version)
     for store in plan.stores:
         common.explain(

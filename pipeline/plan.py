@@ -125,6 +125,10 @@ def _log_end(log: CommitLog) -> int:
 
 def _refuse_other_queues(layout: Layout) -> None:
     """Raise Unsupported where a broker would want something else than plain consume queues."""
+    if layout.broker_config.get_bool("enableConsumeQueueExt"):
+        raise Unsupported(
+            "enableConsumeQueueExt: such queues cannot be rebuilt yet", path=layout.root
+        )
     for path, what in (
         (layout.consume_queue_ext, "consume queues with extensions (consumequeue_ext)"),
         (layout.batch_consume_queue, "batch consume queues"),
