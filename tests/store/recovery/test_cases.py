@@ -1,0 +1,148 @@
+"""Every row of the decision table is reached by a store made for it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.cases import CASES
+from mqstore.store.recovery.recovery import Recovery, examine
+
+from ... import recovery_cases
+from ...recovery_cases import CONFIG
+from ..write.faults import CountingFiles, Killed, KilledFiles
+from .recovered import recover
+
+LOG_FILE = 8192
+QUEUE = "consumequeue/TopicA/0"
+
+Make = Callable[[Path], tuple[Path, str]]
+
+
+def kind(name: str, version: str = "", exit: str = "") -> Make:
+    """A measured kind of damage."""
+
+    def make(work: Path) -> tuple[Path, str]:
+        case = recovery_cases.case_of(name, version, exit)
+        return recovery_cases.damaged(case, work), case["version"]
+
+    return make
+
+
+def spoilt(base: str, spoil: Callable[[Path], object]) -> Make:
+    """A good store, and what is done to it."""
+
+    def make(work: Path) -> tuple[Path, str]:
+        root = work / "store"
+        shutil.copytree(recovery_cases.base(base, work), root)
+        spoil(root)
+        return root, base.split("-")[0]
+
+    return make
+
+
+def sized(name: str, size: int) -> Callable[[Path], object]:
+    """A file of that size, all zeros."""
+
+    def spoil(root: Path) -> None:
+        with (root / name).open("wb") as file:
+            file.truncate(size)
+
+    return spoil
+
+
+def cut_off(root: Path) -> None:
+    """A recovery that ended in the middle of its changes."""
+    counted = root.with_name("counted")
+    shutil.copytree(root, counted)
+    files = CountingFiles()
+    recover(counted, CONFIG, "5.3.3", files)
+    with pytest.raises(Killed):
+        recover(root, CONFIG, "5.3.3", KilledFiles(len(files.steps) - 12))
+
+
+def no_unit(root: Path) -> None:
+    """One queue is left; its only file does not begin at 0 and has no unit."""
+    shutil.rmtree(root / "consumequeue")
+    (root / QUEUE).mkdir(parents=True)
+    sized(f"{QUEUE}/00000000000000000400", 400)(root)
+
+
+def topic_with_nul(root: Path) -> None:
+    """The first character of the last record's topic becomes NUL."""
+    batches = [i for i in CommitLog.open(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
+    last = batches[-1].take(slice(-1, None))
+    topic = int(last.columns.ragged("topic").start[0] - last.columns.starts[0])
+    position = int(last.position[0]) + topic
+    with (root / "commitlog" / f"{position // LOG_FILE * LOG_FILE:020d}").open("r+b") as file:
+        file.seek(position % LOG_FILE)
+        file.write(b"\0")
+    (root / "checkpoint").unlink()
+
+
+def short_queue_file(root: Path) -> None:
+    """The last file of a queue is cut short."""
+    sized(f"{QUEUE}/{max(p.name for p in (root / QUEUE).iterdir())}", 100)(root)
+
+
+MADE: dict[str, Make] = {
+    "interrupted-recovery": spoilt("5.3.3-halt-2", cut_off),
+    "no-commit-log": kind("files_missing_all"),
+    "foreign-name": kind("extra_backup"),
+    "wrong-length": kind("short_last_half"),
+    "directory": spoilt("4.9.7-clean-1", lambda root: (root / "commitlog/old").mkdir()),
+    "empty-last-file": kind("short_next_zero", "4.9"),
+    "queue-foreign-name": spoilt("4.9.7-clean-1", sized(f"{QUEUE}/copy", 400)),
+    "queue-wrong-length": spoilt("5.3.3-clean-1", short_queue_file),
+    "queue-directory": spoilt("4.9.7-clean-1", lambda root: (root / QUEUE / "old").mkdir()),
+    "queue-empty-last-file": spoilt("4.9.7-clean-1", sized(f"{QUEUE}/00000000000000004000", 0)),
+    "queue-without-unit": spoilt("5.1.4-clean-1", no_unit),
+    "files-hidden": kind("short_middle", "4.3"),
+    "odd-number": kind("extra_short_number"),
+    "dispatch-waits": kind("file_missing_last", "4.9", "halt"),
+    "topic-not-a-name": spoilt("5.3.3-halt-1", topic_with_nul),
+    "stale-records": kind("stale_tail"),
+    "ghost-record": kind("torn_header", "4.3", "halt"),
+    "damage-cuts": kind("body_crc_middle", "5.4"),
+    "missing-file": kind("file_missing_middle"),
+    "torn-tail": kind("torn_body"),
+    "queues-incomplete": kind("cq_queue_missing"),
+    "queues-behind": kind("cq_all_missing", "5.3", "clean"),
+    "queues-ahead": kind("cq_ahead"),
+    "index-incomplete": kind("index_missing_last"),
+    "damage-unseen": kind("flip_body_first"),
+    "killed": kind("abort_toggled"),
+    "spare-file": kind("extra_next_file"),
+    "in-order": kind("checkpoint_zero", exit="clean"),
+}
+
+
+def test_every_row_is_made() -> None:
+    assert list(MADE) == [case.label for case in CASES]
+
+
+def examined(make: Make, work: Path) -> Recovery:
+    root, version = make(work)
+    return examine(Layout.open(root, CONFIG), version)
+
+
+@pytest.mark.parametrize("label", MADE)
+def test_a_row(label: str, tmp_path: Path) -> None:
+    found = examined(MADE[label], tmp_path)
+    assert found.prediction.case.label == label
+    shown = found.to_json()
+    assert shown["prediction"]["case"] == label
+    if shown["plan"] is not None:
+        assert shown["plan"]["case"] == label
+    refuses = label.startswith("queue-") or label in ("foreign-name", "wrong-length", "directory")
+    assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
+    assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
+
+
+def test_labels_are_unique() -> None:
+    assert len({case.label for case in CASES}) == len(CASES)
