@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from ..formats.sys_flag import COMPRESSION_MASK, SysFlag
 
 MAX_BODY_BYTES = 64 << 20
+_COMPRESSED = int(SysFlag.COMPRESSED)
+_NAMES = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,9 @@ class Body:
 
 def compression_of(sys_flag: int) -> str:
     """`zlib`, `lz4` or `zstd` by the flag, "" for a body that is not compressed."""
-    if not sys_flag & SysFlag.COMPRESSED:
+    if not sys_flag & _COMPRESSED:
         return ""
-    kind = sys_flag & COMPRESSION_MASK
-    return {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}.get(kind, "zlib")
+    return _NAMES.get(sys_flag & COMPRESSION_MASK, "zlib")
 
 
 def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Body:

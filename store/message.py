@@ -205,7 +205,15 @@ def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) ->
 
 
 def messages(batch: Batch) -> Iterator[Message]:
-    """The records of a batch one by one; what they hold stays valid."""
+    """The records of a batch one by one; what they hold stays valid.
+
+    A batch of small records has many of them: it is taken in parts.
+    """
+    for first in range(0, len(batch), _AT_ONCE):
+        yield from _messages(batch.take(slice(first, first + _AT_ONCE)))
+
+
+def _messages(batch: Batch) -> Iterator[Message]:
     columns = batch.columns
     count = len(batch)
 
@@ -232,6 +240,7 @@ def messages(batch: Batch) -> Iterator[Message]:
         yield Message(*(*row, batch.mark))
 
 
+_AT_ONCE = 1024
 _BEFORE_BORN_HOST = (
     "total_size",
     "magic_code",
