@@ -12,6 +12,8 @@ from ..formats.derive.ragged import Ints, overlapping, ragged_copy
 
 _WORD = np.dtype(np.uint64)
 _SLOT_BITS = 14
+_SAMPLE = 64
+"""Strings that are looked at first: often all of a batch are the same."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _FOLD = np.uint64(29)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -35,6 +37,8 @@ def dictionary(strings: Ragged) -> Dictionary:
     if not count:
         return Dictionary(np.zeros(0, np.int64), [])
     strings = _with_slack(strings)
+    if _all_like_first(strings[:_SAMPLE]) and _all_like_first(strings):
+        return Dictionary(np.zeros(count, np.int64), [strings[0]])
     slot = _slots(strings)
     first = np.full(1 << _SLOT_BITS, -1, np.int64)
     first[slot[::-1]] = np.arange(count - 1, -1, -1)
@@ -48,6 +52,10 @@ def dictionary(strings: Ragged) -> Dictionary:
     number = np.zeros(count, np.int64)
     number[leads] = np.arange(len(leads))
     return Dictionary(number[leader], strings[leads].tolist())
+
+
+def _all_like_first(strings: Ragged) -> bool:
+    return bool(_equal(strings, np.zeros(len(strings), np.int64)).all())
 
 
 def _with_slack(strings: Ragged) -> Ragged:

@@ -22,7 +22,7 @@ from ..formats.hashing_columns import index_hash_column, java_hash_column
 from ..formats.message import TRANSACTION_MASK, SysFlag
 from ..formats.property_columns import Items
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
-from .dictionary import dictionary
+from .dictionary import Dictionary, dictionary
 
 LMQ_PREFIX: Final = "%LMQ%"
 _NAME_SEPARATOR: Final = ","
@@ -123,15 +123,17 @@ def dispatch_columns(
     multi_dispatch: bool = True,
     slash_names: bool = False,
     delay_levels: tuple[int, ...] | None = None,
+    topics: Dictionary | None = None,
 ) -> Dispatched:
     """Units and index items of n records.
 
     columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
     sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too.
     multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
-    a `/`, as 4.9 does. delay_levels: ms of levels 1, 2, …; default the broker's default.
+    a `/`, as 4.9 does. delay_levels: ms of levels 1, 2, …; default the broker's default. topics:
+    the dictionary of the topics, where it is known already.
     """
-    topics = dictionary(columns.ragged("topic"))
+    topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
     properties = Items(columns.ragged("properties"))
     tags = properties.find(names.TAGS)

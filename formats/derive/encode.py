@@ -95,6 +95,11 @@ class _Table:
     def __contains__(self, path: str) -> bool:
         return path in self._columns
 
+    def constant(self, path: str) -> Any:
+        """The one value that all records have, None where they have a column."""
+        value = self._columns.get(path)
+        return None if isinstance(value, np.ndarray | Ragged) else value
+
     def __getitem__(self, path: str) -> Any:
         column = self._columns[path]
         if isinstance(column, np.ndarray | Ragged):
@@ -208,8 +213,10 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
 
     for node in line:
         if isinstance(node, Blob) and isinstance(node.length, int):
-            strings.append((at + ahead, table[node.path]))
-            run.append(Hole(node.length))
+            same = table.constant(node.path) is not None
+            if not same:
+                strings.append((at + ahead, table[node.path]))
+            run.append(node if same else Hole(node.length))
             ahead += node.length
         elif isinstance(node, Blob):
             if node.prefix is not None:
@@ -227,10 +234,20 @@ def _write(line: tuple[Node, ...], table: _Table, out: Bytes, starts: Ints, tota
 
 
 def _records(nodes: tuple[Node, ...], table: _Table, total: Ints) -> npt.NDArray[Any]:
-    records = np.zeros(table.count, run_dtype(nodes))
+    """Structured array of a run: what all records have in common is set once and copied."""
+    common = np.zeros(1, run_dtype(nodes))
+    varying = []
     for node in nodes:
         if isinstance(node, Number):
-            records[node.path] = _value(node, table, total)
+            if node.rebuild is None and table.constant(node.path) is not None:
+                common[node.path] = _fitting(node, np.array([table.constant(node.path)]))
+            else:
+                varying.append(node)
+        elif isinstance(node, Blob):
+            common[node.path] = np.void(table.constant(node.path))
+    records = np.repeat(common, table.count)
+    for node in varying:
+        records[node.path] = _value(node, table, total)
     return records
 
 
@@ -241,6 +258,11 @@ def _value(number: Number, table: _Table, total: Ints) -> Any:
         value = number.rebuild(Scope(table.__getitem__, number.scope))
     else:
         value = table[number.path]
+    return _fitting(number, value)
+
+
+def _fitting(number: Number, value: Any) -> Any:
+    """The value, if the field can hold it. Raises ValueError."""
     array = np.asarray(value)
     if np.can_cast(array.dtype, number.code):
         return value

@@ -15,11 +15,11 @@ from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
+from ..dictionary import Dictionary
 from ..dispatch import Dispatched, Units, dispatch_columns
 from .commit_log import place_columns
 from .message_columns import count_of, prepare, rows_of
 from .new_message import Host
-from .record_columns import write_records
 
 if TYPE_CHECKING:
     from .put import Stored, StoreWriter
@@ -85,9 +85,11 @@ def _append_step(writer: StoreWriter, columns: dict[str, Any]) -> StoredColumns:
     placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
     columns["physical_offset"] = placement.positions
     columns["body_crc"] = crc31_column(columns["body"])
-    found = _dispatch(writer, columns, count)
     with writer.writing():
-        write_records(writer.log, columns, placement)
+        records = writer.records()
+        records.write(columns, placement)
+        found = _dispatch(writer, columns, topics)
+        records.drain()
         _write_units(writer, found)
         writer.index_records()
         if writer.index is not None:
@@ -145,8 +147,8 @@ class _Groups:
         return offsets
 
 
-def _dispatch(writer: StoreWriter, columns: dict[str, Any], count: int) -> Dispatched:
-    records = Columns(np.zeros(count, np.int64))
+def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) -> Dispatched:
+    records = Columns(np.zeros(len(topics.ids), np.int64))
     for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
         records.set(name, columns[name])
     for name in ("total_size", "sys_flag", "store_timestamp"):
@@ -158,6 +160,7 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], count: int) -> Dispa
         multi_dispatch=rules.multi_dispatch,
         slash_names=rules.slash_names,
         delay_levels=writer.delay_levels,
+        topics=topics,
     )
 
 

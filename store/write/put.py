@@ -47,6 +47,7 @@ from .topics import Topics, now_ms
 if TYPE_CHECKING:
     from ...formats.derive import Columns
     from .bulk import StoredColumns
+    from .record_columns import RecordWriter
 
 DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
 DEFAULT_WAIT_SECONDS = 10.0
@@ -117,6 +118,7 @@ class StoreWriter:
         )
         self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
         self.topics = Topics.read(layout.config) if options.topic_config else None
+        self._records: RecordWriter | None = None
         self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
         self._highest_queue: dict[str, int] = {}
         self._last: tuple[int, int] | None = None
@@ -212,6 +214,14 @@ class StoreWriter:
         from .bulk import append_columns
 
         return append_columns(self, columns)
+
+    def records(self) -> RecordWriter:
+        """What writes columns of records to the log."""
+        from .record_columns import RecordWriter
+
+        if self._records is None:
+            self._records = RecordWriter(self.log)
+        return self._records
 
     def _append_columns_of(self, messages: list[NewMessage]) -> Stored:
         """Append by columns what one by one is not worth the code."""
@@ -316,6 +326,8 @@ class StoreWriter:
         write_checkpoint(self._files, path, checkpoint)
 
     def _release(self) -> None:
+        if self._records is not None:
+            self._records.close()
         self.log.close()
         if self.index is not None:
             self.index.close()
