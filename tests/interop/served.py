@@ -103,6 +103,18 @@ def loaded(judge: Judge, root: Path, config: dict[str, Any], *steps: Row, **requ
     return answer
 
 
+def broker_put(judge: Judge, root: Path, messages: list[Row], config: dict[str, Any]) -> Row:
+    """The broker itself takes messages."""
+    answer = loaded(judge, root, config, {"do": "put", "messages": messages})
+    assert {result["status"] for result in answer["steps"][0]} == {"PUT_OK"}
+    return answer
+
+
+def as_broker(version: str) -> list[str]:
+    """The option of `put` that asks for a store of that version."""
+    return ["--as-broker", version.rpartition(".")[0]]
+
+
 def warnings(answer: Row) -> set[str]:
     """What RocketMQ warned of, numbers blotted out."""
     found = filter(None, map(_LOG_LINE.match, answer["log"]))

@@ -13,13 +13,13 @@ from .conftest import Judge
 from .served import (
     SIZES,
     Row,
+    as_broker,
     assert_serves,
+    broker_put,
     loaded,
     log_end,
     message,
-    mqstore,
     put,
-    settings,
     warnings,
 )
 
@@ -29,23 +29,11 @@ MESSAGES = [message(number) for number in range(200)]
 LATER = [message(number, prefix="later") for number in range(40)]
 
 
-def as_broker(version: str) -> list[str]:
-    """The option that asks for a store of that version."""
-    return ["--as-broker", version.rpartition(".")[0]]
-
-
 def stored(root: Path, messages: list[Row], sizes: dict[str, Any], *options: str) -> list[Row]:
     """Put, and join each answer with its message."""
     answers = put(root, messages, sizes, *options)
     assert len(answers) == len(messages)
     return [before | answer for before, answer in zip(messages, answers, strict=True)]
-
-
-def broker_put(judge: Judge, root: Path, messages: list[Row], sizes: dict[str, Any]) -> Row:
-    """The broker itself takes messages."""
-    answer = loaded(judge, root, sizes, {"do": "put", "messages": messages})
-    assert {result["status"] for result in answer["steps"][0]} == {"PUT_OK"}
-    return answer
 
 
 def known_warnings(judge: Judge, folder: Path) -> set[str]:
@@ -100,36 +88,3 @@ def test_appended_to_a_real_store(name: str, oracle: Any, tmp_path: Path) -> Non
     answer = assert_serves(judge, root, sizes, ours)
     assert answer["after_load"]["max_offset"] == log_end(ours)
     broker_put(judge, root, LATER, sizes)
-
-
-def test_same_bytes_as_the_broker(judge: Judge, version: str, tmp_path: Path) -> None:
-    """What the broker wrote, dumped and put into a new store, gives the broker's files again."""
-    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    at = 1_795_000_000_000
-    times = [
-        row | {"store_timestamp": at + n, "unique_key": f"{n:032X}"}
-        for n, row in enumerate(MESSAGES)
-    ]
-    broker_put(judge, theirs, times, SIZES)
-    dumped = mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(SIZES))
-    options = ["--keep-times", "--store-host", "10.0.0.2:10911", *as_broker(version)]
-    mqstore("put", ours, "--from", "-", *settings(SIZES), *options, stdin=dumped)
-    for folder in ("commitlog", "consumequeue", "index"):
-        left, right = (files(root / folder) for root in (theirs, ours))
-        if folder == "index":  # named by the clock
-            assert list(left.values()) == list(right.values())
-        else:
-            assert left.keys() <= right.keys() | spare(left)
-            same = [name for name in left.keys() & right.keys() if left[name] == right[name]]
-            assert sorted(same) == sorted(left.keys() & right.keys())
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """Path below the folder → bytes."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
-def spare(tree: dict[str, bytes]) -> set[str]:
-    """Files that a broker made ahead of need."""
-    return {name for name, data in tree.items() if not any(data)}
