@@ -8,7 +8,20 @@ from typing import Annotated
 
 import typer
 
-from .options import Common, command_app, parse_bytes, shared
+from .options import Common, command_app, shared
+from .selection_options import (
+    MAX_BODY_BYTES,
+    Grep,
+    Key,
+    MaxBody,
+    Queue,
+    Raw,
+    Since,
+    Tag,
+    Topic,
+    UniqueKey,
+    Until,
+)
 
 app = command_app()
 
@@ -28,12 +41,8 @@ class GetFormat(StrEnum):
 @shared(GetFormat)
 def get(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
-    topic: Annotated[
-        str | None, typer.Option("--topic", "-t", metavar="T", help="Messages of this topic.")
-    ] = None,
-    queue: Annotated[
-        int | None, typer.Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
-    ] = None,
+    topic: Topic = None,
+    queue: Queue = None,
     offset: Annotated[
         int | None,
         typer.Option(
@@ -54,32 +63,12 @@ def get(
         str | None,
         typer.Option("--message-id", metavar="HEX", help="The one with this offset message id."),
     ] = None,
-    unique_key: Annotated[
-        str | None,
-        typer.Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")
-    ] = None,
-    tag: Annotated[
-        str | None, typer.Option("--tag", metavar="TAG", help="With exactly this tag.")
-    ] = None,
-    grep: Annotated[
-        str | None,
-        typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
-    ] = None,
+    unique_key: UniqueKey = None,
+    key: Key = None,
+    since: Since = None,
+    until: Until = None,
+    tag: Tag = None,
+    grep: Grep = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
     ] = None,
@@ -92,18 +81,8 @@ def get(
             help="Print the queue offset that a broker answers for this time.",
         ),
     ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Bodies as stored, neither decompressed nor decoded.")
-    ] = False,
-    max_body: Annotated[
-        int,
-        typer.Option(
-            "--max-body",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Bodies that are larger when decompressed are printed as stored.",
-        ),
-    ] = 64 << 20,
+    raw: Raw = False,
+    max_body: MaxBody = MAX_BODY_BYTES,
     *,
     common: Common,
 ) -> None:

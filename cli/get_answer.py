@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -12,7 +11,8 @@ from ..store.errors import InvalidInput, NotFound
 from ..store.found import Found, Via
 from ..store.selection import Selection
 from ..store.store import Store
-from ..store.time_range import parse_range, parse_time
+from ..store.time_range import parse_time
+from .selection_options import selection_of
 
 if TYPE_CHECKING:
     from ..store.message import Message
@@ -60,14 +60,15 @@ class Question(NamedTuple):
 
     def selection(self) -> Selection:
         """The conditions. Raises InvalidInput."""
-        return Selection(
+        return selection_of(
             topic=self.topic,
             queue_id=self.queue_id,
             key=self.key,
             unique_key=self.unique_key,
             tag=self.tag,
-            times=parse_range(self.since, self.until),
-            grep=_pattern(self.grep),
+            since=self.since,
+            until=self.until,
+            grep=self.grep,
             max_body_bytes=self.max_body_bytes,
         )
 
@@ -79,13 +80,6 @@ class Question(NamedTuple):
 
 def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def _pattern(text: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if text is None else re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidInput(f"--grep: not a regular expression: {error}") from error
 
 
 def answer(path: Path, question: Question, raw: bool, common: Common) -> None:

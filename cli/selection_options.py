@@ -1,0 +1,97 @@
+"""The conditions that `get` and `dump` share: their options, and the selection they make."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import parse_bytes
+
+if TYPE_CHECKING:
+    from ..store.selection import Selection
+
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="T", help="Messages of this topic.")
+]
+Queue = Annotated[
+    int | None, typer.Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
+]
+UniqueKey = Annotated[
+    str | None,
+    typer.Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.",
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With exactly this tag.")]
+Grep = Annotated[
+    str | None,
+    typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
+]
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Bodies as stored, neither decompressed nor decoded.")
+]
+MaxBody = Annotated[
+    int,
+    typer.Option(
+        "--max-body",
+        metavar="BYTES",
+        parser=parse_bytes,
+        help="Bodies that are larger when decompressed are printed as stored.",
+    ),
+]
+MAX_BODY_BYTES = 64 << 20
+
+
+def selection_of(
+    *,
+    topic: str | None,
+    queue_id: int | None,
+    key: str | None,
+    unique_key: str | None,
+    tag: str | None,
+    since: str | None,
+    until: str | None,
+    grep: str | None,
+    max_body_bytes: int,
+) -> Selection:
+    """The conditions of a command line. Raises InvalidInput."""
+    from ..store.errors import InvalidInput
+    from ..store.selection import Selection
+    from ..store.time_range import parse_range
+
+    if queue_id is not None and topic is None:
+        raise InvalidInput("--queue needs --topic")
+    return Selection(
+        topic=topic,
+        queue_id=queue_id,
+        key=key,
+        unique_key=unique_key,
+        tag=tag,
+        times=parse_range(since, until),
+        grep=_pattern(grep),
+        max_body_bytes=max_body_bytes,
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    from ..store.errors import InvalidInput
+
+    try:
+        return None if text is None else re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise InvalidInput(f"--grep: not a regular expression: {error}") from error
