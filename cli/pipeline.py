@@ -41,7 +41,7 @@ def rebuild(
         typer.Option(
             "--master",
             metavar="URL",
-            help="local[N], spark://…, yarn, k8s://…; default: local[*], with --jobs local[N].",
+            help="spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
         ),
     ] = None,
     conf: Annotated[

@@ -109,7 +109,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from recover' -l broker-config -r
 complete -c mqstore -n '__fish_seen_subcommand_from recover' -l set -x -d 'A property of the broker by RocketMQ\'s name; the last one wins.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and not __fish_seen_subcommand_from rebuild' -f -a rebuild -d 'Rebuild consume queues from the commit log'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l to -r -d 'New directory, laid out as a store.'
-complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l master -x -d 'local[N], spark://…, yarn, k8s://…'
+complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l master -x -d 'spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l conf -x -d 'A setting of Spark; wins over ours.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l broker-version -x -d 'Whose rules hold; default: a guess.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l format -x -a 'text json ndjson csv' -d 'Text is for people, the others are stable.'

@@ -134,21 +134,22 @@ def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
 
 
 def test_killed_at_every_step_and_run_again(tmp_path: Path) -> None:
-    root = unpack("5.3.3-ipv6" if "5.3.3-ipv6" in NAMES else "4.9.7-ipv6", tmp_path)
+    root = unpack("5.3.3-timer-clean", tmp_path)
     plan = plan_of([root], BrokerConfig())
+    job = plain_job(tasks=1, splits=0)
     counted = CountingFiles()
-    rebuild(plan, tmp_path / "counted", plain_job(tasks=1), counted)
+    rebuild(plan, tmp_path / "counted", job, counted)
     wanted = tree(root / "consumequeue")
     for at in range(len(counted.steps)):
         target = tmp_path / str(at)
         with pytest.raises(Killed):
-            rebuild(plan, target, plain_job(tasks=1), KilledFiles(at))
+            rebuild(plan, target, job, KilledFiles(at))
         seen = target / "consumequeue"
         assert not seen.exists() or tree(seen) == wanted, "half of a job was visible"
         complete = seen.exists() and not Stage.left_in(target, Files())
         if not complete:
             try:
-                rebuild(plan, target, plain_job(tasks=1))
+                rebuild(plan, target, job)
             except Refused:  # all but the last folder of the stage was removed
                 assert not any(stage.sealed for stage in Stage.left_in(target, Files()))
         assert tree(target / "consumequeue") == wanted, f"killed at {counted.steps[at]}"

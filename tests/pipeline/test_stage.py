@@ -12,11 +12,7 @@ from mqstore.store.write.files import Files, write_new
 
 from ..store.write.faults import CountingFiles, Killed, KilledFiles
 
-WANTED = {
-    "consumequeue/T/0/0": b"first",
-    "consumequeue/T/0/100": b"second",
-    "b/consumequeue/x": b"",
-}
+WANTED = {"consumequeue/T/0": b"first", "consumequeue/T/100": b"second", "b/x": b""}
 
 
 def job(target: Path, files: Files) -> None:
