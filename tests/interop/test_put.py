@@ -15,11 +15,15 @@ from .served import (
     Row,
     as_broker,
     assert_serves,
+    body_sha1,
     broker_put,
     loaded,
     log_end,
     message,
+    mqstore,
     put,
+    rows,
+    settings,
     warnings,
 )
 
@@ -88,3 +92,26 @@ def test_appended_to_a_real_store(name: str, oracle: Any, tmp_path: Path) -> Non
     answer = assert_serves(judge, root, sizes, ours)
     assert answer["after_load"]["max_offset"] == log_end(ours)
     broker_put(judge, root, LATER, sizes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["4.3.1-clean", "4.9.7-expired", "4.9.7-lmq", "5.1.4-v2", "5.3.3-dledger", "5.5.0-ipv6"],
+)
+def test_a_real_store_dumped_into_a_new_one(name: str, oracle: Any, tmp_path: Path) -> None:
+    root = unpack(name, tmp_path)
+    judge = oracle(truth(name)["broker_version"])
+    options = config(name, root)
+    sizes = {key: value for key, value in options.items() if key.startswith(("map", "max"))}
+    dumped = mqstore("dump", root, "--format", "ndjson", "--raw", *settings(options))
+    lines = [row for row in rows(dumped) if row["type"] == "message"]
+    host = ["--store-host", lines[0]["store_host"], "--keep-times"]
+    ours = put(tmp_path / "new", lines, sizes, *host, *as_broker(judge.version))
+    answer = loaded(judge, tmp_path / "new", sizes, {"do": "get"})
+    assert answer["after_load"]["max_offset"] == log_end(ours)
+    assert all(served.get("look_ok") for served in answer["steps"][0])
+    position = {row["physical_offset"]: line for row, line in zip(ours, lines, strict=True)}
+    for served in answer["steps"][0]:
+        line = position[served["physical_offset"]]
+        assert served["sha1"] == body_sha1(line)
+        assert served["properties"] == line["properties"]
