@@ -11,10 +11,11 @@ from mqstore.formats.checkpoint import FIELDS
 from mqstore.store.checkpoint import Checkpoint, read_checkpoint
 from mqstore.store.errors import Unreadable
 
-from ..stores import NAMES, truth
+from ..stores import truth
+from .choices import stores_where
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if truth(name).get("checkpoint")])
+@pytest.mark.parametrize("name", stores_where(lambda t: t.get("checkpoint")))
 def test_reads_what_the_broker_reads(name: str, store: Callable[[str], Path]) -> None:
     found = read_checkpoint(store(name) / "checkpoint")
     assert found is not None

@@ -23,19 +23,14 @@ from mqstore.store.errors import NotFound
 from mqstore.store.layout import Layout
 from mqstore.store.mapped_file_queue import file_name
 
-from ..stores import NAMES, truth
+from ..stores import truth
+from .choices import clean_where
 
 LARGE_UNITS = 300_000
 
 # Stores whose queues are no files, or of another kind: the log is asked instead.
-OTHER_QUEUES = ("rocksdb", "batchcq")
-CLEAN = [
-    name
-    for name in NAMES
-    if truth(name)["expected_verdict"] == "clean"
-    and "queues" in truth(name)
-    and not any(kind in name for kind in OTHER_QUEUES)
-]
+OTHER_QUEUES = {"rocksdb", "batchcq"}
+CLEAN = clean_where(lambda t: "queues" in t and not OTHER_QUEUES & set(t["name"].split("-")))
 
 
 def unit(physical_offset: int, size: int = 100, tags_code: int = 0) -> bytes:

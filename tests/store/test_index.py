@@ -18,13 +18,10 @@ from mqstore.store.index import Answer, Index
 from mqstore.store.index_file import Geometry, IndexFile
 from mqstore.store.layout import Layout
 
-from ..stores import NAMES, truth
+from ..stores import truth
+from .choices import clean_where
 
-CLEAN = [
-    name
-    for name in NAMES
-    if truth(name)["expected_verdict"] == "clean" and truth(name).get("index_queries")
-]
+CLEAN = clean_where(lambda t: t.get("index_queries"))
 SLOTS, ITEMS = 7, 20
 NAME = "20260101000000000"
 

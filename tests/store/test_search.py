@@ -25,6 +25,7 @@ from mqstore.store.store import Store
 from mqstore.store.time_range import TimeRange
 
 from ..stores import NAMES, messages, truth
+from .choices import clean_where, stores_where
 
 NAME = "5.3.3-clean"
 Record = dict[str, Any]
@@ -140,10 +141,7 @@ def test_a_few_by_queue_offset_are_the_same_every_way(
         assert positions(few) == in_queue
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and truth(n).get("get_queries")],
-)
+@pytest.mark.parametrize("name", clean_where(lambda t: t.get("get_queries")))
 def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     notes = Notes()
     with Store(store(name)) as opened:
@@ -162,10 +160,7 @@ def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     assert notes == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and truth(n).get("index_queries")],
-)
+@pytest.mark.parametrize("name", clean_where(lambda t: t.get("index_queries")))
 def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str], Path]) -> None:
     by_position = {record["physical_offset"]: record for record in messages(name)}
     notes = Notes()
@@ -308,10 +303,8 @@ def test_times_of_queues_that_are_not_read(kind: str, store: Callable[[str], Pat
                 assert found == query["offset"], query
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", stores_where(lambda t: t["name"] != "5.3.3-large"))
 def test_one_record_is_read_as_many_are(name: str, store: Callable[[str], Path]) -> None:
-    if name == "5.3.3-large":
-        return
     with Store(store(name)) as opened:
         known = [record.get("position", record["physical_offset"]) for record in messages(name)]
         places = [*known, *(p + 1 for p in known[:50])]

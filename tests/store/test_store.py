@@ -11,15 +11,14 @@ import mqstore
 from mqstore.store.errors import InvalidInput, NotAStore, NotFound
 from mqstore.store.store import Store
 
-from ..stores import NAMES, messages, truth
+from ..stores import messages, truth
+from .choices import clean_where
 
-CLEAN = [
-    name
-    for name in NAMES
-    if truth(name)["expected_verdict"] == "clean" and "after_load" in truth(name)["load"]
-]
+CLEAN = clean_where(lambda t: "after_load" in t["load"])
 # Queues that are no files, or of another kind: `log_search` answers for them.
-PLAIN = [name for name in CLEAN if "rocksdb" not in name and "batchcq" not in name]
+PLAIN = clean_where(
+    lambda t: "after_load" in t["load"] and not {"rocksdb", "batchcq"} & set(t["name"].split("-"))
+)
 # The answers of a 4.x broker hang on the modification times of queue files. That of this store was
 # asked before its archive, which keeps whole seconds, was made.
 TIMES_LOST = {"4.9.7-dledger": {("TopicB", 1795212314255), ("TopicB", 1795212314256)}}
