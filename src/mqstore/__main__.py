@@ -1,4 +1,5 @@
 """`python -m mqstore`."""
+
 from __future__ import annotations
 
 from mqstore.cli.app import main
