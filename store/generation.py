@@ -31,6 +31,7 @@ from .recovery.snapshot import Bytes, Entry, list_entries, map_file
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
+_RECORDS_LOOKED_AT = 500
 _RECORD_RULES = PROFILES[NEWEST].record
 _CLUSTER = "CLUSTER"
 _ROCKSDB = "rocksdbstore"
@@ -303,8 +304,9 @@ def _item_hashes(data: Bytes, slots: int) -> set[int]:
 
 
 def _tag_hashes(records: Columns) -> Iterator[int]:
-    topics = records.ragged("topic").tolist()
-    for topic, text in zip(topics, records.ragged("properties").tolist(), strict=True):
+    newest = records.take(slice(-_RECORDS_LOOKED_AT, None))
+    topics = newest.ragged("topic").tolist()
+    for topic, text in zip(topics, newest.ragged("properties").tolist(), strict=True):
         tags = parse(text).get(TAGS)
         if tags:
             yield abs(java_hash(f"{java_string(topic)}#T#{tags}"))

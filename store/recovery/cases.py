@@ -210,8 +210,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "queues-behind",
-        "the last messages have no unit yet",
-        "dispatches them again",
+        "messages have no unit in their queue yet",
+        "makes the units",
         "completes the queues from the log",
         lambda facts: facts.plan is not None and facts.plan.completed > 0,
         (),

@@ -8,6 +8,7 @@ so that the next start, of any version, finds nothing to do (spec 7.11).
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,11 +101,26 @@ def mend(snapshot: Snapshot) -> tuple[Snapshot, list[Edit]]:
             path=snapshot.layout.commit_log_directories[0],
             hint="a broker started here would delete the queues",
         )
+    _check_queue_size(snapshot)
     queues = {
         name: tuple(e for e in entries if _is_whole(e, snapshot.queue_file_bytes))
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def _check_queue_size(snapshot: Snapshot) -> None:
+    """Most queue files have the size that they should have. Raises Refused: not their fault."""
+    sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
+    if not sizes:
+        return
+    size, count = sizes.most_common(1)[0]
+    if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
+        raise Refused(
+            f"queue files have {size} bytes, not {snapshot.queue_file_bytes}",
+            path=snapshot.layout.consume_queue,
+            hint="check mappedFileSizeConsumeQueue",
+        )
 
 
 def _fault(entry: Entry, size: int) -> str:

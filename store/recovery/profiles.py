@@ -138,6 +138,8 @@ class Profile:
     version: str
     #: the release whose classes were run
     measured: str
+    #: the first release that behaves so
+    since: tuple[int, int, int]
     load: LoadRules
     record: RecordRules
     start: StartRules
@@ -158,6 +160,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "4.3",
             "4.3.1",
+            (0, 0, 0),
             _HIDING,
             RecordRules(v2=False, ipv6=False, bounded=False, unequal_is_data=True),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
@@ -173,6 +176,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "4.9",
             "4.9.7",
+            (4, 5, 1),
             _STRICT,
             RecordRules(v2=False, ipv6=True, bounded=False, unequal_is_data=False),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
@@ -188,6 +192,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "5.1",
             "5.1.4",
+            (5, 0, 0),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=False, unequal_is_data=False),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
@@ -199,6 +204,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "5.3",
             "5.3.3",
+            (5, 3, 2),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
@@ -210,6 +216,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "5.4",
             "5.4.0",
+            (5, 4, 0),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
             StartRules(
@@ -223,6 +230,7 @@ PROFILES: dict[str, Profile] = {
         Profile(
             "5.5",
             "5.5.0",
+            (5, 5, 0),
             _TOLERANT,
             RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0),
@@ -244,28 +252,32 @@ NEWEST = VERSIONS[-1]
 
 
 def profile_of(version: str) -> Profile:
-    """The profile for a version number such as `5.3`, `5.3.3` or `4.7`: the nearest one.
+    """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number.
 
-    Nearest is the newest generation that is not newer than the version; before 4.3 the oldest.
     Raises InvalidInput for what is no version number.
 
-    >>> profile_of("5.2.0").version
-    '5.1'
+    >>> profile_of("4.7.1").version, profile_of("5.3").version, profile_of("5.3.1").version
+    ('4.9', '5.3', '5.1')
     """
+    if version in PROFILES:
+        return PROFILES[version]
     wanted = _number(version)
-    older = [name for name in VERSIONS if _number(name) <= wanted]
-    return PROFILES[older[-1] if older else VERSIONS[0]]
+    older = [profile for profile in PROFILES.values() if profile.since <= wanted]
+    return older[-1] if older else PROFILES[VERSIONS[0]]
 
 
 def is_exact(version: str) -> bool:
-    """Whether a profile exists for this very generation."""
-    return _number(version) in map(_number, VERSIONS)
+    """Whether a profile was measured for this very generation."""
+    profile = profile_of(version)
+    return version in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
 
 
-def _number(version: str) -> tuple[int, int]:
-    match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})(?:\.\w+)*(?:-\w+)?", version.strip())
+def _number(version: str) -> tuple[int, int, int]:
+    match = re.fullmatch(
+        r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip()
+    )
     if match is None:
         raise InvalidInput(
             f"not a broker version: {version}", hint=f"use one of {', '.join(VERSIONS)}"
         )
-    return int(match[1]), int(match[2])
+    return int(match[1]), int(match[2]), int(match[3] or 0)

@@ -1,0 +1,134 @@
+"""`mqstore recover`: exit codes, JSON, and what it does to a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.record_types import schema_of
+from mqstore.store.write.files import Files
+from mqstore.store.write.lock import StoreLock
+
+from .. import recovery_cases, stores
+from .datadriven import run_here
+from .json_schema import errors
+
+SIZES = [f"--set={name}={value}" for name, value in recovery_cases.CONFIG.items()]
+
+
+def of_case(kind: str, work: Path) -> tuple[Path, list[str]]:
+    """A damaged store, and the options that go with it."""
+    case = recovery_cases.case_of(kind)
+    return recovery_cases.damaged(case, work), [*SIZES, "--broker-version", case["version"]]
+
+
+def answer(*arguments: str, code: int) -> dict[str, Any]:
+    """The JSON of `recover`, checked against its schema."""
+    result = run_here(["recover", *arguments, "--format", "json"])
+    assert result.code == code, result.stderr + result.stdout
+    record: dict[str, Any] = json.loads(result.stdout)
+    assert list(errors(schema_of("recovery"), record)) == []
+    return record
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("checkpoint_zero", 0),
+        ("abort_toggled", 3),
+        ("torn_body", 3),
+        ("cq_all_missing", 3),
+        ("body_crc_middle", 1),
+        ("cq_queue_missing", 1),
+        ("short_last_half", 1),
+        ("files_missing_all", 1),
+    ],
+)
+def test_the_exit_code_without_apply(kind: str, code: int, tmp_path: Path) -> None:
+    root, options = of_case(kind, tmp_path)
+    record = answer(str(root), *options, code=code)
+    worst = record["prediction"]
+    harm = record["summary"]["lost_by_broker"] + record["summary"]["invisible_by_broker"]
+    assert (code == 1) == bool(harm or worst["outcome"] != "starts" or not record["plan"])
+    assert sum(row["messages"] for row in worst["lost"]) == record["summary"]["lost_by_broker"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("abort_toggled", 0), ("cq_queue_missing", 0), ("body_crc_middle", 1)]
+)
+def test_the_exit_code_of_apply(kind: str, code: int, tmp_path: Path) -> None:
+    root, options = of_case(kind, tmp_path)
+    record = answer(str(root), *options, "--apply", "--yes", code=code)
+    assert record["applied"]["session"] in {p.name for p in (root / ".mqstore").iterdir()}
+    assert not (root / "abort").exists()
+    assert answer(str(root), *options, code=0)["plan"]["edits"] == []
+    again = answer(str(root), *options, "--apply", "--yes", code=0)
+    assert "applied" not in again
+
+
+@pytest.mark.parametrize("kind", ["short_last_half", "files_missing_all"])
+def test_what_is_refused_stays_as_it_is(kind: str, tmp_path: Path) -> None:
+    root, options = of_case(kind, tmp_path)
+    before = sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*"))
+    result = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert result.code == 5
+    assert len(result.stderr.splitlines()) == 1
+    assert sorted((p, p.stat().st_mtime_ns) for p in root.rglob("*")) == before
+
+
+def test_a_store_in_use(tmp_path: Path) -> None:
+    root, options = of_case("abort_toggled", tmp_path)
+    with StoreLock.take(root / "lock", Files()):
+        result = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert result.code == 4
+    assert (root / "abort").exists()
+    assert not (root / ".mqstore").exists()
+
+
+def test_files_of_another_size_than_the_configuration_says(tmp_path: Path) -> None:
+    root, options = of_case("abort_toggled", tmp_path)
+    size = "--set=mappedFileSizeConsumeQueue=4000"
+    result = run_here(["recover", str(root), *options, size, "--apply", "--yes"])
+    assert result.code == 5
+    assert "mappedFileSizeConsumeQueue" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in ("4.3.1-killed", "5.5.0-killed-bit") if n in stores.NAMES]
+)
+def test_several_generations_fit(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    result = run_here(["recover", str(root), *_sizes(name, root), "--format", "json"])
+    record = json.loads(result.stdout)
+    assert list(errors(schema_of("recovery"), record)) == []
+    assert record["prediction"] == record["candidates"][0]
+    versions = {candidate["broker_version"] for candidate in record["candidates"]}
+    assert str(stores.truth(name)["broker_version"])[:3] in versions
+    text = run_here(["recover", str(root), *_sizes(name, root)]).stdout
+    assert "it may be" in text
+
+
+def _sizes(name: str, root: Path) -> list[str]:
+    return [f"--set={setting}" for setting in stores.config_set(name, root)]
+
+
+def test_another_version_takes_the_nearest_profile(tmp_path: Path) -> None:
+    root, _ = of_case("abort_toggled", tmp_path)
+    result = run_here(["recover", str(root), *SIZES, "--broker-version", "4.7.1"])
+    assert "no profile of 4.7.1" in result.stderr
+
+
+def test_groups_that_had_not_consumed_what_is_lost(tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    lost = answer(str(root), *options, code=1)["prediction"]["lost"]
+    row = max(lost, key=lambda share: share["messages"])
+    (root / "config").mkdir(exist_ok=True)
+    progress = f'{{"offsetTable":{{"{row["topic"]}@readers":{{{row["queue_id"]}:0}}}}}}'
+    (root / "config" / "consumerOffset.json").write_text(progress)
+    record = answer(str(root), *options, code=1)
+    told = {"group": "readers", "topic": row["topic"], "unconsumed_lost": row["messages"]}
+    assert record["prediction"]["groups"] == [told]
+    assert record["plan"]["groups"] == [told]
