@@ -275,3 +275,15 @@ CASES: tuple[Case, ...] = (
 def case_of(facts: Facts) -> Case:
     """The first case that holds."""
     return next(case for case in CASES if case.holds(facts))
+
+
+def table() -> str:
+    """The decision table as Markdown, for the documentation."""
+    rows = [
+        "| case | found | a broker | `recover --policy broker` | bugs, findings |",
+        "|---|---|---|---|---|",
+    ]
+    for case in CASES:
+        names = ", ".join((*case.bugs, *case.codes))
+        rows.append(f"| `{case.label}` | {case.found} | {case.broker} | {case.plan} | {names} |")
+    return "\n".join(rows) + "\n"

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.layout import Layout
-from mqstore.store.recovery.cases import CASES
+from mqstore.store.recovery.cases import CASES, table
 from mqstore.store.recovery.recovery import Recovery, examine
 
 from ... import recovery_cases
@@ -18,6 +18,8 @@ from ...recovery_cases import CONFIG
 from ..write.faults import CountingFiles, Killed, KilledFiles
 from .recovered import recover
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "recovery.md"
+TABLE_MARK = "<!-- store/recovery/cases.py -->"
 LOG_FILE = 8192
 QUEUE = "consumequeue/TopicA/0"
 
@@ -146,3 +148,11 @@ def test_a_row(label: str, tmp_path: Path) -> None:
 
 def test_labels_are_unique() -> None:
     assert len({case.label for case in CASES}) == len(CASES)
+
+
+def test_the_documentation_has_the_table(rewrite: bool) -> None:
+    head, _, old = DOCUMENT.read_text(encoding="utf-8").partition(f"{TABLE_MARK}\n")
+    if rewrite:
+        DOCUMENT.write_text(f"{head}{TABLE_MARK}\n{table()}", encoding="utf-8")
+        old = table()
+    assert old == table(), "run pytest with --rewrite"
