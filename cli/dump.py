@@ -9,10 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Common, command_app, parse_bytes, shared
+from .options import Common, command_app, shared
+from .selection_options import (
+    MAX_BODY_BYTES,
+    Grep,
+    Key,
+    MaxBody,
+    Queue,
+    Since,
+    Tag,
+    Topic,
+    UniqueKey,
+    Until,
+    selection_of,
+)
 
 if TYPE_CHECKING:
     from ..store.recognise import Recognised
+    from ..store.selection import Selection
     from .dump_files import Chunk, Record
     from .dump_log import Messages
 
@@ -48,15 +62,15 @@ def dump(
         bool,
         typer.Option("--raw", help="Bodies as stored (base64), unused slots of a timer wheel."),
     ] = False,
-    max_body: Annotated[
-        int,
-        typer.Option(
-            "--max-body",
-            metavar="BYTES",
-            parser=parse_bytes,
-            help="Bodies that are larger when decompressed are printed as stored.",
-        ),
-    ] = 64 << 20,
+    max_body: MaxBody = MAX_BODY_BYTES,
+    topic: Topic = None,
+    queue: Queue = None,
+    key: Key = None,
+    unique_key: UniqueKey = None,
+    tag: Tag = None,
+    since: Since = None,
+    until: Until = None,
+    grep: Grep = None,
     *,
     common: Common,
 ) -> None:
@@ -64,7 +78,8 @@ def dump(
 
     Of a store that is the commit log in order; name the other files by their path. The kind of PATH
     is told from its place, name and content. Damage ends nothing: it is a record of its own, and
-    reading goes on at the next good one.
+    reading goes on at the next good one. With a condition (--topic, --since, …) only messages of a
+    commit log that fit are printed.
 
     \b
     Examples:
@@ -78,7 +93,18 @@ def dump(
 
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")
-    chunks = _chunks(what, at, raw, max_body, common)
+    selection = selection_of(
+        topic=topic,
+        queue_id=queue,
+        key=key,
+        unique_key=unique_key,
+        tag=tag,
+        since=since,
+        until=until,
+        grep=grep,
+        max_body_bytes=max_body,
+    )
+    chunks = _chunks(what, at, raw, selection, common)
     if hex_view:
         _print_hex(chunks, count, common)
     else:
@@ -86,11 +112,17 @@ def dump(
 
 
 def _chunks(
-    what: Recognised, at: int | None, raw: bool, max_body: int, common: Common
+    what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
 ) -> Iterator[Chunk | Messages]:
     """Where the records of a kind come from."""
+    from ..store.errors import InvalidInput
     from . import dump_files as files
+    from .dump_log import KINDS, commit_log
 
+    if what.kind in KINDS:
+        return commit_log(what, at, raw, selection, common)
+    if selection.asks:
+        raise InvalidInput(f"conditions are for messages, not for kind {what.kind}", path=what.path)
     if what.kind == "consume-queue":
         return files.consume_queue(what, at)
     if what.kind == "index-file":
@@ -101,11 +133,7 @@ def _chunks(
         return files.timer_wheel(what, at, raw)
     if what.kind == "checkpoint":
         return files.checkpoint(what)
-    if what.kind in ("abort", "lock"):
-        return files.text_file(what)
-    from .dump_log import commit_log
-
-    return commit_log(what, at, raw, max_body, common)
+    return files.text_file(what)
 
 
 def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Common) -> None:

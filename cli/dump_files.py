@@ -75,13 +75,14 @@ class Units:
 
 @dataclass(frozen=True)
 class Range:
-    """Bytes that are no record: `blank`, `damage` or `zeros`."""
+    """Bytes that are no record: `blank`, `damage` or `zeros`. silent: not to be printed."""
 
     record: Record
+    silent: bool = False
 
     def records(self) -> Iterator[Record]:
         """One; zeros behind the end are nothing."""
-        if self.record["type"] != "zeros":
+        if self.record["type"] != "zeros" and not self.silent:
             yield self.record
 
     def pieces(self) -> Iterator[Piece]:

@@ -11,7 +11,11 @@ from .dump_files import Chunk, Piece, Range, Record
 if TYPE_CHECKING:
     from ..store.commit_log import Batch, CommitLog, Extent
     from ..store.recognise import Recognised
+    from ..store.selection import Selection
     from .options import Common
+
+
+KINDS = ("store", "commit-log", "dledger")
 
 
 @dataclass(frozen=True)
@@ -43,26 +47,31 @@ class Messages:
 
 
 def commit_log(
-    what: Recognised, at: int | None, raw: bool, max_body_bytes: int, common: Common
+    what: Recognised, at: int | None, raw: bool, selection: Selection, common: Common
 ) -> Iterator[Chunk | Messages]:
-    """The log of a store, of a directory or of a single file, from position `at` on."""
+    """The log of a store, of a directory or of a single file, from position `at` on.
+
+    With a selection only the messages that it takes, and damage for the line at the end.
+    """
     from ..store.commit_log import Batch
 
     log = open_log(what, common)
-    total = sum(file.size for file in log.files)
-    with common.progress("reading", total) as progress:
+    asks = selection.asks
+    with common.progress("reading", sum(file.size for file in log.files)) as progress:
         for item in log.scan(_begin(log, at)):
             if isinstance(item, Batch):
-                batch = (
-                    item if at is None or item.position[0] >= at else item.take(item.position >= at)
-                )
+                progress.advance(item.end - int(item.position[0]))
+                batch = item
+                if at is not None and item.position[0] < at:
+                    batch = batch.take(batch.position >= at)
+                if asks:
+                    batch = batch.take(selection.mask(batch))
                 if len(batch):
-                    yield Messages(batch, raw, max_body_bytes)
-                    progress.advance(batch.end - int(batch.position[0]))
+                    yield Messages(batch, raw, selection.max_body_bytes)
             else:
-                if at is None or item.end > at:
-                    yield Range(_range(item))
                 progress.advance(item.size)
+                if at is None or item.end > at:
+                    yield Range(_range(item), silent=asks)
 
 
 def open_log(what: Recognised, common: Common) -> CommitLog:

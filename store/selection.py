@@ -38,6 +38,11 @@ class Selection(NamedTuple):
     grep: re.Pattern[str] | None = None
     max_body_bytes: int = MAX_BODY_BYTES
 
+    @property
+    def asks(self) -> bool:
+        """Whether there is a condition at all."""
+        return self._replace(max_body_bytes=MAX_BODY_BYTES) != Selection()
+
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
         """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
         own_queue = in_queue or (

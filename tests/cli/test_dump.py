@@ -1,0 +1,185 @@
+"""What `dump` takes: conditions, places, counts, colour on a terminal, single files and copies."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .. import stores
+from .datadriven import run_here
+from .test_pipes import ENVIRONMENT
+
+STORE = "5.3.3-clean"
+KEY = next(
+    m["properties"]["KEYS"].split(" ")[0]
+    for m in stores.messages(STORE)
+    if "KEYS" in m["properties"]
+)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real store."""
+    return stores.unpack(STORE, tmp_path_factory.mktemp("store"))
+
+
+def dump(path: Path, *options: str) -> list[dict[str, Any]]:
+    """The records."""
+    result = run_here(["dump", str(path), "--format", "ndjson", *options])
+    assert result.code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def _messages() -> list[dict[str, Any]]:
+    return list(stores.messages(STORE))
+
+
+def _offsets(records: list[dict[str, Any]]) -> list[int]:
+    return [record["physical_offset"] for record in records]
+
+
+@pytest.mark.parametrize(
+    ("options", "fits"),
+    [
+        (("--topic", "orders"), lambda m: m["topic"] == "orders"),
+        (
+            ("--topic", "orders", "--queue", "2"),
+            lambda m: (m["topic"], m["queue_id"]) == ("orders", 2),
+        ),
+        (("--tag", "BB"), lambda m: m["properties"].get("TAGS") == "BB"),
+        (("--key", KEY), lambda m: KEY in m["properties"].get("KEYS", "").split(" ")),
+    ],
+)
+def test_conditions(store: Path, options: tuple[str, ...], fits: Any) -> None:
+    """As the truth has them; nothing else is printed, no BLANK either."""
+    expected = [m["physical_offset"] for m in _messages() if fits(m)]
+    assert expected
+    assert _offsets(dump(store, *options)) == expected
+
+
+def test_times(store: Path) -> None:
+    """since <= t < until."""
+    times = sorted({m["store_timestamp"] for m in _messages()})
+    since, until = times[len(times) // 3], times[2 * len(times) // 3]
+    expected = [m["physical_offset"] for m in _messages() if since <= m["store_timestamp"] < until]
+    assert _offsets(dump(store, "--since", str(since), "--until", str(until))) == expected
+
+
+def test_at_and_count(store: Path) -> None:
+    """From a record's position, from the middle of one, from behind the end."""
+    offsets = _offsets(_messages())
+    for place in (0, 1, offsets[5], offsets[5] + 1, offsets[100] - 1, offsets[-1]):
+        wanted = [offset for offset in offsets if offset >= place][:3]
+        assert _offsets(dump(store, "--at", str(place), "--count", str(len(wanted)))) == wanted
+    assert dump(store, "--at", str(1 << 50)) == []
+    assert dump(store, "--count", "0") == []
+
+
+def test_single_files_and_copies_are_the_log(store: Path, tmp_path: Path) -> None:
+    """In their place, elsewhere, and without the name that tells where they begin."""
+    offsets = _offsets(_messages())
+    found: list[int] = []
+    for file in sorted((store / "commitlog").iterdir()):
+        own = _offsets([r for r in dump(file) if r["type"] == "message"])
+        if own:
+            copy = tmp_path / f"copy-of-{file.name}.bin"
+            shutil.copy(file, copy)
+            assert _offsets([r for r in dump(copy) if r["type"] == "message"]) == own
+        found += own
+    assert found == offsets
+
+
+def test_raw_bodies_are_the_stored_bytes(store: Path) -> None:
+    """Compressed ones too, as base64."""
+    import base64
+    import hashlib
+
+    for ours, truth in zip(
+        (r for r in dump(store, "--raw") if r["type"] == "message"), _messages(), strict=True
+    ):
+        stored = base64.b64decode(ours["body_base64"])
+        assert ours["raw"] is True
+        assert hashlib.sha1(stored).hexdigest() == truth["body_sha1"]
+
+
+def test_a_body_above_the_limit_is_printed_as_stored(store: Path) -> None:
+    """And says so."""
+    compressed = [r for r in dump(store) if "body_compression" in r]
+    limited = {r["physical_offset"]: r for r in dump(store, "--max-body", "10")}
+    assert compressed
+    for record in compressed:
+        assert "--max-body" in limited[record["physical_offset"]]["body_error"]
+
+
+def test_hex_covers_every_byte(store: Path) -> None:
+    """Of each record, once, in order."""
+    lines = run_here(["dump", str(store), "--hex", "--count", "20"]).stdout.splitlines()
+    shown = {}
+    for line in lines:
+        if line.startswith("-- "):
+            continue
+        place, data = int(line[:16]), bytes.fromhex(line[18:66].strip())
+        shown[place] = data
+    for message in _messages()[:20]:
+        at, end = message["physical_offset"], message["physical_offset"] + message["total_size"]
+        log = min((store / "commitlog").iterdir()).read_bytes()
+        rebuilt = b""
+        while at + len(rebuilt) < end:
+            rebuilt += shown[at + len(rebuilt)]
+        assert rebuilt == log[at:end]
+
+
+def _on_a_terminal(arguments: list[str], environment: Mapping[str, str]) -> bytes:
+    """What a command writes to a terminal."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "mqstore", *arguments],
+        stdout=follower,
+        stderr=subprocess.DEVNULL,
+        env={**ENVIRONMENT, "TERM": "xterm", **environment},
+    ) as process:
+        os.close(follower)
+        written = b""
+        while True:
+            try:
+                part = os.read(leader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            written += part
+        os.close(leader)
+        assert process.wait(60) == 0
+    return written
+
+
+def test_colour_on_a_terminal_only(store: Path) -> None:
+    """And not where the option or NO_COLOR forbids it."""
+    arguments = ["dump", str(store), "--hex", "--count", "1"]
+    assert b"\x1b[" in _on_a_terminal(arguments, {})
+    assert b"\x1b" not in _on_a_terminal([*arguments, "--no-color"], {})
+    assert b"\x1b" not in _on_a_terminal(arguments, {"NO_COLOR": "1"})
+    assert "\x1b" not in run_here(arguments).stdout
+
+
+@pytest.mark.parametrize("format", ["text", "json", "ndjson", "csv"])
+def test_nothing_of_a_store_steers_a_terminal(store: Path, format: str) -> None:
+    """The topics, tags and bodies of this store hold control characters."""
+    written = _on_a_terminal(["dump", str(store), "--format", format], {})
+    assert not set(written) & (set(range(0x20)) - {0x0A, 0x0D} | {0x7F})
+
+
+def test_what_is_refused(store: Path) -> None:
+    """Conditions on what has no messages."""
+    result = run_here(["dump", str(store / "index"), "--tag", "BB"])
+    assert (result.code, result.stdout) == (2, "")
+    assert "conditions are for messages" in result.stderr
