@@ -82,7 +82,7 @@ def rebuild(
         )
     common.explain(f"starting Spark on {master}")
     report = report_of(plan, to, run(plan, to, on_spark(master, _settings(conf))))
-    for line in _losses(report):
+    for line in losses_of(report):
         common.warn(line)
     with common.open_output() as output:
         output.record(report, text=_text)
@@ -102,17 +102,17 @@ def _settings(conf: list[str] | None) -> dict[str, str]:
 
 
 def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of `rebuild`: a summary with its stores, queues and damaged ranges."""
+    """The answer of `rebuild`: counts, stores, queues, damaged ranges."""
     roots = [store.root for store in plan.stores]
     queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
-    damage = [{"type": "damage", **row, "store": roots[row["store"]]} for row in manifest["damage"]]
+    damage = [{**row, "store": roots[row["store"]]} for row in manifest["damage"]]
     sums = {
         name: sum(queue[name] for queue in queues)
         for name in ("files", "units", "missing", "duplicates")
     }
     whole = not (damage or sums["missing"] or sums["duplicates"])
     return {
-        "type": "summary",
+        "type": "rebuild",
         "status": "complete" if whole else "incomplete",
         "to": str(to),
         **sums,
@@ -131,7 +131,7 @@ def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _losses(report: Mapping[str, Any]) -> list[str]:
+def losses_of(report: Mapping[str, Any]) -> list[str]:
     """What is not in the queues, a line each."""
     lines = [
         f"damage in the log, its records are in no queue: {row['store']} at {row['position']},"

