@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .kind_option import Kind
 from .options import Common, command_app, shared
 from .selection_options import (
     MAX_BODY_BYTES,
@@ -39,10 +40,7 @@ def dump(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
     ],
-    kind: Annotated[
-        str | None,
-        typer.Option("--as", metavar="KIND", help="What PATH is, where it cannot be told."),
-    ] = None,
+    kind: Kind = None,
     at: Annotated[
         int | None,
         typer.Option(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .kind_option import Kind
 from .options import Common, command_app, shared
 
 app = command_app()
@@ -18,10 +19,7 @@ def inspect(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
     ],
-    kind: Annotated[
-        str | None,
-        typer.Option("--as", metavar="KIND", help="What PATH is, where it cannot be told."),
-    ] = None,
+    kind: Kind = None,
     *,
     common: Common,
 ) -> None:
