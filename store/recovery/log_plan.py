@@ -82,9 +82,11 @@ def _edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool) -
         if file.start > end or (file.start == end and stale and file is not files[0]):
             yield _move(file.entry)
         elif end < file.start + size:
-            last = last_byte(file.entry, end - file.start)
             begin = end - file.start
-            if last > begin and not _is_blank(snapshot, file.entry, begin):
+            if _is_blank(snapshot, file.entry, begin):
+                begin += BLANK.sizeof()
+            last = last_byte(file.entry, begin)
+            if last > begin:
                 reason = "bytes behind the log end, where the next start would look for records"
                 codes = ("I-054",) if stale else ("I-043",)
                 yield Edit("write", file.entry.path, reason, codes, begin, last - begin)

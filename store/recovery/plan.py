@@ -16,9 +16,10 @@ from pathlib import Path
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import Refused
+from ..errors import InvalidInput, Refused
 from ..index_file import Geometry
 from ..mapped_file_queue import MappedFileQueue
+from ..write.consume_queue import queue_directory
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
 from .groups import GroupLoss, Progress
@@ -140,6 +141,15 @@ def _is_whole(entry: Entry, size: int) -> bool:
     return not entry.directory and entry.size == size and digits
 
 
+def can_have_files(queue: QueueId) -> bool:
+    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
+    try:
+        queue_directory(Path(), queue.topic, queue.queue_id)
+    except InvalidInput:
+        return False
+    return "/" not in queue.topic
+
+
 class _Maker(Auditor):
     """Looks at the log on behalf of the plan."""
 
@@ -172,6 +182,8 @@ class _Maker(Auditor):
         self.index.records(batch, dispatched)
 
     def messages(self, messages: Messages) -> None:
+        if not can_have_files(messages.queue):
+            return
         inside = messages.position < self.log.end
         gone = messages.take(~inside & messages.good)
         self.groups.add(gone)

@@ -15,7 +15,7 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
 from .log_recovery import Switches
-from .plan import Plan, make_plan
+from .plan import Plan, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
 from .simulate import Outcome, simulate
@@ -179,16 +179,17 @@ def _profiles(version: str | None, generation: Generation | None) -> list[Profil
 def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
     """Whether a queue's messages count: those of a topic that was deleted do not.
 
-    A deleted topic has no queue directory and no entry in topics.json any more.
+    A deleted topic has no queue directory and no entry in topics.json any more. Nor do those of a
+    topic that cannot be a directory.
     """
     try:
         topics = (snapshot.layout.config / "topics.json").read_bytes()
     except OSError:
-        return lambda _queue: True
+        return can_have_files
 
     def expected(queue: QueueId) -> bool:
         name = f'"{queue.topic}"'.encode("utf-8", "surrogateescape")
-        return queue in snapshot.queues or name in topics
+        return can_have_files(queue) and (queue in snapshot.queues or name in topics)
 
     return expected
 
