@@ -6,6 +6,7 @@ import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import typer.main
 
 import mqstore
-from mqstore.cli.app import COMMANDS, app
+from mqstore.cli.app import COMMANDS, app, run
 from mqstore.cli.exit_codes import ExitCode
 from tests.stores import unpack
 
@@ -29,6 +30,12 @@ def text(path: Path) -> str:
 
 def code_blocks(path: Path) -> list[str]:
     return re.findall(r"^```.*?^```", text(path), re.MULTILINE | re.DOTALL)
+
+
+def shown_commands() -> list[str]:
+    """The lines of the README that begin with `mqstore`, without what a shell does around them."""
+    lines = "\n".join(code_blocks(README)).splitlines()
+    return [re.split(r" +#| \| | > ", line)[0] for line in lines if line.startswith("mqstore ")]
 
 
 def every_command() -> dict[str, Any]:
@@ -82,6 +89,19 @@ def test_the_readme_has_two_commands_to_begin_with() -> None:
 
 def test_both_readmes_show_the_same_code() -> None:
     assert code_blocks(ROOT / "README.zh-CN.md") == code_blocks(README)
+
+
+def test_the_commands_of_the_readme_are_understood(tmp_path: Path) -> None:
+    """In their order, on the store of the tour; nothing of them is wrong usage or missing."""
+    store = unpack("5.3.3-killed", tmp_path)
+    everything = tmp_path / "all.ndjson"
+    assert run(["dump", str(store), "--format", "ndjson", "--output", str(everything)]) == 0
+    places = {"/data/store": store, "/data/copy": tmp_path / "copy", "all.ndjson": everything}
+    for line in shown_commands():
+        for shown, real in places.items():
+            line = line.replace(shown, str(real))
+        arguments = [*shlex.split(line)[1:], *(["--yes"] if "--apply" in line else [])]
+        assert run(arguments) in {ExitCode.DONE, ExitCode.NO, ExitCode.UNCLEAN}, line
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
