@@ -93,8 +93,8 @@ def _examine(layout: Layout, version: str | None, common: Common) -> Recovery:
             done = max(done, position)
 
         found = examine(layout, version, tell=tell)
-    if found.version_note:
-        common.warn(found.version_note)
+    for note in found.notes:
+        common.warn(note)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from ..dispatch import LMQ_PREFIX
 from ..errors import Refused
 from ..generation import Generation, generation_of
 from ..layout import Layout
+from ..lock import holder
 from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
@@ -27,14 +28,14 @@ from .survey import Readability, survey
 class Recovery:
     """A store before its recovery.
 
-    predictions: one per generation that may have written it, the worst first. plan: None where
+    notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None where
     none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
     """
 
     layout: Layout
     crashed: bool
     generation: Generation | None
-    version_note: str
+    notes: list[str]
     predictions: list[Prediction]
     plan: Plan | None
     plan_case: Case
@@ -194,6 +195,20 @@ def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
     return expected
 
 
+def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:
+    """What somebody should know who reads the plan."""
+    if version and not is_exact(version):
+        yield f"no profile of {version}: that of {main.version} is the nearest"
+    if (pid := holder(layout.lock)) is not None:
+        yield f"process {pid} has the store: what is told here changes while it runs"
+    size = layout.sizes.consume_queue
+    if plan and size.origin == "default" and plan.touches("consumequeue"):
+        yield (
+            f"no queue file tells its size: {size.value} bytes, the broker's default, are taken "
+            "(--set mappedFileSizeConsumeQueue=…)"
+        )
+
+
 def _recovery(
     snapshot: Snapshot,
     generation: Generation | None,
@@ -213,15 +228,13 @@ def _recovery(
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
     counted = watched[0][1]
-    note = ""
-    if version and not is_exact(version):
-        note = f"no profile of {version}: that of {main.version} is the nearest"
+    notes = list(_notes(layout, version, main, plan))
     assert plan_case is not None
     return Recovery(
         layout,
         snapshot.abort,
         generation,
-        note,
+        notes,
         predictions,
         plan,
         plan_case,

@@ -80,6 +80,10 @@ class _Stager:
     def __init__(self, layout: Layout, journal: Journal, files: Files) -> None:
         self.layout, self.journal, self.files = layout, journal, files
         self._folders: dict[int, Path] = {}
+        self._moved: set[str] = set()
+        made = journal.folder / _INDEX_FOLDER
+        #: Index files that have been made already, by name.
+        self._made = {p.name: p for p in made.iterdir()} if made.is_dir() else {}
 
     def add(self, edit: Edit) -> None:
         """Journal one edit."""
@@ -88,11 +92,12 @@ class _Stager:
         kind: StepKind = "move"
         if edit.kind in ("write", "create"):
             kind = "write" if edit.kind == "write" else "create"
-        replaced = path.exists() and not self._is_moved(path)
+        name = self.journal.relative(path)
+        replaced = path.exists() and name not in self._moved
         step = Step(
             number=len(self.journal.steps),
             kind=kind,
-            path=self.journal.relative(path),
+            path=name,
             folder=self.journal.relative(folder),
             reason=edit.reason,
             offset=edit.offset,
@@ -105,12 +110,9 @@ class _Stager:
         elif kind == "create":
             self._note_directories(path.parent)
             self._stage_file(step, edit, path, folder)
+        else:
+            self._moved.add(name)
         self.journal.steps.append(step)
-
-    def _is_moved(self, path: Path) -> bool:
-        """An earlier step moves the file away."""
-        name = self.journal.relative(path)
-        return any(step.kind == "move" and step.path == name for step in self.journal.steps)
 
     def _folder_for(self, path: Path) -> Path:
         """The session's folder on the file system of a file: renames must stay inside one."""
@@ -157,8 +159,9 @@ class _Stager:
     def _stage_file(self, step: Step, edit: Edit, path: Path, folder: Path) -> None:
         """Write a new file, with the mode, owner and times of a neighbour."""
         staged = folder / step.new_name
-        if edit.data is None and not edit.pieces and Path(edit.path).name in self._made:
-            self.files.rename(self._made[Path(edit.path).name], staged)
+        made = self._made.get(path.name) if not edit.length else None
+        if made is not None:
+            self.files.rename(made, staged)
             return
         neighbour = path if path.exists() else _neighbour(path)
         with self.files.create(staged, like=neighbour) as target:
@@ -169,12 +172,6 @@ class _Stager:
         if neighbour is not None:
             state = FileState.of(neighbour)
             self.files.set_times(staged, state.accessed_ns, state.modified_ns)
-
-    @property
-    def _made(self) -> dict[str, Path]:
-        """Index files that have been made already, by name."""
-        folder = self.journal.folder / _INDEX_FOLDER
-        return {p.name: p for p in folder.iterdir()} if folder.is_dir() else {}
 
     def _note_directories(self, directory: Path) -> None:
         missing = []

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from mqstore.store.write.lock import StoreLock
 
 from ... import recovery_cases
 from ...recovery_cases import CONFIG
-from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from .recovered import changes_of_starts, planned, recover
 
 Content = dict[str, str]
@@ -51,6 +52,8 @@ def times(root: Path) -> dict[str, tuple[int, int]]:
 
 
 VERSION = "5.3.3"
+#: Another file system than that of temporary files, where the machine has one.
+MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture
@@ -137,6 +140,8 @@ def _cut_and_go_on(root: Path, work: Path, files: Files) -> None:
     shutil.copytree(root, copy)
     with pytest.raises((Killed, StoreError)):
         recover(copy, CONFIG, VERSION, files)
+    if isinstance(files, PowerLossFiles):
+        files.lose(copy)
     layout = Layout.open(copy, CONFIG)
     half_done = unfinished(layout.root, layout.journal) is not None
     assert not half_done or barriers(layout), "a broker could start on a half-repaired store"
@@ -163,6 +168,18 @@ def test_cut_off_at_some_changes(root: Path, tmp_path: Path, part: int) -> None:
 def test_cut_off_at_every_change(root: Path, tmp_path: Path) -> None:
     for count in range(_steps_of(root, tmp_path)):
         _cut_and_go_on(root, tmp_path, KilledFiles(count))
+
+
+def test_a_power_loss_at_some_changes(root: Path, tmp_path: Path) -> None:
+    total = _steps_of(root, tmp_path)
+    for count in range(3, total, 37):
+        _cut_and_go_on(root, tmp_path, PowerLossFiles(count))
+
+
+@pytest.mark.slow
+def test_a_power_loss_at_every_change(root: Path, tmp_path: Path) -> None:
+    for count in range(_steps_of(root, tmp_path)):
+        _cut_and_go_on(root, tmp_path, PowerLossFiles(count))
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -216,3 +233,20 @@ def test_starts_of_all_versions_change_nothing(root: Path) -> None:
     plan, _ = recover(root, CONFIG, VERSION)
     knowing_ipv6 = ("4.9", "5.1", "5.3", "5.4", "5.5")
     assert not changes_of_starts(root, CONFIG, plan, knowing_ipv6)
+
+
+def test_a_log_on_another_file_system(root: Path, tmp_path: Path) -> None:
+    """Files are renamed inside their own file system: it gets a session folder, too."""
+    other = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else tmp_path))
+    try:
+        shutil.move(root / "commitlog", other / "commitlog")
+        config = CONFIG.with_set([f"storePathCommitLog={other / 'commitlog'}"])
+        plan, applied = recover(root, config, VERSION)
+        assert not planned(root, config, VERSION).edits
+        moved = [e for e in plan.edits if e.kind == "move" and e.path.startswith(str(other))]
+        assert moved
+        devices = {other.stat().st_dev, root.stat().st_dev}
+        folders = {(base / ".mqstore" / applied.session) for base in (other, root)}
+        assert len([folder for folder in folders if folder.is_dir()]) == len(devices)
+    finally:
+        shutil.rmtree(other)
