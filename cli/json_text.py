@@ -1,4 +1,4 @@
-"""JSON as it may reach a terminal: compact, UTF-8, every dangerous character written as \\uXXXX."""
+"""JSON as it may reach a terminal: compact, UTF-8, every dangerous character escaped."""
 
 from __future__ import annotations
 

@@ -178,6 +178,8 @@ def shared(formats: type[Enum] = Format) -> Callable[[Callable[..., None]], Call
                 raise
 
         parameters = [*_own_parameters(function), *_shared_parameters(formats)]
+        for parameter in parameters:
+            _leave_paths_alone(parameter)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         return command
@@ -212,6 +214,13 @@ def _shared_parameters(formats: type[Enum]) -> list[inspect.Parameter]:
             annotation=Annotated[formats, *option], default=next(iter(formats))
         )
     return parameters
+
+
+def _leave_paths_alone(parameter: inspect.Parameter) -> None:
+    """Whoever opens a path tells why it cannot: typer would call a missing right wrong usage."""
+    for declaration in getattr(parameter.annotation, "__metadata__", ()):
+        if hasattr(declaration, "readable"):
+            declaration.readable = False
 
 
 def _print_traceback() -> None:
