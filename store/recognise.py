@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {"timerwhe
 _NOT_YET = (BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, "compaction", "config", "rocksdbstore")
 DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
+ROCKSDB_CURRENT = "CURRENT"
 _HEAD_BYTES = 1 << 16
 _ENTRY_HEADER = Struct(*dledger.ENTRY.subcons[:-1])
 _CHECKPOINT_TIMES = [f.name for f in columns_of(checkpoint.FIELDS) if f.name.endswith("_timestamp")]
@@ -94,6 +96,7 @@ def recognise(
     """
     path = Path(path)
     is_directory = _is_directory(path)
+    _refuse_strangers(path)
     if kind is not None:
         if kind not in KINDS and kind != STORE:
             raise InvalidInput(f"no such kind: {kind}", hint=f"kinds are {', '.join(KINDS)}")
@@ -120,6 +123,18 @@ def _is_directory(path: Path) -> bool:
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise Unsupported("neither a file nor a directory", path=path)
     return stat.S_ISDIR(mode)
+
+
+def _refuse_strangers(path: Path) -> None:
+    """Files that have the place of a kind, but are something else. Raises Unsupported."""
+    names = _parts(path)[-3:]
+    for above, name in pairwise(names):
+        if above.startswith(DLEDGER_PREFIX) and name == INDEX:
+            raise Unsupported("the index of a DLedger log is not handled", path=path)
+    for depth, name in enumerate(reversed(names)):
+        queues = path if not depth else path.absolute().parents[depth - 1]
+        if name == CONSUME_QUEUE and (queues / ROCKSDB_CURRENT).is_file():
+            raise Unsupported("the consume queues are a RocksDB, which is not handled", path=path)
 
 
 def _parts(path: Path) -> tuple[str, ...]:

@@ -122,6 +122,21 @@ def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
         recognise(path, "timer_log")
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "says"),
+    [
+        ("5.3.3-rocksdb", "consumequeue", "RocksDB"),
+        ("5.3.3-rocksdb", "consumequeue/CURRENT", "RocksDB"),
+        ("5.3.3-dledger", "dledger-n0/index", "index of a DLedger log"),
+        ("5.3.3-dledger", "dledger-n0/index/00000000000000000000", "index of a DLedger log"),
+    ],
+)
+def test_strangers_in_a_known_place(name: str, place: str, says: str, tmp_path: Path) -> None:
+    """Are not taken for what usually lies there."""
+    with pytest.raises(errors.Unsupported, match=says):
+        recognise(unpack(name, tmp_path) / place)
+
+
 def test_kinds_that_are_not_handled_are_named(tmp_path: Path) -> None:
     """Not guessed."""
     store = unpack("5.3.3-timer-clean", tmp_path)
