@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .consume_queue import ConsumeQueue
 from .errors import NotFound
 from .found import Found, Note, Via
+from .message import Message
 from .store import Store
 
 MOST = 64
@@ -20,31 +22,48 @@ def read_queue(
 ) -> Iterator[Found]:
     """Messages with queue offsets offset ≤ k < offset + count, those that there are.
 
-    A unit that points at no record is noted and passed over. Raises NotFound where the queue, or
-    its unit `offset`, does not exist.
+    A unit that points at no record, or at another topic's, is noted and passed over; one that
+    points behind the end of the log counts as not there. Raises NotFound where the queue, or its
+    unit `offset`, does not exist.
     """
     with store.queues.open(topic, queue_id) as queue:
-        for number in range(offset, offset + count):
-            unit = queue.unit(number)
-            if unit is None or not unit.valid or unit.pre_fill:
-                if number == offset:
-                    summary = queue.summary(store.log_files.start)
-                    raise NotFound(
-                        f"{topic}/{queue_id} has no message {offset}",
-                        hint=f"it has {summary.min_offset} to {summary.max_offset - 1}"
-                        if summary.max_offset > summary.min_offset
-                        else "it is empty",
-                    )
-                return
-            try:
-                message = store.message_at(unit.physical_offset)
-            except NotFound as error:
-                note(f"message {number} of {topic}/{queue_id} is not readable: {error}")
-                continue
-            if not message.is_of(topic):
-                note(
-                    f"unit {number} of {topic}/{queue_id} points at a message of "
-                    f"{message.topic}/{message.queue_id}: left out"
-                )
-                continue
-            yield Found(message, Via.QUEUE)
+        messages = list(_messages(store, queue, offset, count, note))
+        if any(store.may_be_dead(message) for message in messages[-1:]):
+            end = store.log_end.position
+            messages = [message for message in messages if message.position < end]
+            if not messages:
+                raise _no_message(store, queue, offset)
+    for message in messages:
+        yield Found(message, Via.QUEUE)
+
+
+def _messages(
+    store: Store, queue: ConsumeQueue, offset: int, count: int, note: Note
+) -> Iterator[Message]:
+    name = f"{queue.topic}/{queue.queue_id}"
+    for number in range(offset, offset + count):
+        unit = queue.unit(number)
+        if unit is None or not unit.valid or unit.pre_fill:
+            if number == offset:
+                raise _no_message(store, queue, offset)
+            return
+        try:
+            message = store.message_at(unit.physical_offset)
+        except NotFound as error:
+            note(f"message {number} of {name} is not readable: {error}")
+            continue
+        if message.is_of(queue.topic):
+            yield message
+        else:
+            other = f"{message.topic}/{message.queue_id}"
+            note(f"unit {number} of {name} points at a message of {other}: left out")
+
+
+def _no_message(store: Store, queue: ConsumeQueue, offset: int) -> NotFound:
+    """The error for an offset that is not there, with those that are."""
+    summary = store.queue_summary(queue)
+    there = f"it has {summary.min_offset} to {summary.max_offset - 1}"
+    return NotFound(
+        f"{queue.topic}/{queue.queue_id} has no message {offset}",
+        hint=there if summary.max_offset > summary.min_offset else "it is empty",
+    )

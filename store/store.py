@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from .config import BrokerConfig
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""
+_QUEUES_ASKED = 32
+"""Queues whose last record is compared with a record that may be dead."""
 _FIRST_5 = "5"
 
 
@@ -127,6 +130,24 @@ class Store:
             if any(self._messages_at([file.start + self.payload_at(file.start)])):
                 return file.start
         return None
+
+    def may_be_dead(self, message: Message) -> bool:
+        """A record behind a newer one: a broker may have cut it off, or its clock went back.
+
+        `log_end` tells for certain, but takes longer. Looks at some queues, and only for a record
+        in the last two files: a broker deletes those behind a cut.
+        """
+        files = self.log_files.files
+        if message.position < files[max(len(files) - 2, 0)].start:
+            return False
+        for directory in islice(self.queues, _QUEUES_ASKED):
+            with self.queues.open(directory.topic, directory.queue_id) as queue:
+                last = queue.summary().last_position
+            if last is not None and last < message.position:
+                for other in self._messages_at([last]):
+                    if other.store_timestamp > message.store_timestamp:
+                        return True
+        return False
 
     def payload_at(self, position: int) -> int:
         """Bytes of a DLedger entry before its record; 0 in a plain log."""

@@ -357,3 +357,35 @@ def test_uncovered_ranges() -> None:
     assert uncovered(10, 100, [(20, 30), (25, 60), (0, 12)]) == [(12, 20), (60, 100)]
     assert uncovered(10, 100, [(90, 200)]) == [(10, 90)]
     assert uncovered(10, 100, [(110, 200)]) == [(10, 100)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    stores_where(lambda t: t["name"].endswith("-restarted") and "after_load" in t["load"]),
+)
+def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[str], Path]) -> None:
+    """Units behind the end of the log point at whole records, dead ones (spec 2.5, B21)."""
+    end = truth(name)["load"]["after_load"]["max_phy_offset"]
+    live = {
+        record["physical_offset"] for record in messages(name) if record["physical_offset"] < end
+    }
+    notes = Notes()
+    with Store(store(name)) as opened:
+        if opened.queues_unread:
+            return
+        for topic, queue_id, _ in opened.queues:
+            selection = Selection(topic=topic, queue_id=queue_id)
+            found = positions(search_queues(opened, selection, note=notes))
+            assert live.issuperset(found)
+            with opened.queues.open(topic, queue_id) as queue:
+                last = queue.summary().max_offset
+            for offset in range(max(0, last - 12), last):
+                try:
+                    few = positions(read_queue(opened, topic, queue_id, offset, 1, notes))
+                except NotFound:
+                    few = []
+                assert live.issuperset(few), (topic, queue_id, offset)
+        every = {r["properties"].get("UNIQ_KEY") for r in messages(name)} - {None}
+        for key in sorted(every)[::20]:
+            found = positions(search_key(opened, Selection(unique_key=key), note=notes))
+            assert live.issuperset(found)
