@@ -99,10 +99,9 @@ class _Page:
             yield _line("note", note)
 
     def _version(self) -> str:
-        candidates = self._store.generation.candidates
-        if len(candidates) == 1:
-            return candidates[0]
-        return f"{self._store.generation.version} (or {', '.join(candidates)})"
+        likeliest = self._store.generation.version
+        others = [v for v in self._store.generation.candidates if v != likeliest]
+        return f"{likeliest} (or {', '.join(others)})" if others else likeliest
 
     def _log(self) -> Iterator[str]:
         log = self._store.log

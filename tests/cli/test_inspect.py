@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,30 @@ def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
             q: o for q, o in truth["queues"].items() if q.count("/") == 1 or o["max_offset"]
         }
         assert queues == expected
+
+
+_HOLD = (
+    "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 1, 0); "
+    "print('held', flush=True); sys.stdin.read()"
+)
+
+
+def test_a_store_in_use_is_told(tmp_path: Path) -> None:
+    """With the process that holds the lock, as a broker does; reading goes on."""
+    store = stores.unpack("5.3.3-killed", tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(store / "lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        assert broker.stdout is not None
+        assert broker.stdin is not None
+        assert broker.stdout.readline() == "held\n"
+        found = inspect(store)
+        broker.stdin.close()
+    assert (found["exit"], found["lock_holder"]) == ("running", broker.pid)
+    assert inspect(store)["exit"] == "crashed"
 
 
 def test_damage_is_told(tmp_path: Path) -> None:
