@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..store.errors import InvalidInput, NotFound
+from ..store.find import find, offset_at
 from ..store.found import Found, Via
 from ..store.selection import Selection
 from ..store.store import Store
@@ -113,58 +114,24 @@ class _Count:
 def _find(
     store: Store, question: Question, selection: Selection, common: Common
 ) -> Iterator[Found]:
-    """The messages, by the cheapest way there is; heavy modules are imported on their way only."""
-    if question.at is not None or question.message_id is not None:
-        return _by_address(store, question, selection)
-    if question.by_key:
-        from ..store.key_search import search_key
-
-        return search_key(store, selection, reverse=question.reverse, note=common.warn)
-    if question.topic is None:
-        from ..store.log_search import search_log
-
-        return search_log(
-            store,
-            selection,
-            most=question.how_many,
-            reverse=question.reverse,
-            note=common.warn,
-        )
-    return _by_topic(store, question, selection, common)
-
-
-def _by_address(store: Store, question: Question, selection: Selection) -> Iterator[Found]:
     if question.message_id is not None:
-        message = store.message_by_id(question.message_id)
-    else:
-        message = store.message_at(question.at or 0)
+        return _if_wanted(store.message_by_id(question.message_id), selection)
+    if question.at is not None:
+        return _if_wanted(store.message_at(question.at), selection)
+    one = question.offset is not None and question.how_many is None
+    return find(
+        store,
+        selection,
+        offset=question.offset,
+        count=1 if one else question.how_many,
+        reverse=question.reverse,
+        note=common.warn,
+    )
+
+
+def _if_wanted(message: Message, selection: Selection) -> Iterator[Found]:
     if selection.takes(message):
         yield Found(message, Via.ADDRESS)
-
-
-def _by_topic(
-    store: Store, question: Question, selection: Selection, common: Common
-) -> Iterator[Found]:
-    topic, queue_id, offset = question.topic or "", question.queue_id, question.offset
-    count = 1 if offset is not None and question.how_many is None else question.how_many
-    if why := store.topic_unread(topic):
-        from ..store.log_search import search_log_queue
-
-        common.warn(f"{why}: scanning the log")
-        return search_log_queue(
-            store, selection, offset=offset, count=count, reverse=question.reverse, note=common.warn
-        )
-    from ..store.queue_read import MOST, read_queue
-
-    if queue_id is not None and offset is not None and count is not None and count <= MOST:
-        read = read_queue(store, topic, queue_id, offset, count, common.warn)
-        wanted = (one for one in read if selection.takes(one.message, in_queue=True))
-        return iter([*wanted][::-1]) if question.reverse else wanted
-    from ..store.queue_search import search_queues
-
-    return search_queues(
-        store, selection, offset=offset, count=count, reverse=question.reverse, note=common.warn
-    )
 
 
 def answer_offset_at(path: Path, question: Question, time: str, common: Common) -> None:
@@ -173,13 +140,7 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
         raise InvalidInput("--offset-at needs --topic and --queue")
     time_ms = parse_time(time)
     with Store(path, common.config(), rate_bytes=common.rate) as store:
-        if why := store.topic_unread(question.topic):
-            from ..store.log_search import log_offset_at
-
-            common.warn(f"{why}: scanning the log")
-            offset = log_offset_at(store, question.topic, question.queue_id, time_ms, common.warn)
-        else:
-            offset = store.offset_at(question.topic, question.queue_id, time_ms)
+        offset = offset_at(store, question.topic, question.queue_id, time_ms, note=common.warn)
     record = {
         "type": "queue_offset",
         "topic": question.topic,

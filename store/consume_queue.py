@@ -285,7 +285,14 @@ class ConsumeQueue:
 
 
 class ConsumeQueues:
-    """All consume queues of a store."""
+    """All consume queues of a store.
+
+    >>> [queue.queue_id for queue in store.queues.of_topic("orders")]
+    [0, 1, 2, 3]
+    >>> with store.queues.open("orders", 0) as queue:
+    ...     queue.unit(3)
+    Unit(queue_offset=3, physical_offset=12189, size=521, tags_code=...)
+    """
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout

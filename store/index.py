@@ -41,7 +41,11 @@ class Answer:
 
 
 class Index:
-    """All index files of a store, oldest first. Use as a context manager or `close`."""
+    """All index files of a store, oldest first. Use as a context manager or `close`.
+
+    >>> [hit.physical_offset for hit in store.index.query("orders", "key28").hits]
+    [12189]
+    """
 
     def __init__(self, files: list[IndexFile], foreign: list[Foreign]) -> None:
         self.files = files

@@ -39,8 +39,10 @@ class Store:
     tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
     Unreadable.
 
-    >>> with Store(path) as store:  # doctest: +SKIP
-    ...     print(store.message("orders", 0, 17).body().data)
+    >>> with Store(path) as store:
+    ...     message = store.message("orders", 0, 3)
+    ...     message.keys, message.store_timestamp, message.body().data[:11]
+    (['key28'], 1795210635090, b'lorem ipsum')
     """
 
     def __init__(
