@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..store.message import Message
     from .dump_files import Piece
     from .options import Common
+    from .progress import Progress
 
 _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
 """Of these a question has one at most."""
@@ -87,13 +88,20 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
     """Print the messages. Raises NotFound where there are none."""
     question.check()
     selection = question.selection()
-    with Store(path, common.config(), rate_bytes=common.rate) as store:
+    with Store(path, common.config(), rate_bytes=common.rate) as store, _progress(store, common):
         found = _Count(islice(_find(store, question, selection, common), question.limit))
         _print(store, found, question, raw, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
     if not found.all:
         raise NotFound("no such message", path=path)
+
+
+def _progress(store: Store, common: Common) -> Progress:
+    """A bar for scans of the log, on a terminal and after a second."""
+    progress = common.progress("scanning", sum(file.size for file in store.log_files.files))
+    store.scanned = progress.advance
+    return progress
 
 
 class _Count:

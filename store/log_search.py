@@ -77,9 +77,11 @@ def _scan(
     for start, stop in ranges:
         for item in store.log.scan(start, stop):
             if isinstance(item, Extent):
+                store.scanned(item.size)
                 if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
                     damage.append(item)
                 continue
+            store.scanned(item.end - int(item.position[0]))
             if item.mark > Mark.AFTER_DAMAGE:
                 continue
             mask = selection.mask(item)

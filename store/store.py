@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Self
@@ -30,6 +30,10 @@ _QUEUES_ASKED = 32
 _FIRST_5 = "5"
 
 
+def _nothing(_: int) -> None:
+    """Nobody wants to know how far a scan is."""
+
+
 class Store:
     """The message store in a directory. It is read, never written; a broker may be running on it.
 
@@ -54,6 +58,8 @@ class Store:
     ) -> None:
         self.layout = Layout.open(path, config)
         self._rate_bytes = rate_bytes
+        self.scanned: Callable[[int], None] = _nothing
+        """Told of so many more bytes whenever a search scans the log."""
 
     @property
     def config(self) -> BrokerConfig:
