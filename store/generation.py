@@ -26,7 +26,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 from .errors import from_os_error
 from .layout import Layout
 from .recovery.profiles import NEWEST, PROFILES, VERSIONS
-from .recovery.record_check import Failure, walk
+from .recovery.record_check import BodyCheck, Failure, walk
 from .recovery.snapshot import Bytes, Entry, list_entries, map_file
 
 _LOG_FILES_LOOKED_AT = 3
@@ -102,7 +102,7 @@ class _Evidence:
     def records(self) -> Columns | None:
         """Some of the newest records: the first ones of the last used log file."""
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
-            for item in islice(walk(map_file(entry.path), 0, _RECORD_RULES, crc=False), 1):
+            for item in islice(walk(map_file(entry.path), 0, _RECORD_RULES, BodyCheck.NONE), 1):
                 if not isinstance(item, Failure):
                     return item
         return None

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from .loading import LoadedFile
 from .plan import Plan
-from .simulate import Outcome
+from .simulate import POISON, Outcome
 from .snapshot import Snapshot
 from .survey import Readability
 
@@ -31,6 +31,11 @@ class Facts:
     def refused(self) -> str:
         """Label of the refusal, "" if the load succeeds."""
         return self.outcome.refusal.case if self.outcome.refusal else ""
+
+    @property
+    def poisoned(self) -> bool:
+        """A record cannot be dispatched."""
+        return self.refused == "poison-record" or POISON in self.outcome.hangs
 
     @property
     def missing_files(self) -> bool:
@@ -117,6 +122,15 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.refused == "queue-without-unit",
         ("B16",),
         ("I-086",),
+    ),
+    Case(
+        "poison-record",
+        "a record names queues without a number for one of them; its dispatch throws",
+        "throws at it in load and refuses to start, or waits for ever",
+        "completes all queues, steps over the bad name",
+        lambda facts: facts.poisoned,
+        ("B11",),
+        ("I-048",),
     ),
     Case(
         "files-hidden",

@@ -19,7 +19,6 @@ from ..mapped_file_queue import file_name
 from .edits import Edit
 from .loading import LoadedFile
 from .log_recovery import LogWalk, Records
-from .profiles import Profile
 from .queue_edits import last_byte
 from .simulate import Outcome
 from .snapshot import Entry, Snapshot
@@ -41,17 +40,18 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
         LoadedFile(int(e.name), snapshot.log_file_bytes, e) for e in snapshot.log if not e.directory
     ]
     number = outcome.start.number if outcome.start else 0
-    end, stale = _end(snapshot, files, outcome.profile, number)
+    end, stale = _end(snapshot, files, outcome, number)
     edits = list(_edits(snapshot, files, end, stale))
     return LogPlan(files[0].start, end, stale, edits)
 
 
 def _end(
-    snapshot: Snapshot, files: list[LoadedFile], profile: Profile, number: int
+    snapshot: Snapshot, files: list[LoadedFile], outcome: Outcome, number: int
 ) -> tuple[int, bool]:
     """Where the walk from the file `number` on ends, without records of an earlier life."""
     while True:
-        walk = LogWalk(snapshot, files, profile, crashed=False)
+        body = outcome.switches.body_check
+        walk = LogWalk(snapshot, files, outcome.profile, crashed=False, body_check=body)
         own_end, foreign = -1, False
         for batch in walk.batches(number):
             assert isinstance(batch, Records)

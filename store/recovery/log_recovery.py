@@ -12,7 +12,7 @@ from ...formats.derive import Columns, decode
 from ..config import BrokerConfig
 from .loading import LoadedFile
 from .profiles import AbnormalStart, NormalStart, Profile
-from .record_check import Failure, check, knows, schema_of, walk
+from .record_check import BodyCheck, Failure, check, knows, schema_of, walk
 from .snapshot import Snapshot
 
 _KEPT_FILES = 3
@@ -25,16 +25,25 @@ class Switches(NamedTuple):
     """
 
     check_crc: bool = True
+    force_property_crc: bool = False
     message_index_enable: bool = True
     message_index_safe: bool = False
     recover_max_files: int | None = None
     multi_dispatch: bool = False
+
+    @property
+    def body_check(self) -> BodyCheck:
+        """What a recovery compares with a record's content."""
+        if not self.check_crc:
+            return BodyCheck.NONE
+        return BodyCheck.PROPERTY_CRC if self.force_property_crc else BodyCheck.BODY_CRC
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Switches:
         """The switches of a broker's configuration. Raises InvalidInput."""
         return cls(
             check_crc=config.get_bool("checkCRCOnRecover", True),
+            force_property_crc=config.get_bool("forceVerifyPropCRC"),
             message_index_enable=config.get_bool("messageIndexEnable", True),
             message_index_safe=config.get_bool("messageIndexSafe", False),
             recover_max_files=config.get_int("commitLogRecoverMaxNum"),
@@ -83,7 +92,7 @@ class LogWalk:
     files: list[LoadedFile]
     profile: Profile
     crashed: bool
-    check_crc: bool = True
+    body_check: BodyCheck = BodyCheck.BODY_CRC
     end: int = 0
     last_valid: int = -1
     reason: str = ""
@@ -113,7 +122,7 @@ class LogWalk:
         ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
         offset, shift = 0, 0
         while True:
-            for item in walk(buffer, offset, self.profile.record, self.check_crc):
+            for item in walk(buffer, offset, self.profile.record, self.body_check):
                 if isinstance(item, Columns):
                     self.last_valid = file.start + int(item.starts[-1]) + shift
                     yield Records(file, item)

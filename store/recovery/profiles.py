@@ -81,6 +81,8 @@ class RecordRules:
     ipv6: bool
     #: tests total_size against the bytes left (since 5.3.2)
     bounded: bool
+    #: knows forceVerifyPropCRC (since 5.2.0)
+    property_crc: bool
     #: after a crash, a record whose fields do not add up is taken as data (B26)
     unequal_is_data: bool
 
@@ -162,7 +164,9 @@ PROFILES: dict[str, Profile] = {
             "4.3.1",
             (0, 0, 0),
             _HIDING,
-            RecordRules(v2=False, ipv6=False, bounded=False, unequal_is_data=True),
+            RecordRules(
+                v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True
+            ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
             DispatchRules(
@@ -178,7 +182,9 @@ PROFILES: dict[str, Profile] = {
             "4.9.7",
             (4, 5, 1),
             _STRICT,
-            RecordRules(v2=False, ipv6=True, bounded=False, unequal_is_data=False),
+            RecordRules(
+                v2=False, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
+            ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.LINEAR, False, True),
             DispatchRules(
@@ -194,7 +200,9 @@ PROFILES: dict[str, Profile] = {
             "5.1.4",
             (5, 0, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=False, unequal_is_data=False),
+            RecordRules(
+                v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
+            ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
                 True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
@@ -206,7 +214,7 @@ PROFILES: dict[str, Profile] = {
             "5.3.3",
             (5, 3, 2),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
                 True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
@@ -218,7 +226,7 @@ PROFILES: dict[str, Profile] = {
             "5.4.0",
             (5, 4, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
             StartRules(
                 NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS
             ),
@@ -232,7 +240,7 @@ PROFILES: dict[str, Profile] = {
             "5.5.0",
             (5, 5, 0),
             _TOLERANT,
-            RecordRules(v2=True, ipv6=True, bounded=True, unequal_is_data=False),
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
             StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0),
             QueueRules(
                 True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from ...formats.message_properties import crc_ok
 from ...formats.primitives import HOST_V4
 from .profiles import RecordRules
 from .snapshot import Bytes
@@ -50,6 +52,14 @@ _SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
 _HEAD_DTYPE = dtype_of(BLANK)
 
 
+class BodyCheck(Enum):
+    """What a record's content is compared with."""
+
+    NONE = "nothing"
+    BODY_CRC = "the checksum of the body"
+    PROPERTY_CRC = "the checksum of the record in its properties, which it must have (spec 1.7)"
+
+
 class Checked(NamedTuple):
     """Outcome for n positions: `passed`, and `size` as the broker returns it.
 
@@ -74,8 +84,10 @@ def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
     return known | (magic == MAGIC_V2) if rules.v2 else known
 
 
-def check(buffer: Bytes, starts: Ints, rules: RecordRules, crc: bool = True) -> Checked:
-    """Check the records at `starts` of a file. `crc`: bodies are compared with their checksum."""
+def check(
+    buffer: Bytes, starts: Ints, rules: RecordRules, body: BodyCheck = BodyCheck.BODY_CRC
+) -> Checked:
+    """Check the records at `starts` of a file."""
     left = len(buffer) - starts
     columns = decode(schema_of(rules), buffer, starts)
     heads = overlapping(buffer, _HEAD_DTYPE)
@@ -89,7 +101,9 @@ def check(buffer: Bytes, starts: Ints, rules: RecordRules, crc: bool = True) -> 
     blank = fits & (magic == MAGIC_BLANK)
     readable = fits & knows(rules, magic) & (total >= 0) & columns.ok
     readable &= _arrays_fit(columns, total)
-    if crc:
+    if body is BodyCheck.PROPERTY_CRC and rules.property_crc:
+        readable &= _records_agree(buffer, starts, total, readable)
+    elif body is not BodyCheck.NONE:
         readable &= _bodies_agree(columns, readable)
     equal = columns.ends - columns.starts == total
     size = np.where(readable, total, -1)
@@ -117,6 +131,15 @@ def _bodies_agree(columns: Columns, readable: Flags) -> Flags:
     return agree
 
 
+def _records_agree(buffer: Bytes, starts: Ints, total: Ints, readable: Flags) -> Flags:
+    """bool[n]: the record has its checksum. One by one: hardly a store is checked so."""
+    agree: Flags = np.zeros(len(starts), np.bool_)
+    for at in np.flatnonzero(readable).tolist():
+        begin = int(starts[at])
+        agree[at] = crc_ok(buffer[begin : begin + int(total[at])].tobytes()) is True
+    return agree
+
+
 @dataclass(frozen=True)
 class Failure:
     """The record at which a walk through one file ended."""
@@ -128,7 +151,9 @@ class Failure:
     read_to: int
 
 
-def walk(buffer: Bytes, offset: int, rules: RecordRules, crc: bool) -> Iterator[Columns | Failure]:
+def walk(
+    buffer: Bytes, offset: int, rules: RecordRules, body: BodyCheck
+) -> Iterator[Columns | Failure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 
     The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
@@ -136,7 +161,7 @@ def walk(buffer: Bytes, offset: int, rules: RecordRules, crc: bool) -> Iterator[
     """
     while True:
         starts = _chain(buffer, offset)
-        checked = check(buffer, starts, rules, crc)
+        checked = check(buffer, starts, rules, body)
         good = checked.passed & (checked.size > 0)
         count = len(starts) if good.all() else int(good.argmin())
         if count:

@@ -19,12 +19,14 @@ from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
 from .log_recovery import Ghost, LogWalk, Records, StartFile, Switches, start_file
 from .profiles import Profile, QueueCut, ReputStart
 from .queue_state import UNIT_DTYPE, QueueState, Units
-from .record_check import Failure, walk
+from .record_check import BodyCheck, Failure, walk
 from .snapshot import Entry, QueueId, Snapshot
 
 Ints = npt.NDArray[np.int64]
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
+#: What Java throws at a queue offset that is no number.
+POISON = "NumberFormatException"
 
 
 @dataclass
@@ -86,14 +88,30 @@ def simulate(snapshot: Snapshot, profile: Profile, switches: Switches | None = N
     crashed = snapshot.abort
     outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
     _recover_queues(outcome)
-    if not outcome.log.files:
-        _without_log(outcome)
-    else:
-        _recover_log(outcome)
+    try:
+        if outcome.log.files:
+            _recover_log(outcome)
+        else:
+            _without_log(outcome)
+    except _Poison as poison:
+        path = str(snapshot.layout.commit_log_directories[0])
+        outcome.refusal = Refusal("poison-record", poison.reason, path)
+        return outcome
     _correct_min_offsets(outcome)
     if outcome.refusal is None:
-        _dispatch_after_start(outcome)
+        try:
+            _dispatch_after_start(outcome)
+        except _Poison as poison:
+            outcome.hangs = poison.reason
     return outcome
+
+
+class _Poison(Exception):
+    """Dispatch throws at a record, each time again (spec 2.9, B11)."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.reason = f"{POISON} in the dispatch of the record at {position}"
 
 
 def _load_queues(outcome: Outcome) -> Refusal | None:
@@ -136,7 +154,7 @@ def _recover_log(outcome: Outcome) -> None:
     outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
     first = files[outcome.start.number].entry
     outcome.start_path = first.path if first else None
-    scan = LogWalk(snapshot, list(files), profile, crashed, switches.check_crc)
+    scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatched_behind = -1 if crashed else outcome.queues_end
     for batch in scan.batches(outcome.start.number):
@@ -208,7 +226,7 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
     offset = position - file.start
     while offset < written:
         failure: Failure | None = None
-        for item in walk(buffer, offset, outcome.profile.record, crc=False):
+        for item in walk(buffer, offset, outcome.profile.record, BodyCheck.NONE):
             if isinstance(item, Columns):
                 _dispatch(outcome, Records(file, item), None)
             else:
@@ -262,6 +280,9 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
         slash_names=rules.slash_names,
     )
+    if len(dispatched.poisoned):
+        row = int(dispatched.poisoned[0])
+        raise _Poison(int(columns.ints("physical_offset")[row]))
     made = dispatched.units
     units = np.zeros(len(made), UNIT_DTYPE)
     for field_name in UNIT_DTYPE.names or ():

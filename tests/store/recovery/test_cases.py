@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.cases import CASES, table
 from mqstore.store.recovery.recovery import Recovery, examine
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
 from ..write.faults import CountingFiles, Killed, KilledFiles
 from .recovered import recover
@@ -124,8 +125,12 @@ MADE: dict[str, Make] = {
 }
 
 
+#: Made in a test of its own: its store has another configuration.
+POISON = "poison-record"
+
+
 def test_every_row_is_made() -> None:
-    assert list(MADE) == [case.label for case in CASES]
+    assert [*MADE, POISON] == sorted((c.label for c in CASES), key=lambda label: label == POISON)
 
 
 def examined(make: Make, work: Path) -> Recovery:
@@ -144,6 +149,25 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     refuses = label.startswith("queue-") or label in ("foreign-name", "wrong-length", "directory")
     assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
+
+
+def test_a_record_that_cannot_be_dispatched(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    config = BrokerConfig(stores.config("5.3.3-lmq", root))
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    path = min((root / "commitlog").iterdir())
+    name = b"INNER_MULTI_QUEUE_OFFSET\x01"
+    at = path.read_bytes().index(name) + len(name)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"x")
+    found = examine(Layout.open(root, config), "5.3.3")
+    assert (found.prediction.case.label, found.prediction.outcome) == (POISON, "refuses")
+    assert found.plan is not None
+    assert not found.plan.lost.messages
+    recover(root, config, "5.3.3")
+    assert examine(Layout.open(root, config), "5.3.3").nothing_to_do
 
 
 def test_labels_are_unique() -> None:
