@@ -144,7 +144,8 @@ class Output:
         writer = csv.writer(line, lineterminator="\n")
         writer.writerow(columns)
         for record in records:
-            writer.writerow([self._csv_cell(name, _find(record, name)) for name in columns])
+            values = ((name, _find(record, name)) for name in columns)
+            writer.writerow(["" if v is None else self._csv_cell(name, v) for name, v in values])
             self._write(line.getvalue().encode())
             line.seek(0)
             line.truncate()
@@ -155,8 +156,10 @@ class Output:
             yield "\t".join(escape(self._cell(name, _find(record, name))) for name in columns)
 
     def _csv_cell(self, name: str, value: Any) -> str:
-        cell = escape_lines(self._cell(name, value))
-        return f"'{cell}" if isinstance(value, str) and cell.startswith(_FORMULA) else cell
+        if not isinstance(value, str):
+            return self._cell(name, value)  # numbers, times and JSON are safe
+        cell = escape_lines(value)
+        return f"'{cell}" if cell.startswith(_FORMULA) else cell
 
     def _cell(self, name: str, value: Any) -> str:
         """A value as text: times as times, objects and lists as JSON, nothing as nothing."""
@@ -194,8 +197,8 @@ def _names(columns: Columns) -> Sequence[str]:
 
 def _find(record: Record, name: str) -> Any:
     """A field, or with dots one inside an object: `properties.KEYS`."""
-    if name in record:
-        return record[name]
+    if name in record or "." not in name:
+        return record.get(name)
     name, dot, rest = name.partition(".")
     inner = record.get(name)
     return _find(inner, rest) if dot and isinstance(inner, Mapping) else None

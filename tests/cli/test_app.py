@@ -40,7 +40,6 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
         raise raised[number]
 
     monkeypatch.setattr(app, "COMMANDS", ("fail",))
-    monkeypatch.setattr(app, "find_spec", lambda name: name)
     monkeypatch.setattr(app, "import_module", lambda name, package: module)
 
     def run(error: BaseException, *arguments: str) -> Result:
