@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from ..formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from .errors import NotFound, from_os_error
 from .layout import Layout
-from .mapped_file_queue import MappedFile, MappedFileQueue
+from .mapped_file_queue import MappedFile, MappedFileQueue, is_directory
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,7 +117,7 @@ def _base(path: str) -> str:
 def _directories(parent: str) -> list[str]:
     try:
         with os.scandir(parent) as entries:
-            return [entry.path for entry in entries if entry.is_dir()]
+            return [entry.path for entry in entries if is_directory(entry)]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -16,7 +16,7 @@ from ..formats.index_file import file_size
 from .config import BrokerConfig
 from .errors import from_os_error
 from .index_file import Geometry, IndexFile
-from .mapped_file_queue import Foreign
+from .mapped_file_queue import Foreign, is_file
 from .sizes import Size
 
 FOREVER_MS = (1 << 63) - 1
@@ -146,7 +146,7 @@ def _list(directory: str) -> tuple[list[str], list[Foreign]]:
             for entry in entries:
                 if not (entry.name.isascii() and entry.name.isdigit()):
                     foreign.append(Foreign(entry.path, "its name is not a time"))
-                elif not entry.is_file():
+                elif not is_file(entry):
                     foreign.append(Foreign(entry.path, "not a file"))
                 else:
                     paths.append(entry.path)

@@ -222,7 +222,7 @@ def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> No
                 start = start_of(entry.name)
                 if start is None:
                     foreign.append(Foreign(entry.path, "its name is not a number"))
-                elif not _is_file(entry):
+                elif not is_file(entry):
                     foreign.append(Foreign(entry.path, "not a file"))
                 else:
                     files.append(MappedFile(entry.path, start, entry.stat().st_size))
@@ -232,10 +232,18 @@ def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> No
         raise from_os_error(error, directory) from error
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def is_file(entry: os.DirEntry[str]) -> bool:
     """Whether the entry is, or points at, a regular file; a symlink loop is none."""
     try:
         return entry.is_file()
+    except OSError:
+        return False
+
+
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether the entry is, or points at, a directory; a symlink loop is none."""
+    try:
+        return entry.is_dir()
     except OSError:
         return False
 

@@ -313,3 +313,16 @@ def test_one_message_needs_no_heavy_imports(root: Path) -> None:
         timeout=60,
     )
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_symlink_loops_are_passed_over(root: Path) -> None:
+    for place in ("consumequeue/loop", "consumequeue/orders/9", "index/20260101000000000", "odd"):
+        loop = root / place
+        loop.symlink_to(loop)
+    for question in (
+        "--topic orders --limit 1",
+        "--key key28",
+        "--topic orders --queue 0 --offset 3",
+    ):
+        result = get(root, *question.split())
+        assert (result.code, result.stderr) == (0, ""), question
