@@ -205,6 +205,15 @@ CASES: tuple[Case, ...] = (
         ("I-002",),
     ),
     Case(
+        "dead-tail",
+        "records behind the log end that an earlier start has cut off",
+        "does not read them, as long as nothing new ends right before one of them",
+        "zeros them",
+        lambda facts: facts.tail_used and facts.after.dead > 0,
+        ("B14", "B21"),
+        ("I-043",),
+    ),
+    Case(
         "torn-tail",
         "a record that was not written to its end, and nothing good behind it",
         "ends the log before it; its bytes stay",

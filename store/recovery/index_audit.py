@@ -82,6 +82,9 @@ class IndexAudit:
     def extent(self, extent: Extent) -> None:
         """Nothing to note of what is no record."""
 
+    def stale(self, batch: Batch) -> None:
+        """Nothing to note of dead records."""
+
     def finish(self) -> IndexFix | None:
         """What is to be done, None: nothing."""
         kept = self.headers[: self.sound]

@@ -194,6 +194,9 @@ class _Maker(Auditor):
     def extent(self, extent: Extent) -> None:
         pass
 
+    def stale(self, batch: Batch) -> None:
+        pass
+
 
 def make_plan(
     snapshot: Snapshot,

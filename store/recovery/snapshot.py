@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..errors import Unsupported, from_os_error
 from ..layout import Layout
+from ..mapped_file_queue import is_directory
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -112,14 +113,20 @@ def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                is_directory = entry.is_dir()
-                size = entry.stat().st_size
-                found.append(Entry(entry.name, entry.path, size, is_directory))
+                found.append(Entry(entry.name, entry.path, _size(entry), is_directory(entry)))
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise from_os_error(error, directory) from error
     return sorted(found)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    """Length of what the entry is or points at; 0, as in Java, of a link that leads nowhere."""
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0
 
 
 def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:

@@ -218,6 +218,9 @@ class _Indexer:
     def extent(self, extent: Extent) -> None:
         pass
 
+    def stale(self, batch: Batch) -> None:
+        pass
+
 
 def _stage_index(
     layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files

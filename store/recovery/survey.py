@@ -61,6 +61,9 @@ class Auditor(Protocol):
     def extent(self, extent: Extent) -> None:
         """What is no record."""
 
+    def stale(self, batch: Batch) -> None:
+        """Whole records that are none of this log, or no longer."""
+
 
 def survey(
     log: CommitLog,
@@ -83,6 +86,8 @@ def survey(
         if progress is not None:
             progress(item.end)
         if item.mark > Mark.AFTER_DAMAGE:
+            for auditor in auditors:
+                auditor.stale(item)
             continue
         dispatched = dispatch(item, index_tags=index_tags, multi_dispatch=multi_dispatch)
         groups = list(by_queue(item, dispatched))
@@ -130,6 +135,7 @@ class Readability:
     total: int = 0
     damaged: int = 0
     damaged_bytes: int = 0
+    dead: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     #: Called with the messages that can be read, and with those that are lost.
@@ -144,7 +150,7 @@ class Readability:
 
     def reset(self) -> None:
         """Count from the beginning."""
-        self.readable = self.total = self.damaged = self.damaged_bytes = 0
+        self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
         self.lost, self.invisible = Tally(), Tally()
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -154,6 +160,10 @@ class Readability:
         """Count damaged and missing bytes between records."""
         if extent.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
             self.damaged_bytes += extent.size
+
+    def stale(self, batch: Batch) -> None:
+        """Count records that an earlier cut has given up."""
+        self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""

@@ -125,12 +125,12 @@ MADE: dict[str, Make] = {
 }
 
 
-#: Made in a test of its own: its store has another configuration.
-POISON = "poison-record"
+#: Made in tests of their own: their stores have other configurations.
+POISON, DEAD_TAIL = "poison-record", "dead-tail"
 
 
 def test_every_row_is_made() -> None:
-    assert [*MADE, POISON] == sorted((c.label for c in CASES), key=lambda label: label == POISON)
+    assert {*MADE, POISON, DEAD_TAIL} == {case.label for case in CASES}
 
 
 def examined(make: Make, work: Path) -> Recovery:
@@ -168,6 +168,17 @@ def test_a_record_that_cannot_be_dispatched(tmp_path: Path) -> None:
     assert not found.plan.lost.messages
     recover(root, config, "5.3.3")
     assert examine(Layout.open(root, config), "5.3.3").nothing_to_do
+
+
+def test_records_that_an_earlier_start_cut_off(tmp_path: Path) -> None:
+    name = "4.9.7-killed-bit-restarted"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    found = examine(Layout.open(root, config))
+    assert found.prediction.case.label == DEAD_TAIL
+    assert not found.harmful
+    recover(root, config, "4.9.7")
+    assert examine(Layout.open(root, config)).nothing_to_do
 
 
 def test_labels_are_unique() -> None:
