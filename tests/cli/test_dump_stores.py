@@ -15,6 +15,7 @@ import pytest
 from mqstore.formats.message import SMALLEST
 
 from .. import stores
+from ..slices import pick
 from .datadriven import run_here
 
 Record = Mapping[str, Any]
@@ -143,7 +144,7 @@ def test_dump_is_the_truth(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in stores.ALL if name not in FAST])
+@pytest.mark.parametrize("name", pick([n for n in stores.ALL if n not in FAST], "dump stores"))
 def test_dump_is_the_truth_of_all_stores(name: str, tmp_path: Path) -> None:
     """Those that are not copied into tests/."""
     check(name, tmp_path)
