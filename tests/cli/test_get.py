@@ -118,7 +118,7 @@ def test_compressed_bodies_come_out_decompressed(root: Path, known: list[Record]
 
 def body_of(record: Record) -> bytes:
     if "body" in record:
-        return record["body"].encode()
+        return str(record["body"]).encode()
     return base64.b64decode(record["body_base64"])
 
 

@@ -46,7 +46,7 @@ def by_construct(data: bytes) -> dict[str, Any] | None:
         found = c.Sequence(MESSAGE, c.Terminated).parse(data)
     except c.ConstructError:
         return None
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in found[0].items():
         if isinstance(value, c.Container):
             flat |= {f"{name}.{inner}": value[inner] for inner in ("ip", "port")}

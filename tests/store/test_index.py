@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -153,7 +154,7 @@ def test_times_and_limit_bound_a_query(tmp_path: Path) -> None:
     key_hash = index_hash("T", "k")
     write_index(tmp_path, [(key_hash, offset) for offset in range(10)])
 
-    def ask(**bounds: int) -> list[int]:
+    def ask(**bounds: Any) -> list[int]:
         with Index.open(tmp_path) as index:
             return [hit.physical_offset for hit in index.query("T", "k", **bounds).hits]
 

@@ -60,6 +60,14 @@ def has_key(record: Record, key: str) -> bool:
     return key in properties.get("KEYS", "").split(" ") or key == properties.get("UNIQ_KEY")
 
 
+def with_key(key: str) -> Callable[[Record], bool]:
+    return lambda record: has_key(record, key)
+
+
+def in_topic(topic: str) -> Callable[[Record], bool]:
+    return lambda record: bool(record["topic"] == topic)
+
+
 SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
     (Selection(), lambda r: True),
     (Selection(topic="orders"), lambda r: r["topic"] == "orders"),
@@ -100,7 +108,7 @@ def test_a_topic_is_its_queues_in_log_order(
 ) -> None:
     notes = Notes()
     for topic in opened.topics:
-        expected = wanted(known, lambda r, topic=topic: r["topic"] == topic)
+        expected = wanted(known, in_topic(topic))
         found = positions(
             search_queues(opened, Selection(topic=topic), reverse=reverse, note=notes)
         )
@@ -120,7 +128,7 @@ def test_conditions_in_queues_are_those_of_a_scan(opened: Store) -> None:
     ):
         for topic in ("orders", "logs", "SCHEDULE_TOPIC_XXXX"):
             for queue_id in (None, 0):
-                selection = Selection(topic=topic, queue_id=queue_id, **extra)  # type: ignore[arg-type]
+                selection = Selection(topic=topic, queue_id=queue_id, **extra)
                 in_queues = positions(search_queues(opened, selection, note=notes))
                 assert in_queues == positions(search_log(opened, selection, note=notes))
                 assert len(in_queues) > 0 or topic != "orders" or queue_id is not None or extra
@@ -186,7 +194,7 @@ def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str
 def test_a_key_without_a_topic(opened: Store, known: list[Record]) -> None:
     notes = Notes()
     for key in ("AaAa", "key28", "订单-42"):
-        expected = wanted(known, lambda r, key=key: has_key(r, key))
+        expected = wanted(known, with_key(key))
         found = list(search_key(opened, Selection(key=key), note=notes))
         assert positions(iter(found)) == expected
         assert {one.via for one in found} <= {Via.INDEX}
@@ -210,7 +218,7 @@ def test_a_key_is_found_by_scanning_what_the_index_lacks(
     with Store(root) as opened:
         for key in ("AaAa", "key28", "key263"):
             found = list(search_key(opened, Selection(key=key), note=notes))
-            assert positions(iter(found)) == wanted(known, lambda r, key=key: has_key(r, key))
+            assert positions(iter(found)) == wanted(known, with_key(key))
             first = opened.index.files[0].header.begin_physical_offset
             assert {one.via for one in found if one.message.position < first} <= {Via.SCAN}
             assert {one.via for one in found if one.message.position >= first} <= {Via.INDEX}
@@ -222,7 +230,7 @@ def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Pa
     notes = Notes()
     with Store(store(name)) as opened:
         for key in ("AaAa", "key28", "key5"):
-            expected = wanted(records, lambda r, key=key: has_key(r, key))
+            expected = wanted(records, with_key(key))
             assert positions(search_key(opened, Selection(key=key), note=notes)) == expected
         expected = wanted(records, lambda r: r["topic"] == "orders")
         assert positions(search_log(opened, Selection(topic="orders"), note=notes)) == expected
