@@ -1,8 +1,9 @@
 """What a plan does to the commit log: where it is to end, and what lies behind that end.
 
-The end is where the broker's own recovery ends, with two differences that keep the store the same
+The end is where the broker's own recovery ends, with three differences that keep the store the same
 for every later start (spec 7.11): a record that names another position, behind the last good one,
-is of an earlier life and no new message (B14), and a torn record is not taken for data (B26).
+is of an earlier life and no new message (B14); a torn record is not taken for data (B26); and what
+a clean start would cut off next is cut off now, and told.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ..errors import Refused
 from ..mapped_file_queue import file_name
 from .edits import Edit
 from .loading import LoadedFile
-from .log_recovery import LogWalk, Records
+from .log_recovery import KEPT_FILES, LogWalk, Records
+from .profiles import NormalStart, Profile
 from .queue_edits import last_byte
 from .simulate import Outcome
 from .snapshot import Entry, Snapshot
@@ -41,8 +43,25 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
     ]
     number = outcome.start.number if outcome.start else 0
     end, stale = _end(snapshot, files, outcome, number)
+    while True:
+        number = _clean_start(files, outcome.profile, end)
+        again, more_stale = _end(snapshot, files, outcome, number)
+        if again >= end:
+            break
+        end, stale = again, stale or more_stale
     edits = list(_edits(snapshot, files, end, stale))
     return LogPlan(files[0].start, end, stale, edits)
+
+
+def _clean_start(files: list[LoadedFile], profile: Profile, end: int) -> int:
+    """Number of the file that the start after the recovery begins with, a clean one.
+
+    It may lie before the one that the checkpoint led to. Damage in between would be met there, so
+    the plan has to end before it, too.
+    """
+    left = sum(file.start <= end for file in files)
+    kept = KEPT_FILES if profile.start.normal is NormalStart.LAST_THREE else 1
+    return max(0, left - kept)
 
 
 def _end(

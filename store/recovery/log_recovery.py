@@ -15,7 +15,8 @@ from .profiles import AbnormalStart, NormalStart, Profile
 from .record_check import BodyCheck, Failure, check, knows, schema_of, walk
 from .snapshot import Snapshot
 
-_KEPT_FILES = 3
+KEPT_FILES = 3
+"""Files that a clean start of the older generations looks at."""
 
 
 class Switches(NamedTuple):
@@ -158,7 +159,7 @@ def _normal(
     count = len(files)
     rule = profile.start.normal
     if rule is NormalStart.LAST_THREE:
-        return StartFile(max(0, count - _KEPT_FILES), "the third file from the end")
+        return StartFile(max(0, count - KEPT_FILES), "the third file from the end")
     if rule is NormalStart.QUEUE_END:
         for i in range(count - 1, 0, -1):
             if files[i].start <= queues_end:

@@ -8,7 +8,6 @@ them: it only gets what lies behind its last unit, appended as a broker would.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -48,7 +47,7 @@ class QueueAudit:
     holes: list[tuple[int, int]] = field(default_factory=list)
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
-    _conflicts: list[tuple[int, int]] = field(default_factory=list)
+    _conflicts: int = 0
 
     def read(self, first: int, count: int) -> Units:
         """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
@@ -93,8 +92,7 @@ class QueueAudit:
             return
         disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)
         disputed &= there != _PRE_FILL
-        for at in np.flatnonzero(disputed)[:_LOOKED_UP_AT_ONCE].tolist():
-            self._conflicts.append((int(offsets[at]), int(there["physical_offset"][at])))
+        self._conflicts += int(disputed.sum())
         units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
         units["physical_offset"] = messages.position[wrong]
         units["size"] = messages.size[wrong]
@@ -151,26 +149,33 @@ class QueueAudit:
         return (max(self.files) + self.file_bytes) // UNIT_BYTES if self.files else 0
 
     def _is_shifted(self, log: CommitLog) -> bool:
-        """Some unit that disagrees with the log points at another good message of this queue."""
-        for begin in range(0, len(self._conflicts), _LOOKED_UP_AT_ONCE):
-            part = self._conflicts[begin : begin + _LOOKED_UP_AT_ONCE]
-            if self._owners(log, [position for _, position in part]).any():
-                return True
+        """The last unit points at another good message of this queue: so do all since a shift.
+
+        A single wrong unit before good ones is damage; it is written anew.
+        """
+        if not self._conflicts:
+            return False
+        for begin in range(self.next, self._disk_first(), -_LOOKED_UP_AT_ONCE):
+            first = max(self._disk_first(), begin - _LOOKED_UP_AT_ONCE)
+            units = self.read(first, begin - first)
+            used = is_valid(units) & (units["physical_offset"] < self.log_end)
+            used &= units != _PRE_FILL
+            if used.any():
+                at = int(np.flatnonzero(used)[-1])
+                return self._is_misplaced(log, first + at, int(units["physical_offset"][at]))
         return False
 
-    def _owners(self, log: CommitLog, positions: Iterable[int]) -> npt.NDArray[np.bool_]:
-        """bool[m]: of the good records at `positions`, those of this queue."""
-        batch = log.records(np.array(list(positions), np.int64))
+    def _is_misplaced(self, log: CommitLog, offset: int, position: int) -> bool:
+        """The record at `position` is a message of this queue with another queue offset."""
+        record = log.records(np.array([position], np.int64))
+        if not len(record):
+            return False
+        columns = record.columns
         topic = self.queue.topic.encode("utf-8", "surrogateescape")
-        topics = batch.columns.ragged("topic").tolist() if len(batch) else []
-        same = np.array([name == topic for name in topics], np.bool_)
-        if not len(batch):
-            return same
-        in_place = batch.columns.ints("physical_offset") == batch.position
-        found: npt.NDArray[np.bool_] = (
-            same & in_place & (batch.columns.ints("queue_id") == self.queue.queue_id)
-        )
-        return found
+        mine = columns.ragged("topic")[0] == topic
+        mine &= int(columns.ints("queue_id")[0]) == self.queue.queue_id
+        in_place = int(columns.ints("physical_offset")[0]) == position
+        return mine and in_place and int(columns.ints("queue_offset")[0]) != offset
 
     def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
         """Queue offset behind the last unit to keep, at or behind `begin`.

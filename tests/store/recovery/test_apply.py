@@ -141,7 +141,7 @@ def _cut_and_go_on(root: Path, work: Path, files: Files) -> None:
     with pytest.raises((Killed, StoreError)):
         recover(copy, CONFIG, VERSION, files)
     if isinstance(files, PowerLossFiles):
-        files.lose(copy)
+        files.lose()
     layout = Layout.open(copy, CONFIG)
     half_done = unfinished(layout.root, layout.journal) is not None
     assert not half_done or barriers(layout), "a broker could start on a half-repaired store"
