@@ -85,7 +85,7 @@ def _append_step(writer: StoreWriter, columns: dict[str, Any]) -> StoredColumns:
     placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
     columns["physical_offset"] = placement.positions
     columns["body_crc"] = crc31_column(columns["body"])
-    with writer.writing():
+    with writer.writing(int(columns["store_timestamp"].min())):
         records = writer.records()
         records.write(columns, placement)
         found = _dispatch(writer, columns, topics)

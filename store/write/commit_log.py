@@ -104,6 +104,12 @@ class LogWriter:
         self._unsynced: set[Path] = set()
         self._new_names: set[Path] = set()
 
+    def prepare(self) -> None:
+        """Make the first file of a log that has none, on disk with its name."""
+        if self.position % self.file_size == 0:
+            self._at(self.position)
+            self.sync()
+
     def append(self, size: int) -> int:
         """Make room for one record of `size` bytes: its position. Closes the file if needed."""
         position, blank = place(self.position, size, self.file_size)

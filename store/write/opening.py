@@ -46,6 +46,8 @@ def check_layout(layout: Layout) -> None:
     with layout.commit_log_files() as log:
         size = layout.sizes.commit_log.value
         for file in log.files:
+            if file.size == 0 and len(log.files) == 1:
+                continue  # made, but never written: it gets its size when it is
             if file.size != size or file.start % size:
                 raise Refused(
                     f"a commit log file of {file.size} bytes at {file.start}, others have {size}",
@@ -64,13 +66,21 @@ def _has_entries(directory: Path) -> bool:
 
 
 def check_clean(layout: Layout) -> None:
-    """Raises Unclean where `abort` tells of a crash. With the lock held nobody else is there."""
+    """Raises Unclean where `abort` tells of a crash, or a recovery was cut off.
+
+    With the lock held nobody else is there who could be the reason.
+    """
+    what = ""
     if os.path.lexists(layout.abort):
-        raise Unclean(
-            "not shut down cleanly: abort is there",
-            path=layout.root,
-            hint=f"run: mqstore recover {layout.root}",
-        )
+        what = "not shut down cleanly: abort is there"
+    elif layout.journal.is_dir():
+        from ..recovery.journal import unfinished
+
+        if unfinished(layout.root, layout.journal) is not None:
+            what = "a recovery was cut off"
+    if what:
+        hint = f"run: mqstore recover {layout.root}"
+        raise Unclean(what, path=layout.root, hint=hint)
 
 
 def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:

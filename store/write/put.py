@@ -124,6 +124,7 @@ class StoreWriter:
         self._last: tuple[int, int] | None = None
         self._files = files
         self._lock = lock
+        self._checkpoint = read_checkpoint(layout.checkpoint) or Checkpoint()
         self._new = tail.last is None and not layout.checkpoint.exists()
         self._begun = False
         self._broken = False
@@ -145,13 +146,14 @@ class StoreWriter:
         """
         files, options = files or Files(), options or WriterOptions()
         layout = find_layout(root, config or BrokerConfig())
-        check_layout(layout)
         if not layout.lock.exists():
             check_clean(layout)
+            check_layout(layout)
             files.make_directory(layout.root)
         lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
         try:
             check_clean(layout)
+            check_layout(layout)
             tail = find_tail(layout)
             profile = generation(layout, tail, options.as_broker)
             return cls(layout, lock, tail, profile, options, files, clock)
@@ -188,7 +190,7 @@ class StoreWriter:
             fields["queue_offset"] = self.queues.next_offsets.get(queue, 0)
         size = len(MESSAGE.build(fields))
         place(self.log.position, size, self.log.file_size)
-        with self.writing():
+        with self.writing(fields["store_timestamp"]):
             fields["physical_offset"] = self.log.append(size)
             record = MESSAGE.build(fields)
             self.log.write(fields["physical_offset"], record)
@@ -239,18 +241,28 @@ class StoreWriter:
         self._unindexed.clear()
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Around everything that changes log, queues or index: an error leaves the rest."""
+    def writing(self, earliest: int | None = None) -> Iterator[None]:
+        """Around everything that changes log, queues or index: an error leaves the rest.
+
+        earliest: the least store time of the records to be written.
+        """
         if not self._begun:
             self._begin()
         try:
+            if earliest is not None:
+                self._hold_back_checkpoint(earliest)
             yield
         except BaseException:
             self._broken = True
             raise
 
     def _begin(self) -> None:
-        """Make `abort`: on disk before the first change."""
+        """Make `abort`: on disk before the first change.
+
+        A new log gets its first file before: with `abort` and no log nobody could tell a store
+        that was never used from one whose disk is missing.
+        """
+        self.log.prepare()
         try:
             create_abort(self._files, self.layout.abort, pid=self.profile.pid_in_abort)
         except StoreError:
@@ -261,6 +273,19 @@ class StoreWriter:
         if self._new and self.profile.rocksdb_store:
             # a broker fills it at its next start; until then it tells the generation
             self._files.make_directory(self.layout.rocksdb_store)
+
+    def _hold_back_checkpoint(self, earliest: int) -> None:
+        """Take the checkpoint's times back before records that are older are written.
+
+        After a crash a broker begins its recovery at a file that is older than they are (spec 7.3).
+        """
+        times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
+        if earliest <= times:
+            self._checkpoint = self._checkpoint._replace(
+                physic_msg_timestamp=max(0, earliest - 1),
+                logics_msg_timestamp=max(0, earliest - 1),
+            )
+            write_checkpoint(self._files, self.layout.checkpoint, self._checkpoint)
 
     def note(self, position: int, timestamp: int, highest_queue: Mapping[str, int]) -> None:
         """Remember the last record, and which queues the topics need."""
@@ -315,15 +340,14 @@ class StoreWriter:
         if self._last is None:
             return
         position, timestamp = self._last
-        path = self.layout.checkpoint
         checkpoint = at_last_record(
-            read_checkpoint(path) or Checkpoint(),
+            self._checkpoint,
             store_timestamp=timestamp,
             physical_offset=position,
             index_timestamp=self.index.full_end_timestamp if self.index else None,
             fields=self.profile.checkpoint_fields,
         )
-        write_checkpoint(self._files, path, checkpoint)
+        write_checkpoint(self._files, self.layout.checkpoint, checkpoint)
 
     def _release(self) -> None:
         if self._records is not None:

@@ -22,6 +22,7 @@ from ..one_record import read_message
 if TYPE_CHECKING:
     from ..batch import Batch
 
+_WINDOW_BYTES = 1 << 20
 _WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
 _ONE_BY_ONE = 512
 """Records that are walked one by one, in the time that numpy would take to be imported."""
@@ -56,7 +57,7 @@ def find_tail(layout: Layout) -> Tail:
     """
     log = layout.commit_log_files()
     with log:
-        file = _last_used(log)
+        file = _last_used(layout, log)
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
@@ -87,12 +88,26 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     return Tail(log.start, None, {})
 
 
-def _last_used(log: MappedFileQueue) -> MappedFile | None:
-    """The last file that does not begin with zeros; what stands behind it was made in advance."""
+def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
+    """The last file that is not all zeros; what stands behind it was made in advance.
+
+    Raises Unclean for one that begins with zeros but holds something.
+    """
     for file in reversed(log.files):
         if any(log.read_file(file, 0, BLANK_BYTES)):
             return file
+        if not _is_zero(log, file):
+            raise _unclean(layout, "the last log file begins with zeros", file.start)
     return None
+
+
+def _is_zero(log: MappedFileQueue, file: MappedFile) -> bool:
+    at = log.next_data(file, 0)
+    while at is not None and at < file.size:
+        if any(log.read_file(file, at, _WINDOW_BYTES)):
+            return False
+        at = log.next_data(file, at + _WINDOW_BYTES)
+    return True
 
 
 def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:

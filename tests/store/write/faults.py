@@ -5,7 +5,8 @@
     files = KilledFiles(7)           # step 7 and everything behind it never happens
     files = PowerLossFiles(7)        # as killed, and what was not flushed is gone
 
-Steps count from 0. A step that writes is torn: a seeded part of it reaches the file.
+Steps count from 0. A step that writes is torn: a seeded part of it reaches the file. Disks write
+whole sectors, so a tear lies on a multiple of 512 bytes of the file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import shutil
 from pathlib import Path
 
 from mqstore.store.write.files import Files
+
+SECTOR_BYTES = 512
 
 
 class Killed(BaseException):
@@ -73,7 +76,9 @@ class KilledFiles(CountingFiles):
     def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
         if not self._tear:
             return super().write_at(descriptor, data, offset)
-        kept = self._random.randint(0, len(data))
+        end = self._random.randint(offset, offset + len(data))
+        whole = end == offset + len(data)
+        kept = len(data) if whole else max(0, end - end % SECTOR_BYTES - offset)
         super().write_at(descriptor, data[:kept], offset)
         raise Killed(f"torn write: {kept} of {len(data)} bytes")
 
@@ -81,15 +86,15 @@ class KilledFiles(CountingFiles):
 class PowerLossFiles(KilledFiles):
     """As killed, and the disk keeps only what was flushed: file by file, name by name.
 
-    Call `lose(root)` after the kill. Of each file the content of its last `sync` survives, or of
+    Call `lose()` after the kill. Of each file the content of its last `sync` survives, or of
     a seeded choice of files all that was written: the system may have written them back itself.
+    Names reach the disk in the order in which they were made, as journals of file systems have it.
     """
 
     def __init__(self, at: int, seed: int = 0) -> None:
         super().__init__(at, seed)
         self._flushed: dict[Path, bytes | None] = {}
-        self._named: set[Path] = set()
-        self._pending: Path | None = None
+        self._named: list[Path] = []
 
     def arrived(self, number: int, change: str, path: Path) -> None:
         super().arrived(number, change, path)
@@ -100,20 +105,19 @@ class PowerLossFiles(KilledFiles):
                 self._flushed[path] = path.read_bytes()
         elif change == "create":
             self._flushed[path] = b""
-            self._named.add(path)
+            self._named.append(path)
         elif change == "unlink":
             self._flushed.setdefault(path, path.read_bytes())
         elif change == "sync_directory":
-            self._named = {p for p in self._named if p.parent != path}
+            self._named = [p for p in self._named if p.parent != path]
 
-    def lose(self, root: Path) -> None:
-        """Put every file below `root` into the state that the disk had."""
+    def lose(self) -> None:
+        """Put every file into the state that the disk had."""
+        lost = self._named[self._random.randint(0, len(self._named)) :]
         for path, content in self._flushed.items():
-            if self._random.random() < 0.5 or not path.is_relative_to(root):
-                continue
-            if path in self._named:
+            if path in lost:
                 path.unlink(missing_ok=True)
-            elif path.exists() and content is not None:
+            elif path.exists() and content is not None and self._random.random() < 0.5:
                 path.write_bytes(content)
 
 
