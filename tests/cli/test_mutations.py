@@ -51,7 +51,7 @@ class Patient:
         for path in self._chance.choices(self.files, k=count):
             data = bytearray(path.read_bytes())
             self._whole.setdefault(path, bytes(data))
-            if data:
+            if len(data) > 1:
                 KINDS[self._chance.choice(sorted(KINDS))](data, self._chance, [])
             else:
                 data += self._chance.randbytes(self._chance.randrange(1, 99))
