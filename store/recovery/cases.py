@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from .loading import LoadedFile
 from .plan import Plan
+from .queue_edits import is_whole_file
 from .simulate import POISON, Outcome
 from .snapshot import Snapshot
 from .survey import Readability
@@ -48,6 +49,12 @@ class Facts:
     def loaded(self) -> list[LoadedFile]:
         """Log files that the load took, those that the recovery gave up included."""
         return [*self.outcome.log.files, *self.outcome.log_removed]
+
+    @property
+    def odd_names(self) -> bool:
+        """A file was loaded that no broker has named so."""
+        size = self.snapshot.log_file_bytes
+        return any(f.entry and not is_whole_file(f.entry, size) for f in self.loaded)
 
     @property
     def ghost(self) -> bool:
@@ -146,7 +153,7 @@ CASES: tuple[Case, ...] = (
         "a log file whose name is no multiple of the file size",
         "takes it for the last file and loses what it cannot reach",
         _MOVED,
-        lambda facts: any(f.start % facts.snapshot.log_file_bytes for f in facts.loaded),
+        lambda facts: facts.odd_names,
         ("B18",),
         ("I-001",),
     ),

@@ -27,7 +27,7 @@ from .index_audit import IndexAudit, IndexFix
 from .log_plan import LogPlan, plan_log
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
-from .queue_edits import queue_edits
+from .queue_edits import is_whole_file, queue_edits
 from .simulate import Outcome, simulate
 from .snapshot import Entry, QueueId, Snapshot
 from .survey import Auditor, Messages, survey
@@ -104,7 +104,7 @@ def mend(snapshot: Snapshot) -> tuple[Snapshot, list[Edit]]:
         )
     _check_queue_size(snapshot)
     queues = {
-        name: tuple(e for e in entries if _is_whole(e, snapshot.queue_file_bytes))
+        name: tuple(e for e in entries if is_whole_file(e, snapshot.queue_file_bytes))
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
@@ -131,14 +131,9 @@ def _fault(entry: Entry, size: int) -> str:
         return "its name is not a number"
     if not entry.size:
         return "an empty file"
-    if entry.size == size and int(entry.name) % size:
+    if entry.size == size and not is_whole_file(entry, size):
         return "its name is not the start of a file"
     return ""
-
-
-def _is_whole(entry: Entry, size: int) -> bool:
-    digits = entry.name.isascii() and entry.name.isdigit()
-    return not entry.directory and entry.size == size and digits
 
 
 def can_have_files(queue: QueueId) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
 from ..errors import from_os_error
-from ..mapped_file_queue import file_name
+from ..mapped_file_queue import NAME_DIGITS, file_name
 from .edits import Edit
 from .queue_audit import QueueFix
 from .queue_state import pre_fill
@@ -33,7 +33,7 @@ def queue_edits(
     end = fix.end * UNIT_BYTES
     files: dict[int, Entry] = {}
     for entry in entries:
-        if entry.directory or entry.size != file_bytes or not entry.name.isdigit():
+        if not is_whole_file(entry, file_bytes):
             yield Edit("move", entry.path, "not a whole file of the queue", ("I-003",))
         else:
             files[int(entry.name)] = entry
@@ -49,6 +49,13 @@ def queue_edits(
         else:
             yield from _changes(fix, mine, entry_there, start)
             yield from _dead_tail(entry_there, end - start, file_bytes)
+
+
+def is_whole_file(entry: Entry, size: int) -> bool:
+    """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
+    name = entry.name
+    digits = name.isascii() and name.isdigit() and len(name) == NAME_DIGITS
+    return not entry.directory and entry.size == size and digits and int(name) % size == 0
 
 
 def _new_file(fix: QueueFix, mine: Ints, directory: Path, start: int, size: int) -> Edit:
