@@ -139,8 +139,11 @@ def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Co
 
     with common.open_output() as out:
         view = HexView(out.colour, common.utc)
-        pieces = chain.from_iterable(chunk.pieces() for chunk in chunks)
-        for piece in islice(pieces, count):
+        left = -1 if count is None else count
+        for piece in chain.from_iterable(chunk.pieces() for chunk in chunks):
+            if not left:
+                return
+            left -= piece.counts
             for line in view.lines(piece):
                 out.painted(line + "\n")
 

@@ -25,12 +25,16 @@ Record = Mapping[str, Any]
 
 
 class Piece(NamedTuple):
-    """The bytes of one record and what they are: `data` begins at `position`."""
+    """The bytes of one record and what they are: `data` begins at `position`.
+
+    counts: False for what only leads to the next piece.
+    """
 
     title: str
     position: int
     data: bytes
     schema: Construct[Any, Any] | None
+    counts: bool = True
 
 
 @dataclass(frozen=True)

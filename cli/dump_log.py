@@ -20,11 +20,15 @@ KINDS = ("store", "commit-log", "dledger")
 
 @dataclass(frozen=True)
 class Messages:
-    """A batch of records. Valid until the scan goes on."""
+    """A batch of records. Valid until the scan goes on.
+
+    around: bytes of a DLedger entry before the record in it, 0 in a plain log.
+    """
 
     batch: Batch
     raw: bool
     max_body_bytes: int
+    around: int = 0
 
     def records(self) -> Iterator[Record]:
         """As the contract names them."""
@@ -35,6 +39,7 @@ class Messages:
 
     def pieces(self) -> Iterator[Piece]:
         """For the hex view."""
+        from ..formats.dledger import ENTRY
         from ..formats.message import MESSAGE
 
         columns = self.batch.columns
@@ -42,6 +47,10 @@ class Messages:
         sizes = columns.ints("total_size").tolist()
         starts = columns.starts.tolist()
         for position, start, size in zip(self.batch.position.tolist(), starts, sizes, strict=True):
+            if self.around:
+                entry = position - self.around
+                head = buffer[start - self.around : start].tobytes()
+                yield Piece(f"DLedger entry at {entry}", entry, head, ENTRY, counts=False)
             data = buffer[start : start + size].tobytes()
             yield Piece(f"message at {position}", position, data, MESSAGE)
 
@@ -67,7 +76,8 @@ def commit_log(
                 if asks:
                     batch = batch.take(selection.mask(batch))
                 if len(batch):
-                    yield Messages(batch, raw, selection.max_body_bytes)
+                    around = _around(log, int(batch.position[0]))
+                    yield Messages(batch, raw, selection.max_body_bytes, around)
             else:
                 progress.advance(item.size)
                 if at is None or item.end > at:
@@ -93,10 +103,16 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     return CommitLog(files, directory if frame is DLEDGER else None, common.rate)
 
 
+def _around(log: CommitLog, position: int) -> int:
+    """Bytes of the entry before the record at a position."""
+    file = log.queue.file_at(position)
+    return log.frame_of(file).payload if file is not None else 0
+
+
 def _begin(log: CommitLog, at: int | None) -> int | None:
     """Where to start so that the walk is in step at position `at`.
 
-    That is `at` itself where a record begins there, else the start of the file.
+    That is the item whose record begins at `at`, else the start of the file.
     """
     from ..store.errors import NotFound
 
@@ -109,7 +125,7 @@ def _begin(log: CommitLog, at: int | None) -> int | None:
         log.record(at)
     except NotFound:
         return file.start
-    return at
+    return at - _around(log, at)
 
 
 _REASONS = {"torn_tail": "torn tail", "stale_bytes": "stale bytes", "missing": "missing"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,21 @@ def test_hex_covers_every_byte(store: Path) -> None:
         while at + len(rebuilt) < end:
             rebuilt += shown[at + len(rebuilt)]
         assert rebuilt == log[at:end]
+
+
+def test_places_and_bytes_of_dledger_entries(tmp_path: Path) -> None:
+    """A record is found by its own position; the hex view shows the entry around it."""
+    store = stores.unpack("5.3.3-dledger", tmp_path)
+    offsets = [m["physical_offset"] for m in stores.messages("5.3.3-dledger")]
+    for number in (0, 3, len(offsets) - 1):
+        assert _offsets(dump(store, "--at", str(offsets[number]), "--count", "1")) == [
+            offsets[number]
+        ]
+    shown = run_here(["dump", str(store), "--at", str(offsets[3]), "--hex", "--count", "2"]).stdout
+    assert f"DLedger entry at {offsets[3] - 48}, 48 bytes" in shown
+    assert f"message at {offsets[3]}" in shown
+    assert shown.count("-- message at") == 2
+    assert re.search(rf" pos +{offsets[3] - 48} ", shown)
 
 
 def _on_a_terminal(arguments: list[str], environment: Mapping[str, str]) -> bytes:
