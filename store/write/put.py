@@ -40,7 +40,7 @@ from .new_message import (
     record_fields,
 )
 from .opening import check_clean, check_layout, find_layout, generation
-from .profile import WriterProfile
+from .profile import WriterProfile, writer_profile
 from .tail import Tail, find_tail
 from .topics import Topics, now_ms
 
@@ -145,6 +145,8 @@ class StoreWriter:
         Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
         """
         files, options = files or Files(), options or WriterOptions()
+        if options.as_broker is not None:
+            writer_profile(options.as_broker)
         layout = find_layout(root, config or BrokerConfig())
         if not layout.lock.exists():
             check_clean(layout)
