@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from construct import Int32sb, Int32ub, Struct
+from construct import Int32sb, Int32ub, Int64sb, Struct
 
 from . import dledger
 from .blank import BLANK, BLANK_BYTES, MAGIC_BLANK
-from .derive import minimum_bytes, offset_of
+from .derive import dtype_of, minimum_bytes, offset_of
 from .message import MAGIC_V1, MAGIC_V2, MESSAGE
 
 #: What every record begins with.
@@ -21,6 +21,10 @@ HEAD = Struct(
     "magic_code" / Int32ub * "kind of record",
 )
 HEAD_BYTES = HEAD.sizeof()
+#: Bytes of the field in which an item names its own position.
+POSITION_BYTES = Int64sb.sizeof()
+#: total_size in bulk. Unsigned: one below zero is too large then, and no cursor moves backwards.
+SIZE_DTYPE = dtype_of(Struct("size" / Int32ub))["size"]
 
 
 class What(StrEnum):

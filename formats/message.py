@@ -17,6 +17,7 @@ from .primitives import HOST_V4, HOST_V6, record_size_field, size_
 from .sys_flag import COMPRESSION_MASK, TRANSACTION_MASK, SysFlag
 
 __all__ = [
+    "BYTES_AROUND_BODY_MAX",
     "COMPRESSION_MASK",
     "MAGIC_V1",
     "MAGIC_V2",
@@ -69,3 +70,11 @@ SMALLEST = 91
 #: Longest topic of version 1 and longest property text, by the width of their length fields.
 TOPIC_BYTES_MAX_V1 = 127
 PROPERTIES_BYTES_MAX = 32767
+#: Most bytes of a record around its body: two IPv6 hosts, the longest topic of version 2.
+BYTES_AROUND_BODY_MAX = (
+    SMALLEST
+    + 2 * (HOST_V6.sizeof() - HOST_V4.sizeof())
+    + Int16sb.sizeof()
+    - Int8sb.sizeof()
+    + 2 * PROPERTIES_BYTES_MAX
+)

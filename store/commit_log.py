@@ -20,13 +20,11 @@ from ..formats.message import MESSAGE
 from .batch import Batch, Extent, ExtentKind, LogEnd
 from .errors import NotFound, from_os_error
 from .layout import Layout
+from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
 from .log_scan import LogScan
 from .mapped_file_queue import MappedFile, MappedFileQueue, start_of
 from .mark import Mark
 from .scan import Window, number_at, verdict
-
-#: What is read to look at one record; more only where its size asks for it.
-_PEEK_BYTES = 4096
 
 __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
 
@@ -54,7 +52,7 @@ class CommitLog:
         try:
             size = path.stat().st_size
             with path.open("rb") as stream:
-                head = stream.read(_PEEK_BYTES)
+                head = stream.read(PEEK_BYTES)
         except OSError as error:
             raise from_os_error(error, path) from error
         start = start_of(path.name)
@@ -116,11 +114,13 @@ class CommitLog:
         file = self.queue.file_at(position) if position >= 0 else None
         if file is None:
             return None
-        data = self.queue.read_file(file, position - file.start, _PEEK_BYTES)
+        data = self.queue.read_file(file, position - file.start, PEEK_BYTES)
         if len(data) < HEAD_BYTES:
             return None
         size = int.from_bytes(data[PLAIN.size_offset : PLAIN.size_offset + 4], "big", signed=True)
         if size < PLAIN.smallest or size > file.end - position:
+            return None
+        if size > SMALL_BYTES and not has_body(np.frombuffer(data, np.uint8), size):
             return None
         if size > len(data):
             data = self.queue.read_file(file, position - file.start, size)
@@ -152,10 +152,10 @@ class CommitLog:
                 damage.append(item.size)
         return LogEnd(position, reason, stored_ms, len(damage), sum(damage))
 
-    def read_into(self, buffer: bytearray, file: MappedFile, offset: int) -> int:
+    def read_into(self, buffer: memoryview, file: MappedFile, offset: int) -> int:
         """Fill `buffer` from byte `offset` of a file; returns how much there was."""
         began = time.monotonic()
-        got = self.queue.read_into(file, offset, memoryview(buffer))
+        got = self.queue.read_into(file, offset, buffer)
         if self._rate_bytes:
             self.queue.forget(file, offset, got)
             time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))

@@ -6,25 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..formats.commit_log import HEAD_BYTES, Frame
+from ..formats.commit_log import HEAD_BYTES
 from .batch import Batch, Extent, ExtentKind
+from .log_items import NARROW_BYTES, SAMPLE, WIDEN, WINDOW_BYTES, LogItems
 from .mapped_file_queue import MappedFile
 from .mark import Mark
 from .recent import Recent
-from .scan import Checked, Window, check, find_item, number_at, walk
+from .scan import Checked, Window, check, number_at, walk
 
 if TYPE_CHECKING:
     from .commit_log import CommitLog
-
-WINDOW_BYTES = 8 << 20
-#: What is read to look at one record; more only where its size asks for it.
-_PEEK_BYTES = 4096
-#: Records that are looked at to judge a chain.
-_SAMPLE = 64
 
 
 class LogScan:
@@ -36,290 +32,200 @@ class LogScan:
         self._stop = log.max_file_end if stop is None else stop
         self._crc = crc
         self._buffer = bytearray(0)
+        #: Bytes of the next window: few behind a break, since the next may be near.
+        self._reach = WINDOW_BYTES
         self._mark = Mark.NONE
+        #: The mark of the next file where this one has dead records behind its BLANK.
+        self._mark_behind_blank: Mark | None = None
+        #: The file before ended without a BLANK.
+        self._broken_off = False
         self._recent = Recent()
+        self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:
-        files = [f for f in self._log.files if f.end > self._start and f.start < self._stop]
+        files = [f for f in self._log.files if f.start < self._stop and self._begins_before(f)]
         previous: MappedFile | None = None
-        for number, file in enumerate(files):
+        for number, whole in enumerate(files):
+            later = files[number + 1 :]
+            # a file that is too long reaches into the next one's place; the next one counts
+            room = later[0].start - whole.start if later else whole.size
+            file = whole._replace(size=min(whole.size, room))
             if previous is not None and previous.end < file.start:
                 size = file.start - previous.end
                 yield Extent(ExtentKind.MISSING, previous.end, size, "no file holds this range")
-                self._mark = max(self._mark, Mark.AFTER_DAMAGE)
+                self._mark = Mark.AFTER_DAMAGE
+                self._broken_off = False
             previous = file
-            yield from self._file(file, max(0, self._start - file.start), files[number + 1 :])
+            yield from self._file(file, max(0, self._start - file.start), later)
+
+    def _begins_before(self, file: MappedFile) -> bool:
+        """The scan begins before the end of the file; of an empty one before its place."""
+        return file.end > self._start or self._start <= file.start
 
     def _file(self, file: MappedFile, at: int, later: list[MappedFile]) -> Iterator[Batch | Extent]:
         """One file from byte `at` on."""
+        items = LogItems(self._log, file)
+        self._begin_file(items, at)
         while at < file.size and file.start + at < self._stop:
-            at = yield from self._chain(file, at)
+            at = yield from self._chain(file, items, at)
             if at >= file.size or file.start + at >= self._stop:
                 break
-            blank = self._blank(file, at)
-            if blank is not None:
-                yield blank
-                found = self._search(file, at + HEAD_BYTES) if self._roomy(file, at) else None
-                if found is None:
-                    break
-                reason = "records stand behind a BLANK"
-                yield Extent(ExtentKind.DAMAGE, blank.position, found - at, reason)
-                self._begin_chain(file, found)
-                at = found
+            blank = items.blank(at)
+            if blank is None:
+                at = yield from self._broken(file, items, at, later)
                 continue
-            at = yield from self._broken(file, at, later)
+            found = items.search(at + HEAD_BYTES) if items.has_room(at) else None
+            if found is None:
+                yield blank
+                break
+            # a broker goes on in the next file, whatever stands here
+            before = self._mark
+            self._begin_chain(items, found)
+            yield _before_records(blank, found - at, dead=self._mark is Mark.DEAD_TAIL)
+            if self._mark_behind_blank is None:
+                self._mark_behind_blank = before
+            at = found
+
+    def _begin_file(self, items: LogItems, at: int) -> None:
+        """What the records of a file are worth follows from how the one before ended."""
+        if self._mark_behind_blank is not None:
+            self._mark, self._mark_behind_blank = self._mark_behind_blank, None
+        elif (self._broken_off or self._mark is Mark.DEAD_TAIL) and items.in_place(at):
+            self._begin_chain(items, at)
+        self._broken_off = False
 
     def _broken(
-        self, file: MappedFile, at: int, later: list[MappedFile]
+        self, file: MappedFile, items: LogItems, at: int, later: list[MappedFile]
     ) -> Generator[Batch | Extent, None, int]:
         """The chain stops at byte `at`: tell why; returns where it goes on."""
-        stale = yield from self._earlier_life(file, at)
+        self._reach = NARROW_BYTES
+        stale = yield from self._earlier_life(file, items, at)
         if stale > at:
             return stale
-        boundary = self._boundary(file, at)
-        found = self._search(file, at + 1)
-        while found is not None and boundary is not None and found < boundary:
-            landed = self._landing(file, found)
-            if landed >= boundary:
+        inside = items.claimed_end(at)
+        found = items.search(at + 1)
+        while found is not None and inside is not None and found < inside:
+            end = items.chain_end(found, inside)
+            if end >= inside:
                 break
-            inner = self._one(file, found, Mark.EMBEDDED)
+            inner = items.records(found, Mark.EMBEDDED)
             if inner is not None:
                 yield inner
-            found = self._search(file, max(landed, found + 1))
-        end = file.size if found is None else found
-        at_end = found is None and not any(self._any_record(other) for other in later)
-        yield self._extent(file, at, end, at_end)
-        if found is None:
-            if not at_end:
-                self._mark = max(self._mark, Mark.AFTER_DAMAGE)
-            return file.size
-        self._begin_chain(file, found)
-        return found
+            found = items.search(max(end, found + 1))
+        if found is not None:
+            yield self._extent(file, items, at, found, at_end=False)
+            self._begin_chain(items, found)
+            return found
+        at_end = not any(self._any_record(other) for other in later)
+        yield self._extent(file, items, at, file.size, at_end)
+        if not at_end:
+            self._mark = Mark.AFTER_DAMAGE
+            self._broken_off = True
+        return file.size
 
     # -- chains ---------------------------------------------------------------------------------
 
-    def _chain(self, file: MappedFile, at: int) -> Generator[Batch | Extent, None, int]:
+    def _chain(
+        self, file: MappedFile, items: LogItems, at: int
+    ) -> Generator[Batch | Extent, None, int]:
         """Batches of the chain from byte `at` on; returns the byte where it stops."""
-        frame = self._log.frame_of(file)
-        wanted = WINDOW_BYTES
-        while at + frame.smallest <= file.size and file.start + at < self._stop:
-            window = self._window(file, at, wanted)
-            starts, _ = walk(window, frame)
-            checked = check(window, frame, starts, crc=self._crc)
+        while file.start + at < self._stop and (size := items.size(at)) is not None:
+            window = self._window(file, at, max(self._reach, size))
+            starts, _ = walk(window, items.frame)
+            checked = check(window, items.frame, starts, crc=self._crc)
             good = _chained(checked)
-            if good:
-                batch = self._batch(checked.take(slice(0, good)))
-                if len(batch):
-                    yield batch
-                at += int(starts[good - 1]) + number_at(
-                    window, int(starts[good - 1]) + frame.size_offset
-                )
-                wanted = WINDOW_BYTES
-            if good < len(checked) and not 0 < good == len(checked) - 1:
-                break  # the last of a window is looked at again, with what follows it
-            size = self._size_at(file, at, frame)
-            if size is None:
+            if not good and len(checked) == 1 and checked.whole[0] and items.in_place(at + size):
+                good = 1  # it fills the window: the one behind it was not seen
+            if not good:
                 break
-            if at + size > window.position - file.start + window.size:
-                wanted = max(WINDOW_BYTES, size)
+            batch = self._batch(checked.take(slice(0, good)))
+            last = int(starts[good - 1])
+            at += last + number_at(window, last + items.frame.size_offset)
+            if len(batch):
+                yield batch
+            # the last of a window is looked at again, with what follows it
+            if good < len(checked) - 1:
+                break
+            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
         return at
 
     def _batch(self, checked: Checked) -> Batch:
         batch = Batch(checked.columns, checked.position, self._mark, checked.body_crc_ok)
-        if self._mark <= Mark.AFTER_DAMAGE and len(batch):
+        if self._mark <= Mark.AFTER_DAMAGE:
             self._recent.note(batch.position, batch.columns)
-        if len(batch) and int(batch.position[-1]) >= self._stop:
+        if int(batch.position[-1]) >= self._stop:
             batch = batch.take(batch.position < self._stop)
         return batch
 
-    def _begin_chain(self, file: MappedFile, at: int) -> None:
+    def _begin_chain(self, items: LogItems, at: int) -> None:
         """Good records go on at byte `at` behind something else: of this log, or dead?"""
         self._mark = Mark.AFTER_DAMAGE
-        batch = self._one(file, at, Mark.AFTER_DAMAGE, count=_SAMPLE)
+        batch = items.records(at, Mark.AFTER_DAMAGE, SAMPLE)
         if batch is not None and self._recent.is_dead(batch.columns, self._log):
             self._mark = Mark.DEAD_TAIL
 
-    def _one(self, file: MappedFile, at: int, mark: Mark, count: int = 1) -> Batch | None:
-        """Up to `count` records of the chain at byte `at`, in a buffer of their own."""
-        frame = self._log.frame_of(file)
-        size = self._size_at(file, at, frame)
-        if size is None:
-            return None
-        window = self._small_window(file, at, max(size, _PEEK_BYTES * 16 if count > 1 else 0))
-        starts, _ = walk(window, frame)
-        if not len(starts):
-            return None
-        checked = check(window, frame, starts[:count])
-        checked = checked.take(slice(0, int(checked.whole.sum())))
-        if not len(checked):
-            return None
-        return Batch(checked.columns, checked.position, mark, checked.body_crc_ok)
-
-    def _earlier_life(self, file: MappedFile, at: int) -> Generator[Batch | Extent, None, int]:
+    def _earlier_life(
+        self, file: MappedFile, items: LogItems, at: int
+    ) -> Generator[Batch | Extent, None, int]:
         """Whole records from byte `at` on that name other positions; returns the byte behind."""
-        frame = self._log.frame_of(file)
-        while True:
-            window = self._window(file, at, WINDOW_BYTES)
-            starts, _ = walk(window, frame)
-            checked = check(window, frame, starts, crc=True)
+        while (size := items.size(at)) is not None:
+            window = self._window(file, at, max(self._reach, size))
+            starts, _ = walk(window, items.frame)
+            checked = check(window, items.frame, starts, crc=True)
             stale = checked.whole & ~checked.in_place
             if checked.body_crc_ok is not None:
                 stale &= checked.body_crc_ok
             count = len(stale) if stale.all() else int(np.argmin(stale))
             if not count:
-                return at
+                break
             part = checked.take(slice(0, count))
-            yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
             last = int(starts[count - 1])
-            at += last + number_at(window, last + frame.size_offset)
+            at += last + number_at(window, last + items.frame.size_offset)
+            yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
             if count < len(starts):
-                return at
+                break
+            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+        return at
 
     # -- what is not a record -------------------------------------------------------------------
 
-    def _blank(self, file: MappedFile, at: int) -> Extent | None:
-        frame = self._log.frame_of(file)
-        head = self._log.queue.read_file(file, at, HEAD_BYTES)
-        if len(head) < HEAD_BYTES:
-            return None
-        magic = int.from_bytes(head[frame.magic_offset : frame.magic_offset + 4], "big")
-        if magic != frame.blank_magic:
-            return None
-        size = int.from_bytes(
-            head[frame.blank_size_offset : frame.blank_size_offset + 4], "big", signed=True
-        )
-        rest = file.size - at
-        whole = max(rest, self._log.queue.file_size - at)
-        reason = "" if size in (rest, whole) else f"its size is {size}, not {rest}"
-        return Extent(ExtentKind.BLANK, file.start + at, rest, reason)
-
-    def _roomy(self, file: MappedFile, at: int) -> bool:
-        """A whole record could stand behind a BLANK at byte `at`."""
-        frame = self._log.frame_of(file)
-        return file.size - at >= HEAD_BYTES + frame.smallest + frame.spare
-
-    def _extent(self, file: MappedFile, at: int, end: int, at_end: bool) -> Extent:
+    def _extent(self, file: MappedFile, items: LogItems, at: int, end: int, at_end: bool) -> Extent:
         """Name what lies in bytes [at, end); `at_end`: nothing good follows anywhere."""
         position, size = file.start + at, end - at
-        if self._is_zero(file, at, end):
+        if items.is_zero(at, end):
             if at_end:
                 return Extent(ExtentKind.ZEROS, position, size, "zeros: never written")
             return Extent(ExtentKind.DAMAGE, position, size, "zeros")
-        reason = self._reason(file, at)
+        reason = items.reason(at)
         if not at_end:
             return Extent(ExtentKind.DAMAGE, position, size, reason)
-        if self._own(file, at):
-            return Extent(ExtentKind.TORN_TAIL, position, size, reason)
-        return Extent(ExtentKind.STALE_BYTES, position, size, reason)
-
-    def _own(self, file: MappedFile, at: int) -> bool:
-        """A record of this log begins at byte `at`: it names its own position."""
-        frame = self._log.frame_of(file)
-        window = self._small_window(file, at, _PEEK_BYTES)
-        return find_item(window, frame, 0, 1) == 0
-
-    def _reason(self, file: MappedFile, at: int) -> str:
-        frame = self._log.frame_of(file)
-        window = self._small_window(file, at, _PEEK_BYTES)
-        if window.size < frame.smallest:
-            return f"{window.size} bytes are left: the file does not end with a BLANK"
-        magic = number_at(window, frame.magic_offset)
-        if magic not in frame.magics:
-            return f"no magic code: {magic:08x}"
-        size = number_at(window, frame.size_offset)
-        if size < frame.smallest or size > file.size - at:
-            return f"impossible size {size}"
-        return f"the fields do not add up to the size {size}"
-
-    def _is_zero(self, file: MappedFile, at: int, end: int) -> bool:
-        while at < end:
-            data = self._log.queue.next_data(file, at)
-            if data is None or data >= end:
-                return True
-            at = data
-            window = self._window(file, at, min(WINDOW_BYTES, end - at))
-            if window.array.any():
-                return False
-            at += max(1, window.size)
-        return True
+        kind = ExtentKind.TORN_TAIL if items.in_place(at) else ExtentKind.STALE_BYTES
+        return Extent(kind, position, size, reason)
 
     def _any_record(self, file: MappedFile) -> bool:
-        return self._search(file, 0) is not None
-
-    # -- finding records ------------------------------------------------------------------------
-
-    def _search(self, file: MappedFile, at: int) -> int | None:
-        """Byte of the next good record that names its own position, None if there is none."""
-        frame = self._log.frame_of(file)
-        overlap = frame.position_offset + 8
-        while at + frame.smallest <= file.size:
-            data = self._log.queue.next_data(file, at)
-            if data is None:
-                return None
-            at = max(at, data - overlap)
-            window = self._window(file, at, WINDOW_BYTES)
-            found = find_item(window, frame, 0, window.size)
-            while found is not None:
-                if self._acceptable(file, at + found):
-                    return at + found
-                found = find_item(window, frame, found + 1, window.size)
-            if window.size < WINDOW_BYTES:
-                return None
-            at += window.size - overlap
-        return None
-
-    def _acceptable(self, file: MappedFile, at: int) -> bool:
-        """The record is whole and its body fits, or the chain goes on with another in place."""
-        batch = self._one(file, at, Mark.AFTER_DAMAGE)
-        if batch is None or batch.body_crc_ok is None:
-            return False
-        return bool(batch.body_crc_ok[0]) or self._own(file, batch.end - file.start)
-
-    def _boundary(self, file: MappedFile, at: int) -> int | None:
-        """Where the broken item at byte `at` ends, if its size leads to another item or a BLANK."""
-        frame = self._log.frame_of(file)
-        size = self._size_at(file, at, frame)
-        if size is None or not self._own(file, at):
-            return None
-        end = at + size
-        good = self._own(file, end) or self._blank(file, end) is not None
-        return end if good else None
-
-    def _landing(self, file: MappedFile, at: int) -> int:
-        """Byte where the chain from byte `at` stops."""
-        frame = self._log.frame_of(file)
-        while True:
-            batch = self._one(file, at, Mark.AFTER_DAMAGE, count=_SAMPLE)
-            if batch is None:
-                return at
-            at = batch.end - file.start
-            if len(batch) < _SAMPLE and not self._own(file, at):
-                return at
-            if self._size_at(file, at, frame) is None:
-                return at
-
-    def _size_at(self, file: MappedFile, at: int, frame: Frame) -> int | None:
-        """Size of the item at byte `at` if it is one by magic code and size, else None."""
-        window = self._small_window(file, at, HEAD_BYTES)
-        if window.size < HEAD_BYTES or number_at(window, frame.magic_offset) not in frame.magics:
-            return None
-        size = number_at(window, frame.size_offset)
-        return size if frame.smallest <= size <= file.size - at else None
-
-    # -- reading --------------------------------------------------------------------------------
+        """There is a good record in place in the file; each is searched once."""
+        if file.path not in self._has_record:
+            self._has_record[file.path] = LogItems(self._log, file).search(0) is not None
+        return self._has_record[file.path]
 
     def _window(self, file: MappedFile, at: int, size: int) -> Window:
         """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
         size = min(size, file.size - at)
-        if len(self._buffer) < size or len(self._buffer) > max(size, 2 * WINDOW_BYTES):
-            self._buffer = bytearray(min(max(size, WINDOW_BYTES), max(size, file.size)))
-        got = self._log.read_into(self._buffer, file, at)
-        return Window(self._buffer, min(got, size), file.start + at)
+        if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
+            self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
+        got = self._log.read_into(memoryview(self._buffer)[:size], file, at)
+        return Window(self._buffer, got, file.start + at)
 
-    def _small_window(self, file: MappedFile, at: int, size: int) -> Window:
-        """A few bytes in a buffer of their own."""
-        data = bytearray(self._log.queue.read_file(file, at, size))
-        return Window(data, len(data), file.start + at)
+
+def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
+    """A BLANK that does not reach to the end of its file: good records stand behind it.
+
+    If these are dead the broker wrote it over others of them; otherwise it is here too early.
+    """
+    if dead and not blank.reason:
+        return replace(blank, size=size, reason="dead records stand behind it")
+    reason = "records stand behind a BLANK"
+    return replace(blank, kind=ExtentKind.DAMAGE, size=size, reason=reason)
 
 
 def _chained(checked: Checked) -> int:

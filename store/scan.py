@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..formats.commit_log import Frame
+from ..formats.commit_log import PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
 from ..formats.derive import Columns, decode
 from ..formats.derive.ragged import Bytes, Ints, Ragged, overlapping
 from ..formats.hashing_columns import crc31_column
@@ -28,8 +29,6 @@ _CURSORS_MAX = 512
 _REACH_BYTES = 1 << 20
 #: Steps between two looks whether all cursors have arrived.
 _STRIDE = 8
-
-_U4 = np.dtype(">u4")
 
 
 @dataclass(frozen=True)
@@ -62,30 +61,38 @@ def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
     Returns (starts int64[n], stop); `stop` is where the chain ends or leaves the window. Only
     sizes are followed: `check` tells the first start that is none, the rest follow from it.
     """
-    sizes = overlapping(window.array, _U4)
-    cuts = _cuts(window, frame, at)
+    cuts = np.array(_cuts(window, frame, at), np.int64)
     if len(cuts) < 4:
         return _walk_one_by_one(window, frame, at, window.size)
-    starts = np.array(cuts, np.int64)
-    limits = np.append(starts[1:], window.size)
+    # the last piece has no piece behind it to land on
+    starts, limits = cuts[:-1], cuts[1:]
+    table = _follow(overlapping(window.array, SIZE_DTYPE), frame, starts, limits)
+    inside = table < limits[:, None]
+    landed = table[np.arange(len(table)), np.minimum(inside.sum(axis=1), table.shape[1] - 1)]
+    wrong = np.flatnonzero(landed != limits)
+    good = int(wrong[0]) if len(wrong) else len(table)
+    chain = table[:good][inside[:good]]
+    rest, stop = _walk_one_by_one(window, frame, int(cuts[good]), window.size)
+    return np.concatenate([chain, rest]), stop
+
+
+def _follow(sizes: npt.NDArray[Any], frame: Frame, starts: Ints, limits: Ints) -> Ints:
+    """Cursors from `starts` on, int64[pieces, steps]: where each was, up to behind its limit.
+
+    A cursor in the wrong place may stand still or creep. No good one needs more steps than
+    the smallest items would take, so nobody waits for it longer.
+    """
     last = len(sizes) - 1 - frame.size_offset
+    enough = int((limits - starts).max()) // frame.smallest + 1
     rows = [starts]
     cursor = starts
-    while True:
+    while len(rows) <= enough:
         for _ in range(_STRIDE):
             cursor = np.minimum(cursor + sizes[cursor + frame.size_offset], last)
             rows.append(cursor)
         if ((cursor >= limits) | (rows[-1] == rows[-2])).all():
             break
-    table = np.stack(rows, axis=1)
-    inside = table < limits[:, None]
-    landed = table[np.arange(len(cuts)), np.minimum(inside.sum(axis=1), table.shape[1] - 1)]
-    # the last piece has no piece behind it to land on, and may stop short inside
-    wrong = np.flatnonzero(landed[:-1] != limits[:-1])
-    good = int(wrong[0]) if len(wrong) else len(cuts) - 1
-    chain = table[:good][inside[:good]]
-    rest, stop = _walk_one_by_one(window, frame, int(starts[good]), window.size)
-    return np.concatenate([chain, rest]), stop
+    return np.stack(rows, axis=1)
 
 
 def _cuts(window: Window, frame: Frame, at: int) -> list[int]:
@@ -107,20 +114,38 @@ def _cuts(window: Window, frame: Frame, at: int) -> list[int]:
 def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
     """First byte in [at, end) where an item names its own position; None if there is none.
 
-    Magic code and position are compared, nothing else: 12 bytes that agree.
+    Magic code and position are compared, nothing else: 12 bytes that agree. An entry around a
+    record is found by its record, which has the rarer magic code, and compared as well.
     """
-    common = _common_prefix(frame)
-    data, find = window.data, window.data.find
-    to_position = frame.position_offset - frame.magic_offset
-    shift = window.position - frame.magic_offset
-    limit = min(end + frame.magic_offset, window.size - to_position - 8)
-    found = find(common, at + frame.magic_offset, limit + len(common) - 1)
+    while True:
+        found = _find_record(window, at + frame.payload, end + frame.payload)
+        if found is None:
+            return None
+        if not frame.payload or _in_place(window, frame, found - frame.payload):
+            return found - frame.payload
+        at = found - frame.payload + 1
+
+
+def _find_record(window: Window, at: int, end: int) -> int | None:
+    """The same for records."""
+    common = _common_prefix(PLAIN)
+    find = window.data.find
+    to_position = PLAIN.position_offset - PLAIN.magic_offset
+    limit = min(end + PLAIN.magic_offset, window.size - to_position - POSITION_BYTES + 1)
+    found = find(common, at + PLAIN.magic_offset, limit + len(common) - 1)
     while found >= 0:
-        own = data[found + to_position : found + to_position + 8]
-        if int.from_bytes(own) == found + shift and number_at(window, found) in frame.magics:
-            return found - frame.magic_offset
+        if _in_place(window, PLAIN, found - PLAIN.magic_offset):
+            return found - PLAIN.magic_offset
         found = find(common, found + 1, limit + len(common) - 1)
     return None
+
+
+def _in_place(window: Window, frame: Frame, at: int) -> bool:
+    """Byte `at` has the magic code of an item that names its own position."""
+    own = number_at(window, at + frame.position_offset, POSITION_BYTES)
+    return (
+        own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
+    )
 
 
 @lru_cache(maxsize=8)
@@ -186,7 +211,7 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
     begin, ends = starts, None
     if frame.payload:
         begin = starts + frame.payload
-        ends = starts + overlapping(array, _U4)[starts + frame.size_offset]
+        ends = starts + overlapping(array, SIZE_DTYPE)[starts + frame.size_offset]
     columns = decode(MESSAGE, array, begin)
     whole = _whole(columns, ends)
     if not whole.all():
