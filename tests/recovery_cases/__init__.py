@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def _delete(store: Path, edit: dict[str, Any]) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-_EDITS = {
+_EDITS: dict[str, Callable[[Path, dict[str, Any]], object]] = {
     "write": _write,
     "fill": _fill,
     "move": _move,

@@ -25,7 +25,7 @@ from mqstore.store.store import Store
 from ..slices import rng, share
 from ..stores import messages
 
-STORES = ("4.3.1-clean", "4.9.7-expired", "5.3.3-ipv6")
+STORES = ("4.3.1-clean", "4.9.7-expired", "5.5.0-ipv6")
 PARTS = ("consumequeue", "index", "checkpoint")
 EDITS_AT_ONCE = 20
 KEYS = ("AaAa", "key28", "key5")

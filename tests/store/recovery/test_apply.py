@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mqstore.store.batch import Batch
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError
 from mqstore.store.layout import Layout
@@ -61,9 +62,8 @@ def root(tmp_path: Path) -> Path:
     """A killed store with a damaged record and a queue that is gone: every kind of edit."""
     store = tmp_path / "store"
     shutil.copytree(recovery_cases.base("5.3.3-halt-2", tmp_path), store)
-    batch = next(
-        i for i in CommitLog.open(Layout.open(store, CONFIG)).scan(32768) if len(i.columns)
-    )
+    log = CommitLog.open(Layout.open(store, CONFIG))
+    batch = next(item for item in log.scan(32768) if isinstance(item, Batch))
     bodies = batch.columns.ragged("body")
     row = int(np.flatnonzero(bodies.length > 0)[3])
     position = int(batch.position[row]) + int(bodies.start[row] - batch.columns.starts[row])
