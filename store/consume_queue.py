@@ -92,12 +92,24 @@ def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDi
     Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
     inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
     """
-    for topic in sorted(_directories(os.fspath(consume_queue))):
-        numbers = (name for name in _directories(topic) if _base(name).isdecimal())
-        for path in sorted(numbers, key=lambda name: (int(_base(name)), name)):
-            queue_id = int(_base(path))
-            if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
-                yield QueueDirectory(_base(topic), queue_id, path)
+    for path in sorted(_directories(os.fspath(consume_queue))):
+        yield from _queues_of(_base(path), path)
+
+
+def _queues_of(topic: str, directory: str) -> Iterator[QueueDirectory]:
+    """The queues in a topic's directory, by number."""
+    numbers = (path for path in _directories(directory) if _base(path).isdecimal())
+    for path in sorted(numbers, key=lambda path: (int(_base(path)), path)):
+        queue_id = int(_base(path))
+        if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
+            yield QueueDirectory(topic, queue_id, path)
+
+
+def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
+    """Whether a topic has a directory of its own below `consumequeue`."""
+    if not topic or "\0" in topic or {"", ".", ".."} & set(topic.split("/")):
+        return False
+    return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
 
 
 def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
@@ -138,14 +150,11 @@ class ConsumeQueue:
     ) -> ConsumeQueue:
         """The queue's files. Raises NotFound where there is no such queue, Unreadable."""
         path = os.fspath(layout.consume_queue)
-        parts = topic.split("/")
-        if not topic or "\0" in topic or {"", ".", ".."} & set(parts):
+        if not has_topic(path, topic):
             raise no_topic(path, topic)
         directory = os.path.join(path, topic, str(queue_id))  # noqa: PTH118
         if not os.path.isdir(directory):  # noqa: PTH112
-            if os.path.isdir(os.path.join(path, topic)):  # noqa: PTH112, PTH118
-                raise NotFound(f"no queue {queue_id} of topic {topic}", path=path)
-            raise no_topic(path, topic)
+            raise NotFound(f"no queue {queue_id} of topic {topic}", path=path)
         return cls(topic, queue_id, MappedFileQueue.open(directory, file_size))
 
     @cached_property
@@ -306,7 +315,10 @@ class ConsumeQueues:
 
     def of_topic(self, topic: str) -> list[QueueDirectory]:
         """The queues of one topic, by number; empty where the topic has none."""
-        return [queue for queue in self if queue.topic == topic]
+        root = self.layout.consume_queue
+        if not has_topic(root, topic):
+            return []
+        return list(_queues_of(topic, os.path.join(root, topic)))  # noqa: PTH118
 
     def summaries(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False

@@ -9,8 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 from .config import BrokerConfig
-from .consume_queue import ConsumeQueue, ConsumeQueues, QueueSummary, queue_directories
-from .errors import InvalidInput, NotFound
+from .consume_queue import (
+    ConsumeQueue,
+    ConsumeQueues,
+    QueueSummary,
+    has_topic,
+    queue_directories,
+)
+from .errors import InvalidInput, NotFound, StoreError
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
 from .message import Message
@@ -222,12 +228,22 @@ class Store:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues, which are not read yet"
+        if not has_topic(self.layout.consume_queue, topic) and self._configured(topic):
+            return f"{topic} is in topics.json, but has no consume queues"
         return ""
+
+    def _configured(self, topic: str) -> bool:
+        """The broker's configuration has the topic, as far as it can be read."""
+        from .write.topics import Topics
+
+        try:
+            return topic in Topics.read(self.layout.config)
+        except StoreError:
+            return False
 
     def has_batch_queues(self, topic: str) -> bool:
         """The topic's queues are batch queues (spec 2.7)."""
-        queues = queue_directories(self.layout.batch_consume_queue)
-        return any(queue.topic == topic for queue in queues)
+        return has_topic(self.layout.batch_consume_queue, topic)
 
     def message_at(self, position: int) -> Message:
         """The message whose record begins at a position of the log. Raises NotFound."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from mqstore.store.commit_log import Batch
 from mqstore.store.errors import NotFound
+from mqstore.store.find import find
 from mqstore.store.found import Found, Via
 from mqstore.store.key_search import search_key, uncovered
 from mqstore.store.log_search import log_offset_at, search_log, search_log_queue
@@ -397,3 +399,24 @@ def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[s
         for key in sorted(every)[::20]:
             found = positions(search_key(opened, Selection(unique_key=key), note=notes))
             assert live.issuperset(found)
+
+
+def test_a_topic_that_lost_its_queues_is_scanned_for(
+    store: Callable[[str], Path], known: list[Record]
+) -> None:
+    root = store(NAME)
+    shutil.rmtree(root / "consumequeue" / "orders")
+    notes = Notes()
+    with Store(root) as opened:
+        found = positions(find(opened, Selection(topic="orders"), note=notes))
+        assert found == wanted(known, in_topic("orders"))
+        assert len(notes) == 1 and "topics.json" in notes[0]
+        queue = Selection(topic="orders", queue_id=1)
+        one = positions(find(opened, queue, offset=3, count=1, note=notes))
+        assert one == wanted(
+            known, lambda r: (r["topic"], r["queue_id"], r["queue_offset"]) == ("orders", 1, 3)
+        )
+        (root / "config" / "topics.json").write_text("{")
+        (root / "config" / "topics.json.bak").unlink()
+    with Store(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):
+        find(opened, Selection(topic="orders"), note=notes)
