@@ -250,3 +250,29 @@ def test_a_log_on_another_file_system(root: Path, tmp_path: Path) -> None:
         assert len([folder for folder in folders if folder.is_dir()]) == len(devices)
     finally:
         shutil.rmtree(other)
+
+
+def test_the_journal_is_enough_to_take_it_all_back(root: Path) -> None:
+    """Every step undone in reverse order gives the store of before: bytes, times, modes."""
+    before, before_times = content(root), times(root)
+    _, applied = recover(root, CONFIG, VERSION)
+    journal = Journal.load(root, root / ".mqstore" / applied.session)
+    for step in reversed(journal.steps):
+        path, folder = journal.path_of(step), journal.folder_of(step)
+        if step.kind == "write":
+            with path.open("r+b") as file:
+                file.seek(step.offset)
+                file.write((folder / step.old_name).read_bytes())
+        elif step.kind == "create":
+            path.unlink()
+        if (folder / step.moved_name).exists():
+            (folder / step.moved_name).rename(path)
+        if step.before is not None:
+            os.utime(path, ns=(step.before.accessed_ns, step.before.modified_ns))
+    for directory in reversed(journal.directories):
+        (root / directory).rmdir()
+    after = content(root)
+    assert {name: after[name] for name in after if name != "lock"} == {
+        name: before[name] for name in before if name != "lock"
+    }
+    assert times(root) == before_times
