@@ -16,7 +16,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -229,8 +229,3 @@ def _print_traceback() -> None:
     from .terminal import escape_lines
 
     print(escape_lines(traceback.format_exc()), file=sys.stderr, end="")
-
-
-def with_format(common: Common, format: Format) -> Common:
-    """The same options with another format, for a command that has formats of its own."""
-    return replace(common, format=format)

@@ -81,10 +81,6 @@ class Output:
         else:
             self.records([record], text=text, columns=columns)
 
-    def ndjson(self, lines: str) -> None:
-        """Lines of NDJSON that `json_text` has made, whole and with their line ends."""
-        self._write(lines.encode())
-
     def painted(self, text: str) -> None:
         """Text that is escaped already, with the colours of `terminal.paint` in it."""
         self._write(text.encode())
