@@ -165,6 +165,8 @@ class LogWriter:
         """The file that holds a position; a new one where none does."""
         start = position - position % self.file_size
         if self._file is None or start != self._file_start:
+            # a power loss may cut the log short, but leaves no hole between its files
+            self.sync()
             self.close()
             self._file = self._open(start)
             self._file_start = start

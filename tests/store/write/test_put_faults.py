@@ -78,9 +78,9 @@ def assert_nothing_lost(root: Path, acknowledged: list[NewMessage], earlier: int
 
 
 THOROUGHLY = pytest.mark.parametrize(
-    "every", [11, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
+    "every", [23, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
 )
-"""How many steps are tried: one of eleven, or, slowly, each of the slice."""
+"""How many steps are tried: one of 23, or, slowly, each of the slice."""
 
 
 def chosen(steps: list[tuple[str, str]], every: int, name: str) -> Sequence[int]:
