@@ -64,9 +64,14 @@ class LogItems:
     def _has_body(self, at: int, size: int) -> bool:
         return has_body(self.peek(at).array[self.frame.payload :], size - self.frame.payload)
 
+    def find(self, at: int, end: int) -> int | None:
+        """First byte in [at, end) where an item names its own position. Reads all of it."""
+        found = find_item(self.peek(at, end - at + PEEK_BYTES), self.frame, 0, end - at)
+        return None if found is None else at + found
+
     def in_place(self, at: int) -> bool:
         """An item of this log begins at byte `at`: it names its own position."""
-        return find_item(self.peek(at), self.frame, 0, 1) == 0
+        return self.find(at, at + 1) is not None
 
     def records(self, at: int, mark: Mark, count: int = 1) -> Batch | None:
         """Up to `count` whole records of the chain at byte `at`, in a buffer of their own."""

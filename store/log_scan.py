@@ -176,6 +176,8 @@ class LogScan:
             if checked.body_crc_ok is not None:
                 stale &= checked.body_crc_ok
             count = len(stale) if stale.all() else int(np.argmin(stale))
+            if count and _runs_into_a_record(items, at, checked, count - 1):
+                count -= 1
             if not count:
                 break
             part = checked.take(slice(0, count))
@@ -226,6 +228,17 @@ def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
         return replace(blank, size=size, reason="dead records stand behind it")
     reason = "records stand behind a BLANK"
     return replace(blank, kind=ExtentKind.DAMAGE, size=size, reason=reason)
+
+
+def _runs_into_a_record(items: LogItems, at: int, checked: Checked, i: int) -> bool:
+    """A record in place begins behind the body of record i, inside it: only that one is whole.
+
+    A stale record has lost its end to it then. The CRC does not tell: it is that of the body.
+    `at`: byte of the file where the window of `checked` begins.
+    """
+    body = checked.columns.ragged("body")[i : i + 1]
+    begin = at + int(body.start[0] + body.length[0])
+    return items.find(begin, at + int(checked.columns.ends[i])) is not None
 
 
 def _chained(checked: Checked) -> int:
