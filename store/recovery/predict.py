@@ -14,10 +14,15 @@ from .groups import GroupLoss
 from .profiles import Profile
 from .queue_edits import last_byte
 from .queue_state import QueueState
+from .record_check import size_at
 from .simulate import Outcome
 from .snapshot import Entry
 from .survey import Readability
 from .tally import Tally
+
+_DOES_NOT_PASS = "the record there does not pass the broker's check"
+_LARGE_RECORD_BYTES = 64 << 20
+"""Up to 5.3.1 a damaged size is allocated before it is doubted (B29)."""
 
 Change = Literal["removed", "truncated", "extended", "rewritten", "created"]
 
@@ -156,7 +161,10 @@ def _end_reason(outcome: Outcome) -> str:
         return "the file ends without a BLANK"
     if last_byte(entry, offset) == offset:
         return "nothing but zeros follows"
-    return "the record there does not pass the broker's check"
+    wanted = 0 if outcome.profile.record.bounded else size_at(outcome.snapshot, entry, offset)
+    if wanted > _LARGE_RECORD_BYTES:
+        return f"{_DOES_NOT_PASS}, which takes {wanted:,} bytes of heap or dies for want of them"
+    return _DOES_NOT_PASS
 
 
 def _changes(outcome: Outcome) -> Iterator[FileChange]:

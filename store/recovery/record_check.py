@@ -26,7 +26,7 @@ from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import crc_ok
 from ...formats.primitives import HOST_V4
 from .profiles import RecordRules
-from .snapshot import Bytes
+from .snapshot import Bytes, Entry, Snapshot
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -50,6 +50,14 @@ def _as_broker_reads(replaced: Mapping[str, Construct[Any, Any]]) -> Construct[A
 _SCHEMA = _as_broker_reads(_STRINGS)
 _SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
 _HEAD_DTYPE = dtype_of(BLANK)
+
+
+def size_at(snapshot: Snapshot, entry: Entry, offset: int) -> int:
+    """total_size of what stands at a byte of a file if it begins like a record, else 0."""
+    heads = overlapping(snapshot.bytes_of(entry), _HEAD_DTYPE)
+    if offset >= len(heads) or heads["magic_code"][offset] not in (MAGIC_V1, MAGIC_V2):
+        return 0
+    return int(heads["total_size"][offset])
 
 
 class BodyCheck(Enum):
