@@ -76,16 +76,24 @@ def _unlz4(stored: bytes, max_bytes: int) -> bytes:
 def _unzstd(stored: bytes, max_bytes: int) -> bytes:
     import zstandard
 
+    # a stream reader would bound the output, but takes a cut stream for a whole one
+    unpacker = zstandard.ZstdDecompressor().decompressobj()
+    parts, size = [], 0
     try:
-        with zstandard.ZstdDecompressor().stream_reader(stored) as reader:
-            data = reader.read(max_bytes + 1)
+        for at in range(0, len(stored), _ZSTD_BYTES):
+            parts.append(unpacker.decompress(stored[at : at + _ZSTD_BYTES]))
+            size += len(parts[-1])
+            if size > max_bytes:
+                raise _too_large(max_bytes)
+            if unpacker.eof:
+                return b"".join(parts)
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
-    if len(data) > max_bytes:
-        raise _too_large(max_bytes)
-    return data
+    raise EOFError("the stream is cut")
 
 
+#: Bytes that zstd is given at once: four of them can unpack to 128 KiB.
+_ZSTD_BYTES = 512
 _UNPACKERS = {"zlib": _unzlib, "lz4": _unlz4, "zstd": _unzstd}
 
 
