@@ -56,6 +56,7 @@ def apply(
     shown: the plan that was agreed to; `replan` makes it again under the lock, and both must be the
     same. Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
+    _check_barrier(layout)
     with _alone(layout, files, wait_seconds):
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
@@ -76,6 +77,17 @@ def apply(
     return Applied(journal.session, resumed, len(journal.steps))
 
 
+def _check_barrier(layout: Layout) -> None:
+    """A repair that was cut off still has its barrier. Raises Refused."""
+    journal = unfinished(layout.root, layout.journal)
+    if journal is not None and not barriers(layout):
+        raise Refused(
+            "a recovery was cut off, and its start barrier is gone: a broker may have run since",
+            path=journal.folder,
+            hint="move that folder out of the store to begin anew",
+        )
+
+
 def new_session(layout: Layout) -> str:
     """A name for a session: the time, in an order that sorts."""
     name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
@@ -90,7 +102,8 @@ def _alone(layout: Layout, files: Files, wait_seconds: float) -> Iterator[None]:
     """Nobody else works on the store: barrier first, then the lock.
 
     The barrier goes when the work is done, or when it has not begun. Once the journal is sealed it
-    stays until the work is done: a broker must not start on a half-repaired store.
+    stays until the work is done: a broker must not start on a half-repaired store. So a sealed
+    journal without a barrier is none to go on with.
     """
     if not wait_seconds and (pid := holder(layout.lock)) is not None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")

@@ -126,16 +126,18 @@ class _Stager:
         own = self.journal.folder
         if own.stat().st_dev == device:
             return own
-        for directory in self.layout.commit_log_directories:
-            beside = directory.parent
-            if near.is_relative_to(directory) and beside.stat().st_dev == device:
+        layout = self.layout
+        for part in (*layout.commit_log_directories, layout.consume_queue, layout.index):
+            real = part.resolve()  # a part may be a symbolic link to another disk
+            beside = real.parent
+            if near.resolve().is_relative_to(real) and beside.stat().st_dev == device:
                 folder = beside / JOURNAL_FOLDER / own.name
                 self.files.make_directory(folder)
                 return folder
         raise Refused(
-            "no room for a session on the file system of this file",
+            "no place for a session on the file system of this file",
             path=near,
-            hint="mount the parent of the log directory there, or copy the store",
+            hint="mount the parent of that directory there, or recover a copy of the store",
         )
 
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:

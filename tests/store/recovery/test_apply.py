@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from mqstore.store.write.lock import StoreLock
 
 from ... import recovery_cases
 from ...recovery_cases import CONFIG
+from ...slices import rng
 from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from .recovered import changes_of_starts, planned, recover
 
@@ -276,3 +279,59 @@ def test_the_journal_is_enough_to_take_it_all_back(root: Path) -> None:
         name: before[name] for name in before if name != "lock"
     }
     assert times(root) == before_times
+
+
+def test_a_half_done_recovery_without_its_barrier(root: Path, tmp_path: Path) -> None:
+    """Somebody let a broker start on it: what the journal says may be overtaken."""
+    total = _steps_of(root, tmp_path)
+    with pytest.raises(Killed):
+        recover(root, CONFIG, VERSION, KilledFiles(total - 12))
+    layout = Layout.open(root, CONFIG)
+    assert unfinished(layout.root, layout.journal) is not None
+    for path in barriers(layout):
+        path.unlink()
+    before = content(root)
+    for _ in range(2):
+        with pytest.raises(Refused, match="barrier is gone"):
+            apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
+    after = content(root)
+    assert {name: after[name] for name in before} == before
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
+    """kill -9 at any moment, again and again, until the command comes to its end."""
+    whole = tmp_path / "whole"
+    shutil.copytree(root, whole)
+    recover(whole, CONFIG, VERSION)
+    sizes = [f"--set={name}={value}" for name, value in CONFIG.items()]
+    command = ["recover", str(root), "--apply", "--yes", "--broker-version", VERSION, *sizes]
+    chance = rng("killed recoveries")
+    for attempt in range(40):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "mqstore", *command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            process.wait(chance.uniform(0.2, 1.0) + 0.05 * attempt)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.returncode in (0, 1):
+            break
+    assert process.returncode in (0, 1)
+    assert content(root) == content(whole)
+    assert not barriers(Layout.open(root, CONFIG))
+
+
+def test_queues_behind_a_link_to_another_file_system(root: Path, tmp_path: Path) -> None:
+    other = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else tmp_path))
+    try:
+        shutil.move(root / "consumequeue", other / "queues")
+        (root / "consumequeue").symlink_to(other / "queues")
+        plan, _ = recover(root, CONFIG, VERSION)
+        assert plan.touches("consumequeue")
+        assert not planned(root, CONFIG, VERSION).edits
+    finally:
+        shutil.rmtree(other)
