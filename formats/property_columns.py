@@ -11,6 +11,30 @@ from .message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 _SEPARATOR = ITEM_SEPARATOR[0]
 
 
+_SLACK_BYTES = 8
+"""Room behind the texts, so that a whole word can be read from any of their bytes."""
+
+
+def _separated(texts: Ragged) -> tuple[Bytes, Ints]:
+    """The texts in a buffer with a separator before each and behind the last; where each begins.
+
+    Texts that lie back to back and all end with a separator, as a writer makes them, are copied as
+    they are; others one by one.
+    """
+    start, length = texts.start, texts.length
+    ends = start + length
+    if len(start) and length.all() and (start[1:] == ends[:-1]).all():
+        first, last = int(start[0]), int(ends[-1])
+        if (texts.buffer[ends - 1] == _SEPARATOR).all():
+            edge = np.full(1, _SEPARATOR, np.uint8)
+            slack = np.full(_SLACK_BYTES, _SEPARATOR, np.uint8)
+            return np.concatenate([edge, texts.buffer[first:last], slack]), start - first + 1
+    begin = np.cumsum(length + 1) - length
+    blob = np.full(int((length + 1).sum()) + 1 + _SLACK_BYTES, _SEPARATOR, np.uint8)
+    ragged_copy(blob, begin, texts)
+    return blob, begin
+
+
 class Items:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
@@ -19,13 +43,11 @@ class Items:
 
     def __init__(self, properties: Ragged) -> None:
         length = np.maximum(properties.length, 0)
-        # one separator before each text and behind the last: an item lies between two of them
         self._count = len(length)
-        begin = np.cumsum(length + 1) - length
-        blob = np.full(int((length + 1).sum()) + 1 + 8, _SEPARATOR, np.uint8)
-        ragged_copy(blob, begin, Ragged(properties.buffer, properties.start, length))
+        blob, begin = _separated(Ragged(properties.buffer, properties.start, length))
         self._blob: Bytes = blob
-        end = len(blob) - 8
+        end = len(blob) - _SLACK_BYTES
+        # an item lies between two separators
         self._cuts: Ints = np.flatnonzero(blob[:end] == _SEPARATOR)
         words = overlapping(blob, np.dtype(">u8"))
         self._heads = words[self._cuts[:-1] + 1].astype(np.uint64)

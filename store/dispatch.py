@@ -296,8 +296,11 @@ def _items(
         record[at] = rows
         key_hash[at] = index_hash_column(prefix[topic_ids[rows]], strings)
 
-    rows = np.flatnonzero(has_unique)
-    place(begin[rows], rows, prefixes, unique[rows])
+    if has_unique.all():
+        place(begin, np.arange(len(columns)), prefixes, unique)
+    else:
+        rows = np.flatnonzero(has_unique)
+        place(begin[rows], rows, prefixes, unique[rows])
     first = np.cumsum(key_count) - key_count
     at = begin[key_row] + has_unique[key_row] + np.arange(len(key_row)) - first[key_row]
     place(at, key_row, prefixes, keys)

@@ -115,8 +115,11 @@ def ragged_copy(target: Bytes, at: Ints, source: Ragged) -> None:
     if longest >= 2 * _BLOCK_MAX:
         long = np.flatnonzero(length >= 2 * _BLOCK_MAX)
         _copy_one_by_one(target, at[long], source.buffer, start[long], length[long])
-    block = min(_BLOCK_MAX, 1 << max(0, longest.bit_length() - 1))
     shortest = int(length.min())
+    if 0 < shortest == longest <= _BLOCK_MAX:
+        _copy_blocks(target, at, source.buffer, start, longest)
+        return
+    block = min(_BLOCK_MAX, 1 << max(0, longest.bit_length() - 1))
     while block >= 1:
         if block * 2 <= shortest:
             break
@@ -135,6 +138,16 @@ def _copy_one_by_one(target: Bytes, at: Ints, source: Bytes, start: Ints, length
     ends, stops = (at + length).tolist(), (start + length).tolist()
     for to, end, begin, stop in zip(at.tolist(), ends, start.tolist(), stops, strict=True):
         into[to:end] = of[begin:stop]
+
+
+def _copy_blocks(target: Bytes, at: Ints, source: Bytes, start: Ints, block: int) -> None:
+    """Copy `block` bytes of every string, as many at a time as stay in the cache."""
+    void = np.dtype((np.void, block))
+    into, of = overlapping(target, void), overlapping(source, void)
+    step = max(1, _STEP_BYTES // block)
+    for begin in range(0, len(at), step):
+        some = slice(begin, begin + step)
+        into[at[some]] = of[start[some]]
 
 
 def _copy_class(
