@@ -88,6 +88,27 @@ def _seconds_a_record(what: str, *arguments: str | Path) -> float:
     return float(result["cpu_s"] / result["messages"])
 
 
+def where(bench: Bench) -> Iterator[Figure]:
+    """Selecting by a condition over properties, against crc; nothing is found, so nothing printed."""
+    root = bench.store("1g-1k")
+    files = log_files(root)
+    for what, expression in (
+        ("few values", "TAGS = 'none' OR CLUSTER IN ('none', 'no')"),
+        ("each value once", "UNIQ_KEY ENDSWITH 'none'"),
+        ("numbers, each value once", "KEYS > 7"),
+    ):
+        ours, crc = least(
+            bench.rounds,
+            partial(_seconds, "where", root, expression),
+            lambda: crc_cpu_s(files),
+        )
+        yield Figure(f"--where, 1 KB bodies, {what} / crc", ours / crc, target=4)
+
+
+def _seconds(what: str, *arguments: str | Path) -> float:
+    return float(subject(what, *arguments)["cpu_s"])
+
+
 def memory(bench: Bench) -> Iterator[Figure]:
     """Peak anonymous memory of a walk, and that it does not grow with the log."""
     small, large = (
@@ -119,6 +140,11 @@ def append(bench: Bench) -> Iterator[Figure]:
     yield Figure("append columns, 1 KB, by the clock / 1 M a second", rate / 1e6, ">=", 1, note)
     note = f"all CPU: {their_cpu_s / cpu_s:.2f}; {their_rate / 1e6:.2f} M a second"
     yield Figure("append columns, 1 KB, rate / real 5.3.3", rate / their_rate, ">=", 2.5, note)
+    files = log_files(bench.store("1g-1k"))
+    crc_s = least(bench.rounds, partial(crc_cpu_s, files))[0]
+    crc_s *= mine[0]["bytes"] / sum(file.stat().st_size for file in files)
+    what = "append columns, 1 KB, CPU / crc of as many bytes"
+    yield Figure(what, cpu_s * mine[0]["messages"] / crc_s)
 
 
 def start(bench: Bench) -> Iterator[Figure]:
@@ -155,5 +181,5 @@ def put(bench: Bench) -> Iterator[Figure]:
 
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    group.__name__: group for group in (walk, decode, memory, append, start, put)
+    group.__name__: group for group in (walk, decode, where, memory, append, start, put)
 }

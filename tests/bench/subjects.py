@@ -51,6 +51,20 @@ def decode(root: str, strings: str = "views") -> dict[str, Any]:
     return {"cpu_s": time.process_time() - start, "messages": messages}
 
 
+def where(root: str, expression: str) -> dict[str, Any]:
+    """Scan the log for the messages that an expression lets pass, CRC checked."""
+    from mqstore.store.log_search import search_log
+    from mqstore.store.selection import Selection
+    from mqstore.store.store import Store
+    from mqstore.store.where import Where
+
+    start = time.process_time()
+    with Store(root) as store:
+        found = search_log(store, Selection(where=Where(expression)), note=print)
+        messages = sum(1 for _ in found)
+    return {"cpu_s": time.process_time() - start, "messages": messages}
+
+
 def construct(root: str) -> dict[str, Any]:
     """Parse the first records with construct, one by one."""
     from mqstore.formats.message import MESSAGE
@@ -91,13 +105,14 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
     config = BrokerConfig().with_set([f"messageIndexEnable={indexed == 'index'}".lower()])
     with StoreWriter.open(root, config) as writer:
         cpu, start = time.process_time(), time.perf_counter()
-        writer.append_columns(columns)
+        stored = writer.append_columns(columns)
         result = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - start}
-    return result | {"messages": APPEND_MESSAGES}
+    written = int(stored.physical_offset[-1] + stored.total_size[-1])
+    return result | {"messages": APPEND_MESSAGES, "bytes": written}
 
 
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
-    subject.__name__: subject for subject in (walk, decode, construct, append)
+    subject.__name__: subject for subject in (walk, decode, where, construct, append)
 }
 
 if __name__ == "__main__":
