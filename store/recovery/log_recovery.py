@@ -123,7 +123,7 @@ class LogWalk:
         ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
         offset, shift = 0, 0
         while True:
-            for item in walk(buffer, offset, self.profile.record, self.body_check):
+            for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
                 if isinstance(item, Columns):
                     self.last_valid = file.start + int(item.starts[-1]) + shift
                     yield Records(file, item)

@@ -19,19 +19,21 @@ from construct import Construct, FuncPath, Struct
 from construct import this as _record
 
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.commit_log import PLAIN
 from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import crc_ok
 from ...formats.primitives import HOST_V4
+from ..scan import Window
+from ..scan import walk as follow
 from .profiles import RecordRules
 from .snapshot import Bytes, Entry, Snapshot
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_WINDOW_RECORDS = 16384
 _WINDOW_BYTES = 8 << 20
 _present_ = FuncPath(lambda length: np.maximum(length, 0))
 _HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
@@ -160,15 +162,15 @@ class Failure:
 
 
 def walk(
-    buffer: Bytes, offset: int, rules: RecordRules, body: BodyCheck
+    buffer: Bytes, offset: int, rules: RecordRules, body: BodyCheck, file_start: int = 0
 ) -> Iterator[Columns | Failure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 
     The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
-    time; the walk never looks behind the file.
+    time; the walk never looks behind the file. file_start: its position, makes the walk faster.
     """
     while True:
-        starts = _chain(buffer, offset)
+        starts = _chain(buffer, offset, file_start)
         checked = check(buffer, starts, rules, body)
         good = checked.passed & (checked.size > 0)
         count = len(starts) if good.all() else int(good.argmin())
@@ -185,15 +187,9 @@ def walk(
         offset = int(starts[-1] + checked.size[-1])
 
 
-def _chain(buffer: Bytes, offset: int) -> Ints:
+def _chain(buffer: Bytes, offset: int, file_start: int) -> Ints:
     """Positions that follow one another by their total_size, from `offset` on: at least one."""
-    heads = overlapping(buffer, _HEAD_DTYPE)["total_size"]
-    starts = [offset]
-    stop = min(len(heads), offset + _WINDOW_BYTES)
-    while len(starts) < _WINDOW_RECORDS and offset < stop:
-        size = int(heads[offset])
-        offset += size
-        if size <= BLANK_BYTES or offset >= stop:
-            break
-        starts.append(offset)
-    return np.array(starts, np.int64)
+    size = max(0, min(len(buffer) - offset, _WINDOW_BYTES))
+    window = Window(bytearray(buffer[offset : offset + size]), size, file_start + offset)
+    starts, _stop = follow(window, PLAIN)
+    return starts + offset if len(starts) else np.array([offset], np.int64)
