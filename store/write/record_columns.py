@@ -18,7 +18,7 @@ from ...formats.message_properties import CRC_ITEM_BYTES, crc_item
 from .commit_log import LogWriter, Placement
 from .message_columns import rows_with_crc
 
-BUFFER_BYTES = 2 << 20
+BUFFER_BYTES = 4 << 20
 """Size of each of two buffers; one grows to the size of the largest record."""
 
 

@@ -12,6 +12,7 @@ import pytest
 from mqstore.formats.derive import Ragged
 from mqstore.store.checkpoint import read_checkpoint
 from mqstore.store.config import BrokerConfig
+from mqstore.store.consume_queue import ConsumeQueues
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.layout import Layout
 from mqstore.store.write.bulk import append_columns
@@ -300,3 +301,41 @@ def test_what_an_old_broker_cannot_store(version: str, message: NewMessage, tmp_
             store.append(message)
         with pytest.raises(InvalidInput, match=version):
             store.append_columns(message_columns([message]))
+
+
+def test_light_queues_go_on(tmp_path: Path) -> None:
+    """Records that name further queues get units there, after each other, over several puts."""
+
+    def message(offsets: str) -> NewMessage:
+        names = b"INNER_MULTI_DISPATCH\1%LMQ%a,%LMQ%b\2INNER_MULTI_QUEUE_OFFSET\1"
+        return NewMessage(b"T", b"x", queue_id=2, properties=names + offsets.encode() + b"\2")
+
+    with writer(tmp_path) as store:
+        stored = [store.append(message("0,0")), store.append(message("1,1"))]
+        store.append_columns(message_columns([message("2,2"), message("3,9"), message("0,4")]))
+    with writer(tmp_path) as store:
+        stored.append(store.append(message("4,4")))
+    assert [row.queue_offset for row in stored] == [0, 1, 5]
+    units = {
+        (topic, queue_id): [
+            row[0] for _, window in queue.units(0, queue.summary().max_offset) for row in window
+        ]
+        for topic, queue_id, _ in ConsumeQueues(Layout.open(tmp_path, TINY))
+        for queue in [ConsumeQueues(Layout.open(tmp_path, TINY)).open(topic, queue_id)]
+    }
+    places = [r.physical_offset for r in records_of(Layout.open(tmp_path, TINY))]
+    assert units[("T", 2)] == places
+    assert units[("%LMQ%a", 0)] == [*places[:4], places[5]], "an offset that is taken adds no unit"
+    assert units[("%LMQ%b", 0)] == places[:5], "an offset ahead is appended all the same"
+
+
+def test_older_times_hold_the_checkpoint_back(tmp_path: Path) -> None:
+    """While records are written that are older than the checkpoint, it is older than they are."""
+    put(tmp_path, [NewMessage(b"T", b"new", store_timestamp=NOW)])
+    with writer(tmp_path) as store:
+        store.append(NewMessage(b"T", b"old", store_timestamp=NOW - 5000))
+        during = read_checkpoint(tmp_path / "checkpoint")
+        store.append_columns(message_columns([NewMessage(b"T", b"x", store_timestamp=NOW - 9000)]))
+        later = read_checkpoint(tmp_path / "checkpoint")
+    assert during is not None and during.logics_msg_timestamp == NOW - 5001
+    assert later is not None and later.physic_msg_timestamp == NOW - 9001
