@@ -22,6 +22,7 @@ from .selection_options import (
     Topic,
     UniqueKey,
     Until,
+    Where,
     selection_of,
 )
 
@@ -68,6 +69,7 @@ def dump(
     tag: Tag = None,
     since: Since = None,
     until: Until = None,
+    where: Where = None,
     grep: Grep = None,
     *,
     common: Common,
@@ -99,6 +101,7 @@ def dump(
         tag=tag,
         since=since,
         until=until,
+        where=where,
         grep=grep,
         max_body_bytes=max_body,
     )

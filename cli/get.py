@@ -21,6 +21,7 @@ from .selection_options import (
     Topic,
     UniqueKey,
     Until,
+    Where,
 )
 
 app = command_app()
@@ -68,6 +69,7 @@ def get(
     since: Since = None,
     until: Until = None,
     tag: Tag = None,
+    where: Where = None,
     grep: Grep = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
@@ -92,6 +94,11 @@ def get(
     topic, a queue, a time, with a tag, with a text in the body. Conditions can be combined. The order
     is that of the log, of one queue that of the queue.
 
+    --where takes what consumers subscribe with, and compares as a broker does: = <> < <= > >= AND OR
+    NOT BETWEEN IN IS NULL CONTAINS STARTSWITH ENDSWITH. Properties are text; beside a number they are
+    read as one of its kind, and a message whose text is none does not match: price > 50 skips a price
+    of 34.19, price > 50.0 does not. @fields are those of the message as JSON, such as @queue_id.
+
     Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
     (found_by). Bodies that the producer compressed come out decompressed.
 
@@ -100,6 +107,7 @@ def get(
       mqstore get /data/store --topic orders --queue 0 --offset 17
       mqstore get /data/store --topic orders --key 4711 --format json
       mqstore get /data/store --topic orders --since -1h --grep 'timeout|refused'
+      mqstore get /data/store --topic 'orders*' --where "price > 50.0 AND @queue_id IN ('0', '1')"
       mqstore get /data/store --message-id 7F00000100002A9F0000000000000345 --format body
       mqstore get /data/store --topic orders --queue 0 --offset-at yesterday
     """
@@ -117,6 +125,7 @@ def get(
         since=since,
         until=until,
         tag=tag,
+        where=where,
         grep=grep,
         limit=limit,
         reverse=reverse,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..store.errors import InvalidInput, NotFound
 from ..store.find import find, offset_at
 from ..store.found import Found, Via
-from ..store.selection import Selection
+from ..store.selection import Selection, is_pattern
 from ..store.store import Store
 from ..store.time_range import parse_time
 from .selection_options import selection_of
@@ -39,6 +39,7 @@ class Question(NamedTuple):
     since: str | None
     until: str | None
     tag: str | None
+    where: str | None
     grep: str | None
     limit: int | None
     reverse: bool
@@ -53,10 +54,12 @@ class Question(NamedTuple):
             raise InvalidInput("--queue needs --topic")
         if self.offset is not None and self.queue_id is None:
             raise InvalidInput("--offset needs --topic and --queue")
+        if self.offset is not None and self.topic is not None and is_pattern(self.topic):
+            raise InvalidInput("--offset needs one topic, not a pattern")
         if self.how_many is not None and asked not in ([], ["offset"]):
             raise InvalidInput(f"--count goes with a queue, not with {_option(asked[0])}")
-        conditions = (self.topic, self.since, self.until, self.tag, self.grep, self.how_many)
-        if not asked and all(condition is None for condition in conditions):
+        conditions = (self.topic, self.since, self.until, self.tag, self.where, self.grep)
+        if not asked and self.how_many is None and all(one is None for one in conditions):
             hint = "such as --topic, --key or --since; mqstore dump prints everything"
             raise InvalidInput("nothing asked for", hint=hint)
 
@@ -70,6 +73,7 @@ class Question(NamedTuple):
             tag=self.tag,
             since=self.since,
             until=self.until,
+            where=self.where,
             grep=self.grep,
             max_body_bytes=self.max_body_bytes,
         )
@@ -146,6 +150,8 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
     """Print the queue offset that a broker answers for a time."""
     if question.topic is None or question.queue_id is None:
         raise InvalidInput("--offset-at needs --topic and --queue")
+    if is_pattern(question.topic):
+        raise InvalidInput("--offset-at needs one topic, not a pattern")
     time_ms = parse_time(time)
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         offset = offset_at(store, question.topic, question.queue_id, time_ms, note=common.warn)

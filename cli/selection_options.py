@@ -11,9 +11,13 @@ from .options import parse_bytes
 
 if TYPE_CHECKING:
     from ..store.selection import Selection
+    from ..store.where import Where as Condition
 
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="T", help="Messages of this topic.")
+    str | None,
+    typer.Option(
+        "--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."
+    ),
 ]
 Queue = Annotated[
     int | None, typer.Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
@@ -37,7 +41,18 @@ Since = Annotated[
 Until = Annotated[
     str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")
 ]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With exactly this tag.")]
+Tag = Annotated[
+    str | None,
+    typer.Option("--tag", metavar="TAG", help="With exactly this tag, or one of A || B."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL92",
+        help="That RocketMQ's SQL92 lets pass, over properties and @fields of the record.",
+    ),
+]
 Grep = Annotated[
     str | None,
     typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
@@ -66,6 +81,7 @@ def selection_of(
     tag: str | None,
     since: str | None,
     until: str | None,
+    where: str | None,
     grep: str | None,
     max_body_bytes: int,
 ) -> Selection:
@@ -76,6 +92,8 @@ def selection_of(
 
     if queue_id is not None and topic is None:
         raise InvalidInput("--queue needs --topic")
+    if tag is not None and not tag.replace("||", "").strip():
+        raise InvalidInput("--tag: no tag given")
     return Selection(
         topic=topic,
         queue_id=queue_id,
@@ -83,9 +101,28 @@ def selection_of(
         unique_key=unique_key,
         tag=tag,
         times=parse_range(since, until),
+        where=_where(where),
         grep=_pattern(grep),
         max_body_bytes=max_body_bytes,
     )
+
+
+def _where(text: str | None) -> Condition | None:
+    from ..store.errors import InvalidInput
+
+    if text is None:
+        return None
+    from ..store.where import Where
+
+    try:
+        where = Where(text)
+    except InvalidInput as error:
+        raise InvalidInput(f"--where: {error}") from error
+    if where.ignored:
+        rest = where.ignored if len(where.ignored) < 40 else where.ignored[:40] + "…"
+        hint = f"a broker does not read it: say {where.read!r}, or join the parts"
+        raise InvalidInput(f"--where goes on behind its end at {rest!r}", hint=hint)
+    return where
 
 
 def _pattern(text: str | None) -> re.Pattern[str] | None:

@@ -33,7 +33,7 @@ def find(
     each what is worth knowing: damage met, another way taken.
 
     A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic
-    is read through its queues; all else is a scan of the log, of the files that the times leave.
+    is read through its queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave.
     Raises NotFound for an unknown topic, queue or offset, Unreadable.
 
     >>> from mqstore.store.selection import Selection
@@ -44,11 +44,11 @@ def find(
         from .key_search import search_key
 
         return search_key(store, selection, reverse=reverse, note=note)
-    if selection.topic is None:
+    if selection.one_topic is None:
         from .log_search import search_log
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
-    if why := store.topic_unread(selection.topic):
+    if why := store.topic_unread(selection.one_topic):
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")

@@ -14,7 +14,7 @@ from .found import Found, Note, Via
 from .index import Answer
 from .log_search import Range, found_in, search_log
 from .places import Places, batches
-from .selection import Selection
+from .selection import Selection, matches
 from .store import Store
 
 
@@ -25,7 +25,7 @@ def search_key(
     key = selection.key or selection.unique_key
     if key is None:
         raise ValueError("a search by key needs a key")
-    answer = _ask(store, selection.topic, key)
+    answer = _ask(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
     gaps = uncovered(start, end, _covered(store, answer, end))
     seen: set[int] = set()
@@ -49,9 +49,12 @@ def search_key(
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 
-def _ask(store: Store, topic: str | None, key: str) -> Answer:
+def _ask(store: Store, selection: Selection, key: str) -> Answer:
     """What the index says of a key in one topic, or in every topic that has a directory."""
-    topics = [topic] if topic is not None else store.topics
+    topic = selection.one_topic
+    topics = store.topics if topic is None else [topic]
+    if topic is None and selection.topic is not None:
+        topics = [name for name in topics if matches(name, selection.topic)]
     answer = Answer()
     for name in topics:
         part = store.index.query(name, key)

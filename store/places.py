@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,12 +59,12 @@ def of_queue(
     stop: int,
     *,
     log_end: int,
-    tags_code: int | None = None,
+    tags_codes: Sequence[int] = (),
     reverse: bool = False,
 ) -> Iterator[Places]:
     """Where the units start ≤ k < stop of a queue point, in windows in queue order.
 
-    Pre-fill, invalid units and those at or behind log_end are left out. tags_code leaves out units
+    Pre-fill, invalid units and those at or behind log_end are left out. tags_codes leave out units
     with another one; an address in consumequeue_ext may stand for any.
     """
     for _, units in queue.units(start, stop, reverse=reverse):
@@ -72,8 +72,9 @@ def of_queue(
         size = units["size"].astype(np.int64)
         pre_fill = (position == PRE_FILL["physical_offset"]) & (size == PRE_FILL["size"])
         wanted = (position >= 0) & (position < log_end) & (size > 0) & ~pre_fill
-        if tags_code is not None:
-            wanted &= (units["tags_code"] == tags_code) | (units["tags_code"] <= EXT_ADDRESS_MAX)
+        if tags_codes:
+            code = units["tags_code"]
+            wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)
         places = Places(position, size).take(wanted)
         queue.close()  # a topic may have more queues than a process may have open files
         if len(places):

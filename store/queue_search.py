@@ -72,11 +72,9 @@ def _places(
         since_ms, until_ms = times.since_ms - CLOCK_SLACK_MS, times.until_ms + CLOCK_SLACK_MS
         start = max(start, first_at(queue, summary, since_ms, store.store_time))
         stop = min(stop, first_at(queue, summary, until_ms, store.store_time))
-    code = None
-    if selection.tag is not None and queue.topic != SCHEDULE_TOPIC:
-        code = tags_code(selection.tag)
+    codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
-    return of_queue(queue, start, stop, log_end=end, tags_code=code, reverse=reverse)
+    return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse)
 
 
 def _records(

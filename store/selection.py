@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..formats.derive import Ragged
     from .commit_log import Batch
+    from .where import Where
 
     Mask = npt.NDArray[np.bool_]
 
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 class Selection(NamedTuple):
     """Conditions that all must hold; None asks nothing.
 
-    key: one of the parts of KEYS, or the unique key. unique_key: the unique key only. times: by
-    store time. grep: a pattern to be found in the body, decompressed up to max_body_bytes and read
-    as UTF-8 (bytes that are none become U+FFFD).
+    topic: its name, or a pattern of names as a shell's, such as `orders*`. key: one of the parts of
+    KEYS, or the unique key. unique_key: the unique key only. tag: one of several is `A || B`, as
+    consumers subscribe; `*` asks nothing. times: by store time. where: a condition in RocketMQ's
+    filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
+    read as UTF-8 (bytes that are none become U+FFFD).
     """
 
     topic: str | None = None
@@ -35,6 +38,7 @@ class Selection(NamedTuple):
     unique_key: str | None = None
     tag: str | None = None
     times: TimeRange = TimeRange()
+    where: Where | None = None
     grep: re.Pattern[str] | None = None
     max_body_bytes: int = MAX_BODY_BYTES
 
@@ -43,18 +47,31 @@ class Selection(NamedTuple):
         """Whether there is a condition at all."""
         return self._replace(max_body_bytes=MAX_BODY_BYTES) != Selection()
 
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of which a message has one; none asks nothing."""
+        parts = [part.strip() for part in (self.tag or ANY_TAG).split(TAG_SEPARATOR)]
+        return () if ANY_TAG in parts else tuple(part for part in parts if part) or ("",)
+
+    @property
+    def one_topic(self) -> str | None:
+        """The topic where one is named, None for any and for a pattern."""
+        return None if self.topic is None or is_pattern(self.topic) else self.topic
+
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
         """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
         own_queue = in_queue or (
-            (self.topic is None or message.raw_topic == utf8(self.topic))
+            (self.topic is None or _is_of(message.raw_topic, self.topic))
             and (self.queue_id is None or message.queue_id == self.queue_id)
         )
+        tags = self.tags
         return (
             own_queue
             and message.store_timestamp in self.times
-            and (self.tag is None or message.tags == self.tag)
+            and (not tags or message.tags in tags)
             and (self.unique_key is None or message.unique_key == self.unique_key)
             and (self.key is None or self.key in (*message.keys, message.unique_key))
+            and (self.where is None or self.where.takes(message))
             and self._greps(message)
         )
 
@@ -71,7 +88,7 @@ class Selection(NamedTuple):
         columns = batch.columns
         mask: Mask = np.ones(len(batch), np.bool_)
         if self.topic is not None:
-            mask &= equal(columns.ragged("topic"), utf8(self.topic))
+            mask &= _topics(columns.ragged("topic"), self.topic)
         if self.queue_id is not None:
             mask &= columns.ints("queue_id") == self.queue_id
         if self.times.bounded:
@@ -79,13 +96,15 @@ class Selection(NamedTuple):
             mask &= (stored >= self.times.since_ms) & (stored < self.times.until_ms)
         if self._asks_properties and mask.any():
             mask[mask] = self._properties_mask(columns.ragged("properties")[mask])
+        if self.where is not None and mask.any():
+            mask[mask] = self.where.mask(batch if mask.all() else batch.take(mask))
         if self.grep is not None and mask.any():
             mask[mask] = self._grep_mask(batch.take(mask))
         return mask
 
     @property
     def _asks_properties(self) -> bool:
-        return (self.key, self.unique_key, self.tag) != (None, None, None)
+        return bool(self.tags) or (self.key, self.unique_key) != (None, None)
 
     def _properties_mask(self, properties: Ragged) -> Mask:
         from ..formats.property_columns import Items
@@ -94,8 +113,9 @@ class Selection(NamedTuple):
         import numpy as np
 
         mask: Mask = np.ones(len(properties), np.bool_)
-        if self.tag is not None:
-            mask &= equal(items.find(names.TAGS), utf8(self.tag))
+        if self.tags:
+            found = items.find(names.TAGS)
+            mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
         if self.unique_key is not None:
             mask &= equal(items.find(names.UNIQ_KEY), utf8(self.unique_key))
         if self.key is not None:
@@ -109,6 +129,42 @@ class Selection(NamedTuple):
         from .message import messages
 
         return np.fromiter((self._greps(m) for m in messages(batch)), np.bool_, len(batch))
+
+
+TAG_SEPARATOR = "||"
+ANY_TAG = "*"
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a topic stands for several. No broker makes a topic with one of these characters."""
+    return any(character in topic for character in "*?[")
+
+
+def _is_of(stored: bytes, topic: str) -> bool:
+    if stored == utf8(topic):
+        return True
+    return is_pattern(topic) and matches(stored.decode("utf-8", "surrogateescape"), topic)
+
+
+def matches(name: str, topic: str) -> bool:
+    """Whether a topic is meant by a name or pattern. Case counts."""
+    from fnmatch import fnmatchcase
+
+    return name == topic or fnmatchcase(name, topic)
+
+
+def _topics(stored: Ragged, topic: str) -> Mask:
+    """bool[n]: the topic is the one, or one of those that the pattern means."""
+    if not is_pattern(topic):
+        return equal(stored, utf8(topic))
+    import numpy as np
+
+    from .dictionary import dictionary
+
+    found = dictionary(stored)
+    meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)
+    mask: Mask = meant[found.ids]
+    return mask
 
 
 def equal(strings: Ragged, text: bytes) -> Mask:

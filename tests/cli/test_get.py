@@ -91,6 +91,51 @@ def test_times_are_from_since_to_before_until(root: Path, known: list[Record]) -
     assert offsets(root, "--topic", "orders", *bounds) == both
 
 
+def test_where(root: Path, known: list[Record]) -> None:
+    """Every way to the messages takes the condition."""
+    expected = [
+        r["physical_offset"]
+        for r in known
+        if "KEYS" in r["properties"] and r["properties"].get("TAGS") != "TagA" and r["queue_id"] < 2
+    ]
+    where = ["--where", "KEYS IS NOT NULL AND (TAGS <> 'TagA' OR TAGS IS NULL) AND @queue_id < 2"]
+    assert expected
+    assert offsets(root, *where) == expected
+    assert offsets(root, *where, "--reverse", "--limit", "3") == expected[:-4:-1]
+    orders = [r["physical_offset"] for r in known if r["topic"] == "orders"]
+    assert offsets(root, *where, "--topic", "orders") == [p for p in expected if p in orders]
+    first = str(expected[0])
+    assert offsets(root, "--at", first, *where) == [expected[0]]
+    assert get(root, "--at", first, "--where", "KEYS IS NULL").code == 1
+    assert get(root, "--where", "TAGS > 5").code == 1
+
+
+def test_one_of_several_tags(root: Path, known: list[Record]) -> None:
+    for tags, meant in (("TagA||TagB", {"TagA", "TagB"}), (" nope || TagB ", {"TagB"})):
+        wanted = [r for r in known if r["properties"].get("TAGS") in meant]
+        assert offsets(root, "--tag", tags) == [r["physical_offset"] for r in wanted]
+        orders = [r["physical_offset"] for r in wanted if r["topic"] == "orders"]
+        assert offsets(root, "--tag", tags, "--topic", "orders") == orders
+    everything = [r["physical_offset"] for r in known]
+    assert offsets(root, "--tag", "*") == everything
+
+
+def test_topics_by_pattern(root: Path, known: list[Record]) -> None:
+    for pattern, meant in (("o*", "orders"), ("T[%]*", "T%a|b_c-D"), ("orde?s", "orders")):
+        wanted = [r for r in known if r["topic"] == meant]
+        assert wanted
+        assert offsets(root, "--topic", pattern) == [r["physical_offset"] for r in wanted], pattern
+    queue = [r["physical_offset"] for r in known if (r["topic"], r["queue_id"]) == ("orders", 1)]
+    assert offsets(root, "--topic", "o*", "--queue", "1") == queue
+    assert offsets(root, "--topic", "o*", "--queue", "1", "--count", "2") == queue[:2]
+    keyed = next(r for r in known if r["topic"] == "orders" and "KEYS" in r["properties"])
+    key = keyed["properties"]["KEYS"].split(" ")[0]
+    assert offsets(root, "--topic", "o*", "--key", key) == offsets(
+        root, "--topic", "orders", "--key", key
+    )
+    assert get(root, "--topic", "x*").code == 1
+
+
 def test_tag_and_grep(root: Path, known: list[Record]) -> None:
     expected = [r["physical_offset"] for r in known if r["properties"].get("TAGS") == "TagB"]
     assert offsets(root, "--tag", "TagB") == expected
@@ -200,6 +245,21 @@ def test_wrong_usage_is_one_line_and_2(root: Path, options: str, says: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("a = ", "--where: not an expression at the end"),
+        ("a LIKE 'x%'", "goes on behind its end at \"LIKE 'x%'\""),
+        ("@nope = 1", "--where: no field @nope"),
+        ("a > 'x'", "--where: <, <=, > and >= compare numbers"),
+    ],
+)
+def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) -> None:
+    result = get(root, "--where", where)
+    assert (result.code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1 and says in result.stderr
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ("--topic nope", "no such topic: nope"),
@@ -301,7 +361,7 @@ def test_it_writes_nothing(root: Path) -> None:
 def test_one_message_needs_no_heavy_imports(root: Path) -> None:
     code = (
         "import sys; from mqstore.cli.app import run; run(sys.argv[1:]); "
-        "print({'numpy', 'rich', 'lz4', 'zstandard'} & set(sys.modules))"
+        "print({'numpy', 'rich', 'lz4', 'zstandard', 'lark'} & set(sys.modules))"
     )
     place = f"get {root} --topic orders --queue 0 --offset 0 --format json".split()
     done = subprocess.run(
