@@ -46,7 +46,9 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     after = Readability.after(started(root, CONFIG, case["version"]), can_have_files)
     log = CommitLog.open(Layout.open(root, CONFIG))
     survey(log, [after], index_tags=False, multi_dispatch=False)
-    if after.lost.messages or after.invisible.messages:
+    # a record whose own queue offset was changed has its unit, at another offset than it says
+    astray = 1 if case["kind"].startswith("queue_offset") else 0
+    if after.lost.messages or after.invisible.messages > astray:
         wrong.append(f"{after.lost.messages} lost, {after.invisible.messages} without a unit")
     if found.messages - after.total != plan.lost.messages:
         wrong.append(f"{found.messages} before, {after.total} after, {plan.lost.messages} told")
@@ -60,11 +62,12 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
 def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
     """Versions whose start must change nothing.
 
-    4.3 does not know the IPv6 hosts of the newer stores. Damage that the broker's recovery does not
-    meet stays, and other versions may begin before it.
+    4.3 does not know the IPv6 hosts of the newer stores, nor does a flag mean them to it that others
+    take at its word. Damage that the broker's recovery does not meet stays, and other versions may
+    begin before it.
     """
     own = case["version"][:3]
-    if found.damaged or found.damaged_bytes:
+    if found.damaged or found.damaged_bytes or (own == "4.3" and "_v6_" in case["kind"]):
         return [own]
     return [version for version in VERSIONS if version != "4.3" or own == "4.3"]
 
