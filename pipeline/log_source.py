@@ -110,6 +110,7 @@ def rows_of(plan: Plan, number: int, split: Split) -> Iterator[pa.RecordBatch]:
                 made = dispatch(
                     item,
                     index_tags=False,
+                    index=False,
                     multi_dispatch=rules.multi_dispatch,
                     slash_names=rules.slash_names,
                     delay_levels=levels,

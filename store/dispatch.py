@@ -82,6 +82,9 @@ class IndexItems:
         return IndexItems(*(getattr(self, name)[key] for name in self.__dataclass_fields__))
 
 
+_NO_ITEMS = IndexItems(*(np.zeros(0, np.int64) for _ in IndexItems.__dataclass_fields__))
+
+
 @dataclass(frozen=True)
 class Dispatched:
     """What a batch adds to queues and index.
@@ -102,6 +105,7 @@ def dispatch(
     batch: HasColumns,
     *,
     index_tags: bool,
+    index: bool = True,
     multi_dispatch: bool = True,
     slash_names: bool = False,
     delay_levels: tuple[int, ...] | None = None,
@@ -110,6 +114,7 @@ def dispatch(
     return dispatch_columns(
         batch.columns,
         index_tags=index_tags,
+        index=index,
         multi_dispatch=multi_dispatch,
         slash_names=slash_names,
         delay_levels=delay_levels,
@@ -120,6 +125,7 @@ def dispatch_columns(
     columns: Columns,
     *,
     index_tags: bool,
+    index: bool = True,
     multi_dispatch: bool = True,
     slash_names: bool = False,
     delay_levels: tuple[int, ...] | None = None,
@@ -128,7 +134,8 @@ def dispatch_columns(
     """Units and index items of n records.
 
     columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
-    sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too.
+    sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too. index:
+    False leaves the index items out.
     multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
     a `/`, as 4.9 does. delay_levels: ms of levels 1, 2, …; default the broker's default. topics:
     the dictionary of the topics, where it is known already.
@@ -153,7 +160,9 @@ def dispatch_columns(
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = light.merge(units, columns, hashes)
         texts, poisoned = light.topics, np.array(light.poisoned, np.int64)
-    items = _items(columns, topics.ids, topics.values, properties, tags if index_tags else None)
+    items = _NO_ITEMS
+    if index:
+        items = _items(columns, topics.ids, topics.values, properties, tags if index_tags else None)
     return Dispatched(texts, units, items, len(columns), poisoned)
 
 

@@ -122,8 +122,8 @@ class LogItems:
                 end = at + size
                 if self.in_place(end) or self.blank(end) is not None:
                     return end
-        size = self.size(at)
-        if size is None or not self._has_body(at, size) or not self.in_place(at):
+        own_size = self.size(at)
+        if own_size is None or not self._has_body(at, own_size) or not self.in_place(at):
             return None
         return at + self.frame.payload + body
 

@@ -157,6 +157,7 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
     return dispatch_columns(
         records,
         index_tags=rules.index_tags,
+        index=writer.index is not None,
         multi_dispatch=rules.multi_dispatch,
         slash_names=rules.slash_names,
         delay_levels=writer.delay_levels,
