@@ -154,6 +154,8 @@ class StoreWriter:
             files.make_directory(layout.root)
         lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
         try:
+            # what was seen before may be history: another process may have had its turn
+            layout = find_layout(root, layout.broker_config)
             check_clean(layout)
             check_layout(layout)
             tail = find_tail(layout)
