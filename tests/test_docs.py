@@ -16,6 +16,7 @@ import typer.main
 import mqstore
 from mqstore.cli.app import COMMANDS, app, run
 from mqstore.cli.exit_codes import ExitCode
+from mqstore.store.store import Store
 from tests.stores import unpack
 
 ROOT = Path(__file__).parents[1]
@@ -122,5 +123,10 @@ def test_the_examples_of_the_readme(beside_a_store: Path) -> None:
 
 @pytest.mark.parametrize("name", every_module())
 def test_the_examples_in_docstrings(name: str, beside_a_store: Path) -> None:
-    results = doctest.testmod(importlib.import_module(name), optionflags=DOCTEST)
+    """An example may use `path`, a store's root directory, and `store`, that store opened."""
+    path = beside_a_store / "store"
+    with Store(path) as store:
+        known = {"path": path, "store": store}
+        module = importlib.import_module(name)
+        results = doctest.testmod(module, extraglobs=known, optionflags=DOCTEST)
     assert results.failed == 0
