@@ -194,7 +194,7 @@ class LogItems:
             return f"no magic code: {magic:08x}"
         size = number_at(window, self.frame.size_offset)
         if size < self.frame.smallest or size > self._file.size - at:
-            return f"impossible size {size}"
+            return f"impossible size {size - (size >> 31 << 32)}"  # the field has a sign
         return f"the fields do not add up to the size {size}"
 
 
