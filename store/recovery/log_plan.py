@@ -59,9 +59,10 @@ def _clean_start(files: list[LoadedFile], profile: Profile, end: int) -> int:
     It may lie before the one that the checkpoint led to. Damage in between would be met there, so
     the plan has to end before it, too.
     """
-    left = sum(file.start <= end for file in files)
-    kept = KEPT_FILES if profile.start.normal is NormalStart.LAST_THREE else 1
-    return max(0, left - kept)
+    if profile.start.normal is NormalStart.LAST_THREE:
+        return max(0, sum(file.start <= end for file in files) - KEPT_FILES)
+    # no unit reaches into a file that begins at the end: it is never the newest one to begin with
+    return max(0, sum(file.start < end for file in files) - 1)
 
 
 def _end(
