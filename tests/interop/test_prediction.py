@@ -84,11 +84,16 @@ def predicted(root: Path, version: str) -> dict[str, Any] | None:
 
 
 def takes_heap(root: Path, version: str) -> bool:
-    """The scan ends at a size that old brokers allocate, if their heap allows it (B29)."""
+    """The scan meets a size that old brokers allocate, if their heap allows it (B29).
+
+    It ends there; that of 4.3 goes on, and takes the record for data.
+    """
     outcome = started(root, CONFIG, version)
     walk = outcome.walk
     if outcome.profile.record.bounded or walk is None or walk.failure is None:
         return False
+    if walk.ghosts:
+        return True
     entry = walk.files[walk.end_file].entry
     assert entry is not None
     return size_at(outcome.snapshot, entry, walk.failure.offset) > LARGE_BYTES
