@@ -254,8 +254,10 @@ def answer(stored: Stored, message: NewMessage) -> dict[str, Any]:
 
 def _text(record: Mapping[str, Any]) -> str:
     """An answer for people."""
+    from .terminal import escape
+
     return (
-        f"{record['topic']} queue {record['queue_id']} offset {record['queue_offset']}:"
+        f"{escape(record['topic'])} queue {record['queue_id']} offset {record['queue_offset']}:"
         f" {record['total_size']} bytes at {record['physical_offset']},"
-        f" id {record['message_id']}, unique key {record['unique_key'] or '-'}"
+        f" id {record['message_id']}, unique key {escape(record['unique_key'] or '-')}"
     )

@@ -94,6 +94,12 @@ def test_one_message_and_its_answer(tmp_path: Path) -> None:
     assert said.startswith("orders queue 0 offset 0: ")
 
 
+def test_an_answer_is_one_harmless_line(tmp_path: Path) -> None:
+    said = run_here(["put", str(tmp_path), "a\nb\x1b[31m", "x"]).stdout
+    assert said.startswith("a\\nb\\x1b[31m queue 0 offset 0: ")
+    assert len(said.splitlines()) == 1
+
+
 def test_where_a_body_comes_from(tmp_path: Path) -> None:
     (tmp_path / "body").write_bytes(bytes(range(256)))
     root = tmp_path / "store"
