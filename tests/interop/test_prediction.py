@@ -26,6 +26,14 @@ CASES_PER_VERSION = 600
 EXITS = ("clean", "halt")
 OUT_OF_MEMORY: dict[str, Any] = {"died": "OutOfMemoryError"}
 LARGE_BYTES = 64 << 20
+FOR_A_PERSON = (
+    "a log file of",
+    "log files are missing",
+    "no commit log beside full queues",
+    "queue files have",
+    "all records name other positions",
+)
+"""What `recover` may refuse: damage that only the operator can put right."""
 CONFIG = BrokerConfig().with_set([f"{key}={value}" for key, value in SIZES.items()])
 
 
@@ -162,6 +170,7 @@ def test_random_damage_is_left_alone_once_recovered(
             plan, _ = recover(root, CONFIG, version)
         except StoreError as refused:  # some damage has to be put right by a person
             assert contents(root) == contents(untouched), f"{case}: {refused}"
+            assert any(reason in str(refused) for reason in FOR_A_PERSON), f"{case}: {refused}"
             refusals += 1
             continue
         queues = [
