@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "mqstore"
 
-COMMANDS = ("put", "get", "inspect", "dump", "recover", "pipeline")
+COMMANDS = ("put", "get", "inspect", "dump", "recover", "undo", "pipeline")
 """In the order of the contract; what is not built yet is not here."""
 
 
@@ -61,6 +61,7 @@ app = command_app(
       mqstore dump /data/store --format ndjson | jq .topic
       mqstore get /data/store --topic orders --key 4711
       mqstore recover /data/store
+      mqstore undo /data/store --list
     """
 )
 

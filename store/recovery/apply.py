@@ -23,7 +23,7 @@ from ..lock import holder
 from ..write.files import Files
 from ..write.lock import StoreLock
 from .edits import digest
-from .journal import Journal, Step, sessions, unfinished
+from .journal import Journal, Listing, State, Step, sessions, unfinished
 from .plan import Plan
 from .snapshot import BARRIER_PREFIX
 from .stage import stage
@@ -57,7 +57,7 @@ def apply(
     same. Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
     _check_barrier(layout)
-    with _alone(layout, files, wait_seconds):
+    with alone(layout, files, wait_seconds):
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
         if journal is None:
@@ -73,19 +73,49 @@ def apply(
                 return Applied("", False, 0)
             journal = stage(layout, plan, files, new_session(layout))
         carry_through(journal, files)
-        journal.finish(files)
+        journal.finish(files, listing(layout, journal))
     return Applied(journal.session, resumed, len(journal.steps))
 
 
 def _check_barrier(layout: Layout) -> None:
     """A repair that was cut off still has its barrier. Raises Refused."""
     journal = unfinished(layout.root, layout.journal)
-    if journal is not None and not barriers(layout):
+    if journal is None:
+        return
+    if journal.state is State.UNDO_CUT_OFF:
+        raise Refused(
+            f"taking back {journal.session} was cut off",
+            path=layout.root,
+            hint=f"run: mqstore undo {layout.root}",
+        )
+    if not barriers(layout):
         raise Refused(
             "a recovery was cut off, and its start barrier is gone: a broker may have run since",
             path=journal.folder,
             hint="move that folder out of the store to begin anew",
         )
+
+
+def listing(layout: Layout, journal: Journal) -> Listing:
+    """Every file of the store, and of log directories elsewhere, but lock, barrier and sessions."""
+    found: Listing = {}
+    outside = [d for d in layout.commit_log_directories if not d.is_relative_to(layout.root)]
+    waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
+    while waiting:
+        directory = waiting.pop()
+        status = directory.stat()
+        key = (status.st_dev, status.st_ino)
+        if key in seen:  # a link that leads back
+            continue
+        seen.add(key)
+        for entry in os.scandir(directory):
+            path = Path(entry.path)
+            if entry.is_dir():
+                waiting += [path] if entry.name != layout.journal.name else []
+            elif path != layout.lock and not entry.name.startswith(BARRIER_PREFIX):
+                own = entry.stat(follow_symlinks=False)
+                found[journal.relative(path)] = (own.st_size, own.st_mtime_ns)
+    return found
 
 
 def new_session(layout: Layout) -> str:
@@ -98,7 +128,7 @@ def new_session(layout: Layout) -> str:
 
 
 @contextmanager
-def _alone(layout: Layout, files: Files, wait_seconds: float) -> Iterator[None]:
+def alone(layout: Layout, files: Files, wait_seconds: float) -> Iterator[None]:
     """Nobody else works on the store: barrier first, then the lock.
 
     The barrier goes when the work is done, or when it has not begun. Once the journal is sealed it
@@ -149,14 +179,15 @@ def remove_barriers(layout: Layout, files: Files) -> None:
 def _drop_unsealed(layout: Layout, files: Files) -> None:
     """Clear away sessions that never counted: they hold copies, nothing of the store."""
     for folder in sessions(layout.journal):
-        if not Journal(layout.root, folder, "").sealed:
-            _remove_tree(folder, files)
+        if Journal(layout.root, folder, "").state is State.UNSEALED:
+            remove_tree(folder, files)
 
 
-def _remove_tree(folder: Path, files: Files) -> None:
+def remove_tree(folder: Path, files: Files) -> None:
+    """Remove a folder with all that is in it; links in it are not followed."""
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.is_symlink():
-            _remove_tree(path, files)
+            remove_tree(path, files)
         else:
             files.unlink(path)
     files.remove_directory(folder)

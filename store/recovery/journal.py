@@ -11,8 +11,9 @@ a `Step`. For each step the folder holds what undoes it and what does it again:
 
 `journal.json` lists the steps with checksums, times, owner and mode of every file touched. The
 session counts once `sealed` holds the checksum of `journal.json`: from then on it can be carried
-through after a crash at any point, over and over. `done` ends it. Without `sealed` nothing of the
-store has been touched and the folder means nothing.
+through after a crash at any point, over and over. `done` ends it. `undoing` counts the same way for
+taking it back, `undone` ends that. Without `sealed` nothing of the store has been touched and the
+folder means nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,10 +33,29 @@ from ..write.files import Files, write_new
 JOURNAL = "journal.json"
 SEALED = "sealed"
 DONE = "done"
+UNDOING = "undoing"
+UNDONE = "undone"
 _FORMAT = 1
 _LARGEST_JOURNAL = 1 << 30
 
 StepKind = Literal["write", "create", "move"]
+Listing = dict[str, tuple[int, int]]
+"""Files of a store by the name the journal has for them: size in bytes, modification time in ns."""
+
+
+class State(StrEnum):
+    """How far a session has come."""
+
+    UNSEALED = "not begun"
+    CUT_OFF = "cut off"
+    APPLIED = "applied"
+    UNDO_CUT_OFF = "undo cut off"
+    UNDONE = "undone"
+
+    @property
+    def half_way(self) -> bool:
+        """The store is neither what it was nor what it was to be."""
+        return self in (State.CUT_OFF, State.UNDO_CUT_OFF)
 
 
 @dataclass(frozen=True)
@@ -62,9 +83,9 @@ class FileState:
 class Step:
     """One change. path: relative to the store where it lies inside, else absolute.
 
-    folder: the session folder on the file system of the file. zeros: a write of zeros. old_sha256,
-    new_sha256: of the bytes overwritten and of those written, "" where there are none. before: the
-    file as it was, None where there was none.
+    folder: the session folder on the file system of the file. zeros: a write of zeros. old_sha256:
+    of the bytes overwritten, or of the file moved away; new_sha256: of those written; "" where there
+    are none. before: the file as it was, None where there was none.
     """
 
     number: int
@@ -112,14 +133,12 @@ class Journal:
         return self.folder.name
 
     @property
-    def sealed(self) -> bool:
-        """The journal is complete: the repair can be carried through."""
-        return (self.folder / SEALED).exists()
-
-    @property
-    def done(self) -> bool:
-        """The repair was carried through."""
-        return (self.folder / DONE).exists()
+    def state(self) -> State:
+        """How far it has come, by the files that mark each stage."""
+        for name, state in _MARKS:
+            if (self.folder / name).exists():
+                return state
+        return State.UNSEALED
 
     def path_of(self, step: Step) -> Path:
         """The file that a step changes."""
@@ -147,15 +166,23 @@ class Journal:
         write_new(files, self.folder / JOURNAL, text)
         self._publish(files, SEALED, hashlib.sha256(text).hexdigest().encode())
 
-    def finish(self, files: Files) -> None:
-        """Note the state of every file afterwards: what `undo` compares with."""
-        states = {}
-        for step in self.steps:
-            path = self.path_of(step)
-            if path.exists():
-                state = FileState.of(path)
-                states[step.path] = [state.size, state.modified_ns]
-        self._publish(files, DONE, json.dumps(states).encode("utf-8", "surrogateescape"))
+    def finish(self, files: Files, listing: Listing) -> None:
+        """End it, and note the whole store as it is now: what `undo` compares with."""
+        self._publish(files, DONE, json.dumps(listing).encode("utf-8", "surrogateescape"))
+
+    def listing(self) -> Listing:
+        """What `finish` noted. Raises Unreadable."""
+        path = self.folder / DONE
+        rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
+        return {name: (size, time) for name, (size, time) in rows.items()}
+
+    def begin_undo(self, files: Files) -> None:
+        """From now on it is taken back, and nothing else."""
+        self._publish(files, UNDOING, b"")
+
+    def finish_undo(self, files: Files) -> None:
+        """It has been taken back."""
+        self._publish(files, UNDONE, b"")
 
     def _publish(self, files: Files, name: str, data: bytes) -> None:
         """Write a file that is there as a whole or not at all."""
@@ -169,12 +196,8 @@ class Journal:
     @classmethod
     def load(cls, store: Path, folder: Path) -> Journal:
         """A sealed journal from disk. Raises Unreadable for one that is damaged."""
-        try:
-            with (folder / JOURNAL).open("rb") as file:
-                text = file.read(_LARGEST_JOURNAL)
-            seal = (folder / SEALED).read_bytes().decode("ascii", "replace")
-        except OSError as error:
-            raise from_os_error(error, folder) from error
+        text = _read(folder / JOURNAL)
+        seal = _read(folder / SEALED).decode("ascii", "replace")
         if hashlib.sha256(text).hexdigest() != seal:
             raise Unreadable("the journal is damaged", path=folder / JOURNAL)
         fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
@@ -197,8 +220,28 @@ def sessions(journal: Path) -> Iterator[Path]:
 
 
 def unfinished(store: Path, journal: Path) -> Journal | None:
-    """The sealed session that was cut off, None if there is none. Raises Unreadable."""
+    """The session that was cut off, by `apply` or `undo`; None if there is none.
+
+    Raises Unreadable.
+    """
     for folder in sessions(journal):
-        if (folder / SEALED).exists() and not (folder / DONE).exists():
+        if Journal(store, folder, "").state.half_way:
             return Journal.load(store, folder)
     return None
+
+
+_MARKS = (
+    (UNDONE, State.UNDONE),
+    (UNDOING, State.UNDO_CUT_OFF),
+    (DONE, State.APPLIED),
+    (SEALED, State.CUT_OFF),
+)
+"""The last stage first."""
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_JOURNAL)
+    except OSError as error:
+        raise from_os_error(error, path) from error

@@ -12,6 +12,7 @@ from ..errors import Refused
 from ..generation import Generation, generation_of
 from ..layout import Layout
 from ..lock import holder
+from .apply import barriers
 from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
@@ -46,6 +47,8 @@ class Recovery:
     interrupted: str
     #: The generation that the plan follows.
     main_version: str
+    #: A start barrier of a finished session is still there: no broker loads before it is gone.
+    barrier: bool
 
     @property
     def prediction(self) -> Prediction:
@@ -55,7 +58,8 @@ class Recovery:
     @property
     def nothing_to_do(self) -> bool:
         """The store is in order: no plan is needed."""
-        return self.plan is not None and not self.plan.edits and not self.interrupted
+        planned = self.plan is not None and not self.plan.edits
+        return planned and not self.interrupted and not self.barrier
 
     @property
     def harmful(self) -> bool:
@@ -201,6 +205,8 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:
         yield f"process {pid} has the store: what is told here changes while it runs"
+    if barriers(layout):
+        yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
     size = layout.sizes.consume_queue
     if plan and size.origin == "default" and plan.touches("consumequeue"):
         yield (
@@ -244,4 +250,5 @@ def _recovery(
         counted.damaged_bytes,
         cut_off.session if cut_off else "",
         main.version,
+        bool(barriers(layout)),
     )

@@ -11,7 +11,7 @@ from ...formats.index_file import HEADER_BYTES, file_size
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import NoSpace, Refused
+from ..errors import NoSpace, Refused, from_os_error
 from ..index_file import Geometry
 from ..layout import JOURNAL as JOURNAL_FOLDER
 from ..layout import Layout
@@ -104,6 +104,7 @@ class _Stager:
             length=edit.length,
             zeros=edit.kind == "write" and edit.data is None,
             before=FileState.of(path) if replaced else None,
+            old_sha256=sha256_of(path) if replaced and kind != "write" else "",
         )
         if kind == "write":
             step = self._stage_write(step, edit, path, folder)
@@ -147,6 +148,8 @@ class _Stager:
             source.seek(edit.offset)
             for begin in range(0, edit.length, _WINDOW):
                 data = source.read(min(_WINDOW, edit.length - begin))
+                if not data:  # what lies behind the end of the file is new
+                    break
                 total.update(data)
                 target.pwrite(data, begin)
             target.sync()
@@ -183,6 +186,28 @@ class _Stager:
         for name in reversed(missing):
             if name not in self.journal.directories:
                 self.journal.directories.append(name)
+
+
+def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
+    """The SHA-256 of a file, or of `size` bytes at `offset`, as hex. Raises Missing, Unreadable.
+
+    Of a directory: of the names in it and what they hold.
+    """
+    total = hashlib.sha256()
+    if path.is_dir():
+        for child in sorted(path.iterdir()):
+            total.update(os.fsencode(child.name) + b"/" + sha256_of(child).encode())
+        return total.hexdigest()
+    try:
+        with path.open("rb") as file:
+            left = file.seek(0, os.SEEK_END) - offset if size is None else size
+            file.seek(offset)
+            while left > 0 and (data := file.read(min(_WINDOW, left))):
+                total.update(data)
+                left -= len(data)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    return total.hexdigest()
 
 
 def _neighbour(path: Path) -> Path | None:

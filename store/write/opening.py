@@ -70,16 +70,19 @@ def check_clean(layout: Layout) -> None:
 
     With the lock held nobody else is there who could be the reason.
     """
-    what = ""
+    what, command = "", "recover"
     if os.path.lexists(layout.abort):
         what = "not shut down cleanly: abort is there"
-    elif layout.journal.is_dir():
-        from ..recovery.journal import unfinished
+    if layout.journal.is_dir():
+        from ..recovery.journal import State, unfinished
 
-        if unfinished(layout.root, layout.journal) is not None:
-            what = "a recovery was cut off"
+        journal = unfinished(layout.root, layout.journal)
+        if journal is not None:
+            undoing = journal.state is State.UNDO_CUT_OFF
+            what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
+            command = "undo" if undoing else "recover"
     if what:
-        hint = f"run: mqstore recover {layout.root}"
+        hint = f"run: mqstore {command} {layout.root}"
         raise Unclean(what, path=layout.root, hint=hint)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,34 @@ from mqstore.store.recovery.snapshot import QueueId, Snapshot
 from mqstore.store.write.files import Files
 
 Unit = tuple[int, int, int]
+Content = dict[str, str]
+
+
+def content(root: Path) -> Content:
+    """Hash, times and mode of every file but the journal; index files by their order."""
+    found: Content = {}
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        name = str(path.relative_to(root))
+        if name.startswith(".mqstore"):
+            continue
+        if name.startswith("index/"):
+            name = f"index/{sum(known.startswith('index/') for known in found)}"
+        found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def times(root: Path) -> dict[str, tuple[int, int]]:
+    """Modification time and mode of every file of log and queues."""
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_mode)
+        for part in ("commitlog", "consumequeue")
+        for path in sorted((root / part).rglob("*"))
+        if path.is_file()
+    }
+
+
+VERSION = "5.3.3"
+"""Of the store that `root` gives."""
 
 
 def started(root: Path, config: BrokerConfig, version: str) -> Outcome:

@@ -11,70 +11,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from mqstore.store.batch import Batch
-from mqstore.store.commit_log import CommitLog
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply, barriers
-from mqstore.store.recovery.journal import Journal, sessions, unfinished
+from mqstore.store.recovery.journal import Journal, State, sessions, unfinished
+from mqstore.store.recovery.recovery import examine
 from mqstore.store.write.files import Files
 from mqstore.store.write.lock import StoreLock
 
-from ... import recovery_cases
 from ...recovery_cases import CONFIG
 from ...slices import rng
 from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
-from .recovered import changes_of_starts, planned, recover
+from .recovered import VERSION, changes_of_starts, content, planned, recover, times
 
-Content = dict[str, str]
-
-
-def content(root: Path) -> Content:
-    """Hash, times and mode of every file but the journal; index files by their order."""
-    found: Content = {}
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        name = str(path.relative_to(root))
-        if name.startswith(".mqstore"):
-            continue
-        if name.startswith("index/"):
-            name = f"index/{sum(known.startswith('index/') for known in found)}"
-        found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-def times(root: Path) -> dict[str, tuple[int, int]]:
-    """Modification time and mode of every file of log and queues."""
-    return {
-        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.stat().st_mode)
-        for part in ("commitlog", "consumequeue")
-        for path in sorted((root / part).rglob("*"))
-        if path.is_file()
-    }
-
-
-VERSION = "5.3.3"
 #: Another file system than that of temporary files, where the machine has one.
 MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A killed store with a damaged record and a queue that is gone: every kind of edit."""
-    store = tmp_path / "store"
-    shutil.copytree(recovery_cases.base("5.3.3-halt-2", tmp_path), store)
-    log = CommitLog.open(Layout.open(store, CONFIG))
-    batch = next(item for item in log.scan(32768) if isinstance(item, Batch))
-    bodies = batch.columns.ragged("body")
-    row = int(np.flatnonzero(bodies.length > 0)[3])
-    position = int(batch.position[row]) + int(bodies.start[row] - batch.columns.starts[row])
-    with (store / "commitlog" / f"{position // 8192 * 8192:020d}").open("r+b") as file:
-        file.seek(position % 8192)
-        file.write(bytes([bodies[row][0] ^ 1]))
-    shutil.rmtree(next((store / "consumequeue" / "TopicA").iterdir()))
-    return store
 
 
 def test_times_and_modes_stay(root: Path) -> None:
@@ -95,7 +48,7 @@ def test_the_journal_holds_what_was_there(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root, before)
     _, applied = recover(root, CONFIG, VERSION)
     journal = Journal.load(root, root / ".mqstore" / applied.session)
-    assert journal.sealed and journal.done
+    assert journal.state is State.APPLIED
     for step in journal.steps:
         folder, old = journal.folder_of(step), before / step.path
         if step.kind == "write":
@@ -106,6 +59,19 @@ def test_the_journal_holds_what_was_there(root: Path, tmp_path: Path) -> None:
             assert (folder / step.moved_name).read_bytes() == old.read_bytes()
         if step.before is not None:
             assert step.before.size == old.stat().st_size
+
+
+def test_killed_before_the_barrier_goes(root: Path, tmp_path: Path) -> None:
+    """All is done, but no broker would load: that is something to do."""
+    total = _steps_of(root, tmp_path)
+    with pytest.raises(Killed):
+        recover(root, CONFIG, VERSION, KilledFiles(total - 2))
+    layout = Layout.open(root, CONFIG)
+    assert unfinished(layout.root, layout.journal) is None
+    found = examine(layout, VERSION)
+    assert not found.nothing_to_do and any("start barrier" in note for note in found.notes)
+    apply(layout, found.plan, lambda: planned(root, CONFIG, VERSION), Files())
+    assert examine(layout, VERSION).nothing_to_do
 
 
 def test_nothing_is_deleted(root: Path) -> None:

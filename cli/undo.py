@@ -1,0 +1,171 @@
+"""`mqstore undo`: take back a recovery or a repair, byte for byte."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..store.layout import Layout
+
+app = command_app()
+
+
+@app.command()
+@shared()
+def undo(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    session: Annotated[
+        str | None, typer.Argument(metavar="SESSION", help="Which one (default: the newest).")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", "-l", help="Name the sessions.")] = False,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the store has changed since.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
+    ] = 0,
+    *,
+    common: Common,
+) -> None:
+    """Take back what `recover --apply` did: bytes, times and names of every file as they were.
+
+    What is kept of a session is proven by its checksums before anything is touched, and the files
+    are proven afterwards. A store that has changed since, because a broker ran or messages were put,
+    is left alone unless --force says so: what came later is lost then where it lies in the same
+    files. Cut off at any point, it can be run again. Nothing is deleted before --purge.
+
+    Exit code: 0 taken back; 1 nothing to undo; 4 in use; 5 the store has changed, or cannot be read.
+
+    \b
+    Examples:
+      mqstore undo /data/store --list
+      mqstore undo /data/store
+      mqstore undo /data/store 20261121T031500.123456Z --yes
+      mqstore undo /data/store 20261121T031500.123456Z --purge
+    """
+    from ..store.layout import Layout
+
+    layout = Layout.open(store, common.config())
+    if list_:
+        _list(layout, common)
+        return
+    if purge and session is None:
+        raise typer.BadParameter("--purge needs a SESSION")
+    if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
+        raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
+    record = (
+        _purge(layout, session or "", yes) if purge else _undo(layout, session, force, yes, wait)
+    )
+    with common.open_output() as out:
+        out.record(record, text=_TEXTS[record["type"]])
+
+
+def _list(layout: Layout, common: Common) -> None:
+    from ..store.recovery.undo import list_sessions
+    from .terminal import bytes_text, escape, time_text
+
+    def line(record: Mapping[str, Any]) -> str:
+        return (
+            f"{escape(record['session'])}  {time_text(record['began'], common.utc)}"
+            f"  {record['command']}, {record['state']}: {record['changes']} changes in"
+            f" {record['files']} files, {bytes_text(record['kept_bytes'])} kept"
+        )
+
+    found = False
+    with common.open_output() as out:
+        for each in list_sessions(layout):
+            found = True
+            row = asdict(each)
+            record = {
+                "type": "session",
+                "session": row.pop("name"),
+                "command": row.pop("command"),
+                "state": row.pop("state").value,
+                "began": row.pop("began_ms"),
+                "changes": row.pop("steps"),
+                **row,
+            }
+            out.record(record, text=line)
+    if not found:
+        common.warn(f"no sessions: {layout.root}")
+
+
+def _undo(layout: Layout, name: str | None, force: bool, yes: bool, wait: float) -> dict[str, Any]:
+    """Raises NotFound, Refused and all that `undo` does."""
+    from ..store.recovery import undo as undoing
+    from ..store.write.files import Files
+    from .terminal import escape
+
+    journal = undoing.session_to_undo(layout, name)
+    if not yes:
+        what = "Remove the start barrier of a recovery that was cut off?"
+        if journal is not None:
+            count = len(journal.steps)
+            what = f"Take back {journal.command} {escape(journal.session)}, {count} changes?"
+        typer.confirm(what, abort=True, err=True)
+    done = undoing.undo(layout, journal, Files(), force=force, wait_seconds=wait)
+    return {
+        "type": "undone",
+        "session": done.session,
+        "command": done.command,
+        "changes": done.steps,
+        "files": done.files,
+        "resumed": done.resumed,
+        "forced": force,
+    }
+
+
+def _purge(layout: Layout, name: str, yes: bool) -> dict[str, Any]:
+    from ..store.errors import NotFound
+    from ..store.recovery.journal import Journal, State, sessions
+    from ..store.recovery.undo import purge
+    from ..store.write.files import Files
+    from .terminal import escape
+
+    folder = next((each for each in sessions(layout.journal) if each.name == name), None)
+    if folder is None or Journal(layout.root, folder, "").state is State.UNSEALED:
+        raise NotFound(f"no such session: {name}", path=layout.root)
+    if not yes:
+        what = f"Delete what {escape(name)} kept? It cannot be undone then."
+        typer.confirm(what, abort=True, err=True)
+    freed = purge(layout, Journal.load(layout.root, folder), Files())
+    return {"type": "purged", "session": name, "freed_bytes": freed}
+
+
+def _undone_text(record: Mapping[str, Any]) -> str:
+    from .terminal import escape
+
+    if not record["session"]:
+        return (
+            "Removed: the start barrier of a recovery that was cut off before it changed anything."
+        )
+    again = " (it had been cut off)" if record["resumed"] else ""
+    result = "every byte, time and name is as it was before."
+    if record["forced"]:
+        result = "those files are as they were before, others were not looked at."
+    return (
+        f"Taken back{again}: {record['command']} {escape(record['session'])}, "
+        f"{record['changes']} changes in {record['files']} files; {result}"
+    )
+
+
+def _purged_text(record: Mapping[str, Any]) -> str:
+    from .terminal import bytes_text, escape
+
+    return f"Deleted: what {escape(record['session'])} kept, {bytes_text(record['freed_bytes'])}."
+
+
+_TEXTS = {"undone": _undone_text, "purged": _purged_text}

@@ -1,0 +1,267 @@
+"""Taking a repair back, byte for byte, from what its journal kept (design, "Plans").
+
+The order is that of `apply`: barrier, lock, then everything that is kept is proven by its hash
+before anything is touched. `undoing` is published first: from then on the session can only be taken
+back, cut off at any point the next run goes on, and the barrier keeps brokers away meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InvalidInput, NotFound, Refused, Unreadable
+from ..layout import Layout
+from ..write.files import Files
+from .apply import alone, barriers, listing, remove_tree
+from .journal import SEALED, Journal, State, Step, sessions, unfinished
+from .stage import sha256_of
+
+_COPY_BYTES = 1 << 20
+_SHOWN = 3
+"""Changed files that an error names."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of the store. kept_bytes: what its folders hold, sparse files by what they use."""
+
+    name: str
+    command: str
+    state: State
+    began_ms: int
+    steps: int
+    files: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A session that was taken back. resumed: that had been cut off before."""
+
+    session: str
+    command: str
+    resumed: bool
+    steps: int
+    files: int
+
+
+def list_sessions(layout: Layout) -> Iterator[Session]:
+    """The sessions of a store, oldest first; those that never began are left out.
+
+    Raises Unreadable.
+    """
+    for folder in sessions(layout.journal):
+        state = Journal(layout.root, folder, "").state
+        if state is State.UNSEALED:
+            continue
+        journal = Journal.load(layout.root, folder)
+        began = (folder / SEALED).stat().st_mtime_ns // 1_000_000
+        kept = sum(_used_bytes(used) for used in folders_of(journal))
+        files = len({step.path for step in journal.steps})
+        steps = len(journal.steps)
+        yield Session(journal.session, journal.command, state, began, steps, files, kept)
+
+
+def folders_of(journal: Journal) -> set[Path]:
+    """The folders of a session, one on each file system that it changed."""
+    return {journal.folder, *(journal.folder_of(step) for step in journal.steps)}
+
+
+def _used_bytes(folder: Path) -> int:
+    if not folder.is_dir():
+        return 0
+    return sum(p.lstat().st_blocks * 512 for p in folder.rglob("*") if not p.is_dir())
+
+
+def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
+    """The session called `name`, by default the newest that can be taken back.
+
+    One that was taken back but for its start barrier counts; None where nothing but a barrier is
+    left, of a session that was cut off before it began. Raises NotFound where there is none,
+    or where it was taken back already, Unreadable.
+    """
+    over = (State.UNSEALED,) if barriers(layout) else (State.UNSEALED, State.UNDONE)
+    if name is not None:
+        folder = next((f for f in sessions(layout.journal) if f.name == name), None)
+        state = State.UNSEALED if folder is None else Journal(layout.root, folder, "").state
+        if folder is None or state is State.UNSEALED:
+            hint = "mqstore undo STORE --list names them"
+            raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)
+        if state in over:
+            raise NotFound(f"session {name} was taken back already", path=layout.root)
+        return Journal.load(layout.root, folder)
+    for folder in reversed(list(sessions(layout.journal))):
+        if Journal(layout.root, folder, "").state not in over:
+            return Journal.load(layout.root, folder)
+    if barriers(layout):
+        return None
+    raise NotFound("nothing to undo", path=layout.root)
+
+
+def undo(
+    layout: Layout,
+    journal: Journal | None,
+    files: Files,
+    *,
+    force: bool = False,
+    wait_seconds: float = 0,
+) -> Undone:
+    """Take a session back; None only removes the start barrier. force: also where the store has
+    changed since.
+
+    Raises InUse, Refused (the store has changed, a later session stands in the way), Unreadable (a
+    damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
+    """
+    if journal is None:
+        with alone(layout, files, wait_seconds):
+            return Undone("", "recover", True, 0, 0)
+    state = journal.state
+    _check_order(layout, journal)
+    if state.half_way and not barriers(layout) and not force:
+        raise Refused(
+            f"session {journal.session} was cut off, and its start barrier is gone: "
+            "a broker may have run since",
+            path=layout.root,
+            hint="--force takes it back all the same",
+        )
+    with alone(layout, files, wait_seconds):
+        if journal.state is not state:
+            raise Refused("another mqstore was faster", path=layout.root, hint="try again")
+        if state is State.APPLIED and not force:
+            _check_unchanged(layout, journal)
+        if state is not State.UNDONE:
+            _carry_back(journal, files)
+    paths = {step.path for step in journal.steps}
+    resumed = state in (State.UNDO_CUT_OFF, State.UNDONE)
+    return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
+
+
+def _carry_back(journal: Journal, files: Files) -> None:
+    """Undo every step, the last one first, and prove the result."""
+    if journal.state is not State.UNDO_CUT_OFF:
+        _prove_kept(journal)
+        journal.begin_undo(files)
+    for step in reversed(journal.steps):
+        _take_back(journal, step, files)
+    for name in reversed(journal.directories):
+        directory = journal.store / name
+        if directory.is_dir() and not any(directory.iterdir()):
+            files.remove_directory(directory)
+    _prove_restored(journal)
+    journal.finish_undo(files)
+
+
+def _check_order(layout: Layout, journal: Journal) -> None:
+    """Only the newest session can be taken back. Raises Refused."""
+    other = unfinished(layout.root, layout.journal)
+    if other is not None and other.session != journal.session:
+        raise Refused(
+            f"session {other.session} was cut off", path=layout.root, hint="take that back first"
+        )
+    newest = session_to_undo(layout)
+    if newest is not None and newest.session != journal.session:
+        raise Refused(
+            f"session {newest.session} came later", path=layout.root, hint="take that back first"
+        )
+
+
+def _check_unchanged(layout: Layout, journal: Journal) -> None:
+    """The store is as the repair left it. Raises Refused."""
+    then, now = journal.listing(), listing(layout, journal)
+    changed = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    if changed:
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        raise Refused(
+            f"the store has changed since session {journal.session}: "
+            f"{', '.join(changed[:_SHOWN])}{more}",
+            path=layout.root,
+            hint="--force takes it back all the same",
+        )
+
+
+def _prove_kept(journal: Journal) -> None:
+    """What the journal kept is what it was. Raises Unreadable: nothing has been touched."""
+    for step in journal.steps:
+        folder = journal.folder_of(step)
+        kept = folder / (step.old_name if step.kind == "write" else step.moved_name)
+        if step.kind != "write" and not kept.exists():
+            continue  # nothing was there, or the repair did not come that far
+        if sha256_of(kept) != step.old_sha256:
+            raise Unreadable("what the session kept is damaged", path=kept)
+
+
+def _take_back(journal: Journal, step: Step, files: Files) -> None:
+    """Undo one step. Any number of times, from any half-way state."""
+    path, folder = journal.path_of(step), journal.folder_of(step)
+    if step.kind == "write":
+        _write_back(step, path, folder / step.old_name, files)
+        return
+    if step.kind == "create" and not (folder / step.new_name).exists():
+        _rename(path, folder / step.new_name, files)
+    moved = folder / step.moved_name
+    if moved.exists():
+        if path.exists():  # only with force: somebody else made it
+            _rename(path, folder / f"{step.moved_name}.later", files)
+        _rename(moved, path, files)
+
+
+def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
+    with files.open(path) as file, kept.open("rb") as source:
+        offset = step.offset
+        while data := source.read(_COPY_BYTES):
+            file.pwrite(data, offset)
+            offset += len(data)
+        if step.before is not None and file.size != step.before.size:
+            file.truncate(step.before.size)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _rename(source: Path, target: Path, files: Files) -> None:
+    if source.exists():
+        files.rename(source, target)
+        files.sync_directory(source.parent)
+        files.sync_directory(target.parent)
+
+
+def _prove_restored(journal: Journal) -> None:
+    """Every file is what it was: hash, size, time; new ones are gone. Raises Unreadable."""
+    first: dict[str, Step] = {}
+    for step in journal.steps:
+        first.setdefault(step.path, step)
+        path = journal.path_of(step)
+        if step.kind == "write":
+            size = (journal.folder_of(step) / step.old_name).stat().st_size
+            same = sha256_of(path, step.offset, size) == step.old_sha256
+        else:
+            same = not step.old_sha256 or sha256_of(path) == step.old_sha256
+        if not same:
+            raise Unreadable("not what it was before the session", path=path)
+    for step in first.values():
+        path = journal.path_of(step)
+        if path.is_dir():  # its hash was that of before; its times are nobody's
+            continue
+        status = path.stat() if path.exists() else None
+        then, now = step.before, status and (status.st_size, status.st_mtime_ns)
+        if now != (then and (then.size, then.modified_ns)):
+            raise Unreadable("size or time is not what it was", path=path)
+
+
+def purge(layout: Layout, journal: Journal, files: Files) -> int:
+    """Remove what a session kept: it cannot be taken back any more. Returns the bytes freed.
+
+    Raises InvalidInput for a session that was cut off, Unreadable.
+    """
+    if journal.state.half_way:
+        raise InvalidInput(f"session {journal.session} was cut off: it is still needed")
+    folders = [folder for folder in folders_of(journal) if folder.is_dir()]
+    freed = sum(_used_bytes(folder) for folder in folders)
+    # without its seal a session counts for nothing, however far the rest comes
+    files.unlink(journal.folder / SEALED)
+    files.sync_directory(journal.folder)
+    for folder in sorted(folders, key=lambda each: each == journal.folder):
+        remove_tree(folder, files)
+    return freed

@@ -1,0 +1,101 @@
+"""`mqstore undo`: what it asks, says and answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.record_types import schema_of
+
+from .datadriven import run_here
+from .json_schema import errors
+from .test_recover import of_case
+
+
+@pytest.fixture
+def recovered(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A store that `recover --apply` has changed, and its options."""
+    root, options = of_case("body_crc_middle", tmp_path)
+    result = run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
+    assert result.code == 1, result.stderr
+    return root, options[:-2]  # undo does not ask for the broker's version
+
+
+def answers(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
+    """The records of `undo`, checked against their schemas."""
+    result = run_here(["undo", *arguments, "--format", "ndjson"])
+    assert result.code == code, result.stderr + result.stdout
+    records = [json.loads(line) for line in result.stdout.splitlines()]
+    for record in records:
+        assert list(errors(schema_of(record["type"]), record)) == []
+    return records
+
+
+def test_list_undo_list(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    (before,) = answers(str(root), "--list", *options)
+    assert before["state"] == "applied" and before["kept_bytes"] > 0
+    (done,) = answers(str(root), "--yes", *options)
+    assert done == {
+        "type": "undone",
+        "session": before["session"],
+        "command": "recover",
+        "changes": before["changes"],
+        "files": before["files"],
+        "resumed": False,
+        "forced": False,
+    }
+    (after,) = answers(str(root), "--list", *options)
+    assert after["state"] == "undone"
+    assert answers(str(root), "--yes", *options, code=1) == []
+
+
+def test_text(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    listed = run_here(["undo", str(root), "--list", "--utc", *options])
+    assert "recover, applied: " in listed.stdout and " kept" in listed.stdout
+    done = run_here(["undo", str(root), "-y", *options])
+    assert done.stdout.startswith("Taken back: recover ") and done.code == 0
+    session = listed.stdout.split()[0]
+    purged = run_here(["undo", str(root), session, "--purge", "--yes", *options])
+    assert purged.stdout.startswith(f"Deleted: what {session} kept, ")
+    assert not (root / ".mqstore" / session).exists()
+    gone = run_here(["undo", str(root), "--list", *options])
+    assert gone.stdout == "" and "no sessions" in gone.stderr and gone.code == 0
+
+
+def test_nothing_without_yes(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    for arguments in ([], ["--purge"], ["--purge", "--yes"]):
+        result = run_here(["undo", str(root), *arguments, *options])
+        assert result.code == 2 and result.stderr.count("\n") == 1
+    (session,) = answers(str(root), "--list", *options)
+    assert session["state"] == "applied"
+
+
+def test_a_store_that_changed(recovered: tuple[Path, list[str]]) -> None:
+    root, options = recovered
+    put = run_here(["put", str(root), "T", "later", *options])
+    assert put.code == 0, put.stderr
+    result = run_here(["undo", str(root), "--yes", *options])
+    assert result.code == 5 and result.stderr.count("\n") == 1
+    assert "changed since" in result.stderr and "--force" in result.stderr
+    (done,) = answers(str(root), "--yes", "--force", *options)
+    assert done["changes"]
+
+
+@pytest.mark.parametrize("name", ["../../x", "gone", "", "a\x1b[31m"])
+def test_sessions_that_are_none(recovered: tuple[Path, list[str]], name: str) -> None:
+    root, options = recovered
+    for more in ([], ["--purge"]):
+        result = run_here(["undo", str(root), name, "--yes", *more, *options])
+        assert result.code in (1, 2) and result.stderr.count("\n") == 1
+        assert "\x1b" not in result.stderr
+
+
+def test_no_store(tmp_path: Path) -> None:
+    result = run_here(["undo", str(tmp_path / "none"), "--yes"])
+    assert result.code == 5 and result.stderr.count("\n") == 1

@@ -1,0 +1,323 @@
+"""Taking a recovery back: every byte, time and name, from any half-way state."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply, barriers
+from mqstore.store.recovery.journal import Journal, State, unfinished
+from mqstore.store.recovery.undo import (
+    Undone,
+    list_sessions,
+    purge,
+    session_to_undo,
+    undo,
+)
+from mqstore.store.write.files import Files
+from mqstore.store.write.lock import StoreLock
+
+from ... import recovery_cases
+from ...recovery_cases import CONFIG, Case
+from ...slices import SEED, pick
+from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
+from .recovered import VERSION, planned, recover
+
+Everything = dict[str, tuple[int, int, int, bytes]]
+
+
+def everything(root: Path) -> Everything:
+    """Mode, size, time and bytes of every file but lock and sessions, by name; directories, too."""
+    found: Everything = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if name.startswith(".mqstore") or name == "lock":
+            continue
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
+            found[name + "/"] = (status.st_mode, 0, 0, b"")
+        else:
+            found[name] = (
+                status.st_mode,
+                status.st_size,
+                status.st_mtime_ns,
+                path.read_bytes(),
+            )
+    return found
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """The bytes of every file, by name."""
+    return contents_of(everything(root))
+
+
+def contents_of(found: Everything) -> dict[str, bytes]:
+    """Without mode, size and time."""
+    return {name: row[3] for name, row in found.items()}
+
+
+def take_back(root: Path, files: Files | None = None, *, force: bool = False) -> Undone:
+    """Undo the newest session."""
+    layout = Layout.open(root, CONFIG)
+    return undo(layout, session_to_undo(layout), files or Files(), force=force)
+
+
+def test_everything_is_as_before(root: Path) -> None:
+    before = everything(root)
+    _, applied = recover(root, CONFIG, VERSION)
+    assert everything(root) != before
+    done = take_back(root)
+    assert everything(root) == before
+    assert (done.session, done.steps, done.resumed) == (applied.session, applied.steps, False)
+    assert not barriers(Layout.open(root, CONFIG))
+    with pytest.raises(NotFound, match="nothing to undo"):
+        take_back(root)
+
+
+def test_recovered_and_taken_back_again(root: Path) -> None:
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    recovered = everything(root)
+    take_back(root)
+    recover(root, CONFIG, VERSION)
+    names = {name for name in recovered if not name.startswith("index/")}  # named by the clock
+    assert {n: everything(root)[n][3] for n in names} == {n: recovered[n][3] for n in names}
+    take_back(root)
+    assert everything(root) == before
+
+
+def check_case(case: Case, work: Path) -> None:
+    """Recover a damaged store, take it back, compare."""
+    root = recovery_cases.damaged(case, work)
+    before = everything(root)
+    try:
+        plan, applied = recover(root, CONFIG, case["version"])
+    except Refused:
+        assert everything(root) == before
+        return
+    if not applied.session:
+        assert not plan.edits
+        return
+    take_back(root)
+    assert everything(root) == before, f"{case['version']} {case['exit']} {case['kind']}"
+    shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("case", recovery_cases.cases()[::6], ids=lambda c: c["kind"])
+def test_some_kinds_of_damage(case: Case, tmp_path: Path) -> None:
+    check_case(case, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_case(tmp_path: Path) -> None:
+    for number, case in enumerate(pick(recovery_cases.all_cases(), "undone recoveries")):
+        check_case(case, tmp_path / str(number))
+
+
+def cut_off(root: Path, work: Path, files: Files) -> Path:
+    """A copy whose undo was cut off by `files`, then run again."""
+    copy = work / "cut"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(root, copy)
+    try:
+        take_back(copy, files)
+    except (Killed, StoreError):
+        if isinstance(files, PowerLossFiles):
+            files.lose()
+        layout = Layout.open(copy, CONFIG)
+        half_way = unfinished(layout.root, layout.journal)
+        assert half_way is None or barriers(layout), "a broker could start on a half-way store"
+        if session_state(copy) is not State.UNDONE or barriers(layout):
+            take_back(copy)
+    return copy
+
+
+def newest(layout: Layout) -> Journal:
+    """The newest session."""
+    journal = session_to_undo(layout)
+    assert journal is not None
+    return journal
+
+
+def session_state(root: Path) -> State:
+    """Of the only session."""
+    (session,) = list_sessions(Layout.open(root, CONFIG))
+    return session.state
+
+
+def undo_steps(root: Path, work: Path) -> int:
+    """How many steps an undo of the session takes."""
+    counting = CountingFiles()
+    copy = work / "counted"
+    shutil.copytree(root, copy)
+    take_back(copy, counting)
+    return len(counting.steps)
+
+
+def faults_at(step: int) -> list[Files]:
+    """Every way to be cut off at a step."""
+    return [
+        KilledFiles(step, SEED),
+        PowerLossFiles(step, SEED),
+        FailingFiles(step, errno.ENOSPC),
+        FailingFiles(step, errno.EIO),
+    ]
+
+
+def check_cut_off(root: Path, work: Path, steps: range) -> None:
+    """An undo that was cut off ends as one that was not."""
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    total = undo_steps(root, work)
+    for step in range(steps.start, total, steps.step):
+        for files in faults_at(step):
+            copy = cut_off(root, work, files)
+            where = f"{type(files).__name__} at step {step} of {total}, seed {SEED}"
+            if isinstance(files, PowerLossFiles):  # its `lose` writes files anew
+                assert contents(copy) == contents_of(before), where
+            else:
+                assert everything(copy) == before, where
+            layout = Layout.open(copy, CONFIG)
+            assert not barriers(layout), where
+
+
+def test_cut_off_at_some_steps(root: Path, tmp_path: Path) -> None:
+    check_cut_off(root, tmp_path, range(0, 1, 17))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", pick(list(range(10)), "undo cut off at each step"))
+def test_cut_off_at_each_step(root: Path, tmp_path: Path, part: int) -> None:
+    check_cut_off(root, tmp_path, range(part, part + 1, 10))
+
+
+def half_recovered(root: Path, files: Files) -> None:
+    """Cut a recovery off."""
+    with pytest.raises((Killed, StoreError)):
+        recover(root, CONFIG, VERSION, files)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_a_recovery_that_was_cut_off(root: Path, tmp_path: Path, part: int) -> None:
+    """Taken back from any half-way state, as well as carried through."""
+    before, counting = everything(root), CountingFiles()
+    whole = tmp_path / "whole"
+    shutil.copytree(root, whole)
+    recover(whole, CONFIG, VERSION, counting)
+    sealed = next(n for n, (_, name) in enumerate(counting.steps) if name == "sealed.new")
+    for step in range(sealed + part, len(counting.steps) - 2, 9):
+        copy = tmp_path / "copy"
+        shutil.copytree(root, copy)
+        half_recovered(copy, KilledFiles(step, SEED))
+        take_back(copy)
+        assert everything(copy) == before, f"step {step}: {counting.steps[step]}"
+        shutil.rmtree(copy)
+
+
+def test_a_store_that_changed_since(root: Path) -> None:
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "abort").write_text("")
+    recovered = everything(root)
+    with pytest.raises(Refused, match=r"changed since .*: abort: .*; --force"):
+        take_back(root)
+    assert everything(root) == recovered
+    assert not barriers(Layout.open(root, CONFIG))
+    take_back(root, force=True)
+    assert everything(root)["abort"] == before["abort"]
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "checkpoint"])
+def test_any_file_that_changed(root: Path, part: str) -> None:
+    recover(root, CONFIG, VERSION)
+    path = root / part
+    if path.is_dir():
+        path = next(p for p in sorted(path.rglob("*")) if p.is_file())
+    with path.open("r+b") as file:
+        file.write(b"x")
+    os.utime(path, ns=(0, path.stat().st_mtime_ns + 1))
+    with pytest.raises(Refused, match="changed since"):
+        take_back(root)
+
+
+def test_what_the_session_kept_is_damaged(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    recovered = everything(root)
+    kept = next(iter(sorted((root / ".mqstore").glob("*/*.old"))))
+    kept.write_bytes(b"")
+    with pytest.raises(Unreadable, match=f"kept is damaged.*{kept.name}"):
+        take_back(root)
+    assert everything(root) == recovered
+    assert session_state(root) is State.APPLIED
+
+
+def test_a_damaged_journal(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    journal = next((root / ".mqstore").glob("*/journal.json"))
+    journal.write_bytes(journal.read_bytes().replace(b"write", b"wrong", 1))
+    with pytest.raises(Unreadable, match="journal is damaged"):
+        take_back(root)
+
+
+def test_a_store_in_use(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    recovered, layout = everything(root), Layout.open(root, CONFIG)
+    with StoreLock.take(layout.lock, Files()), pytest.raises(InUse):
+        take_back(root)
+    assert everything(root) == recovered
+    assert not barriers(layout)
+
+
+def test_no_recovery_over_a_half_done_undo(root: Path, tmp_path: Path) -> None:
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    total = undo_steps(root, tmp_path)
+    with pytest.raises(Killed):
+        take_back(root, KilledFiles(total - 8))
+    layout = Layout.open(root, CONFIG)
+    assert session_state(root) is State.UNDO_CUT_OFF
+    with pytest.raises(Refused, match="run: mqstore undo"):
+        apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
+    assert take_back(root).resumed
+    assert everything(root) == before
+
+
+def test_only_the_newest(root: Path) -> None:
+    first = recover(root, CONFIG, VERSION)[1].session
+    (root / "abort").write_text("")
+    second = recover(root, CONFIG, VERSION)[1].session
+    layout = Layout.open(root, CONFIG)
+    assert [session.name for session in list_sessions(layout)] == [first, second]
+    with pytest.raises(Refused, match=f"{second} came later"):
+        undo(layout, session_to_undo(layout, first), Files())
+    with pytest.raises(NotFound, match="no such session"):
+        session_to_undo(layout, "gone")
+
+
+def test_purge(root: Path) -> None:
+    _, applied = recover(root, CONFIG, VERSION)
+    recovered, layout = everything(root), Layout.open(root, CONFIG)
+    (session,) = list_sessions(layout)
+    assert session.kept_bytes > 0
+    assert purge(layout, newest(layout), Files()) == session.kept_bytes
+    assert everything(root) == recovered
+    assert not (root / ".mqstore" / applied.session).exists()
+    assert list(list_sessions(layout)) == []
+
+
+def test_no_purge_of_what_is_needed(root: Path, tmp_path: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    total = undo_steps(root, tmp_path)
+    with pytest.raises(Killed):
+        take_back(root, KilledFiles(total - 8))
+    layout = Layout.open(root, CONFIG)
+    with pytest.raises(InvalidInput, match="still needed"):
+        purge(layout, newest(layout), Files())
