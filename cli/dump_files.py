@@ -243,13 +243,9 @@ _TEXT_BYTES = 4096
 
 
 def _read(path: Path, limit: int) -> bytes:
-    from ..store.errors import from_os_error
+    from ..store.regular_file import read_regular
 
-    try:
-        with path.open("rb", buffering=0) as file:
-            return file.read(limit)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    return read_regular(path, limit)
 
 
 def index(what: Recognised, at: int | None, config: BrokerConfig) -> Iterator[Chunk]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 from ..formats.checkpoint import FIELDS
 from ..formats.fixed import numbers_of
-from .errors import Missing, from_os_error
+from .errors import Missing
+from .regular_file import read_regular
 
 _FIELDS = numbers_of(FIELDS)
 
@@ -35,10 +35,6 @@ class Checkpoint(NamedTuple):
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     """The checkpoint at `path`, None where there is none. Raises Unreadable."""
     try:
-        with Path(path).open("rb") as file:
-            return Checkpoint.from_bytes(file.read(_FIELDS.size))
-    except OSError as error:
-        told = from_os_error(error, path)
-        if isinstance(told, Missing):
-            return None
-        raise told from error
+        return Checkpoint.from_bytes(read_regular(path, _FIELDS.size))
+    except Missing:
+        return None

@@ -17,7 +17,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import Batch, CommitLog, LogEnd
 from .config import BrokerConfig
 from .consume_queue import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
-from .errors import NotFound, from_os_error
+from .errors import Missing, NotFound
 from .generation import Generation, generation_of
 from .index import Index
 from .index_file import Header
@@ -28,6 +28,7 @@ from .recovery.loading import load_files
 from .recovery.log_recovery import Switches, start_file
 from .recovery.profiles import Profile, profile_of
 from .recovery.snapshot import Snapshot, list_entries
+from .regular_file import read_regular
 
 WALKED_BYTES = 256 << 20
 """A log whose files have at most this many bytes is walked from its start."""
@@ -218,12 +219,9 @@ def _exit(abort: Path, pid: int | None) -> tuple[str, str]:
         who = f"process {pid}" if pid else "a process that cannot be named"
         return "running", f"{who} holds the lock"
     try:
-        with abort.open("rb") as file:
-            text = file.read(_ABORT_BYTES).decode("ascii", "replace").strip()
-    except FileNotFoundError:
+        text = read_regular(abort, _ABORT_BYTES).decode("ascii", "replace").strip()
+    except Missing:
         return "clean", "there is no abort file"
-    except OSError as error:
-        raise from_os_error(error, abort) from error
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 

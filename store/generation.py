@@ -23,11 +23,12 @@ from ..formats.index_file import HEADER, ITEM, SLOT, items_offset, slots_offset
 from ..formats.message import MAGIC_V2, SysFlag
 from ..formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from .checkpoint import Checkpoint, read_checkpoint
-from .errors import from_os_error
+from .errors import Missing, from_os_error
 from .layout import Layout
 from .recovery.profiles import NEWEST, PROFILES, VERSIONS
 from .recovery.record_check import BodyCheck, Failure, walk
 from .recovery.snapshot import Bytes, Entry, list_entries, map_file
+from .regular_file import read_regular
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
@@ -131,12 +132,9 @@ class _Evidence:
     def topics_version(self) -> int:
         """4 or 5 by the data version in topics.json, 0 where there is no such file."""
         try:
-            with (self.layout.config / "topics.json").open("rb") as file:
-                text = file.read(_CONFIG_BYTES_LOOKED_AT)
-        except FileNotFoundError:
+            text = read_regular(self.layout.config / "topics.json", _CONFIG_BYTES_LOOKED_AT)
+        except Missing:
             return 0
-        except OSError as error:
-            raise from_os_error(error, self.layout.config) from error
         if b'"dataVersion"' not in text:
             return 0
         return 5 if f'"{_STATE_VERSION}"'.encode() in text else 4

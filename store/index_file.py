@@ -25,6 +25,7 @@ from ..formats.index_file import (
     slots_offset,
 )
 from .errors import from_os_error
+from .regular_file import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,10 +78,7 @@ class IndexFile:
 
     @cached_property
     def _descriptor(self) -> int:
-        try:
-            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise from_os_error(error, self.path) from error
+        return open_regular(self.path)
 
     def _read(self, offset: int, size: int) -> bytes:
         try:

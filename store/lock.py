@@ -11,7 +11,8 @@ import os
 from pathlib import Path
 
 from ..formats.lock import LOCKED_RANGE
-from .errors import from_os_error
+from .errors import Missing, from_os_error
+from .regular_file import open_regular
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
@@ -40,11 +41,9 @@ def holder(path: Path) -> int | None:
     if held_here(path):
         return os.getpid()
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+        descriptor = open_regular(path)
+    except Missing:
         return None
-    except OSError as error:
-        raise from_os_error(error, path) from error
     try:
         return _ask(descriptor)
     except OSError as error:

@@ -42,6 +42,7 @@ from .layout import (
     Layout,
 )
 from .mapped_file_queue import start_of
+from .regular_file import open_regular
 
 STORE = "store"
 """The kind of a store's root, beside those of `formats.kinds.KINDS`."""
@@ -202,7 +203,7 @@ def _file(path: Path) -> Recognised | None:
 def _by_content(path: Path) -> Recognised | None:
     """By the first bytes of a file, and its length."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

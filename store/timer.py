@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.blank import MAGIC_BLANK
@@ -19,6 +18,7 @@ from ..formats.timer_log import BLANK, BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
 from ..formats.timer_wheel import SLOT, SLOT_BYTES
 from .errors import from_os_error
 from .mapped_file_queue import MappedFile, MappedFileQueue
+from .regular_file import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +152,7 @@ def timer_wheel(
     import numpy as np
 
     try:
-        with Path(path).open("rb", buffering=0) as file:
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
             file.seek(start * SLOT_BYTES)
             while data := file.read(WINDOW_UNITS * SLOT_BYTES):
                 count = len(data) // SLOT_BYTES

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import from_os_error
+from ..errors import Missing
+from ..regular_file import read_regular
 from .snapshot import QueueId
 from .survey import Messages
 
@@ -29,12 +30,9 @@ def read_progress(config: Path) -> Progress:
     for name in ("consumerOffset.json", "consumerOffset.json.bak"):
         path = config / name
         try:
-            with path.open("rb") as file:
-                data = file.read(_LARGEST_BYTES)
-        except FileNotFoundError:
+            data = read_regular(path, _LARGEST_BYTES)
+        except Missing:
             continue
-        except OSError as error:
-            raise from_os_error(error, path) from error
         found = _parse(data)
         if found is not None:
             return found

@@ -15,6 +15,7 @@ import numpy as np
 from ...formats.derive import dtype_of
 from ...formats.index_file import HEADER, HEADER_BYTES
 from ..errors import from_os_error
+from ..regular_file import open_regular
 from .snapshot import Entry
 
 _HEADER_DTYPE = dtype_of(HEADER)
@@ -48,7 +49,7 @@ class IndexState:
 def read_header(entry: Entry) -> IndexHeader:
     """The header of an index file. Raises Unreadable."""
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(entry.path)
         try:
             data = os.pread(descriptor, HEADER_BYTES, 0)
         finally:

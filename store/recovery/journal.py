@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import Unreadable, from_os_error
+from ..regular_file import read_regular
 from ..write.files import Files, write_new
 
 JOURNAL = "journal.json"
@@ -240,8 +241,4 @@ _MARKS = (
 
 
 def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_JOURNAL)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    return read_regular(path, _LARGEST_JOURNAL)

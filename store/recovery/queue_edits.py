@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ...formats.consume_queue import UNIT_BYTES
 from ..errors import from_os_error
 from ..mapped_file_queue import NAME_DIGITS, file_name
+from ..regular_file import open_regular
 from .edits import Edit
 from .queue_audit import QueueFix
 from .queue_state import pre_fill
@@ -105,7 +106,7 @@ def last_byte(entry: Entry, begin: int) -> int:
     """
     last = begin
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(entry.path)
         try:
             for start, stop in _data_extents(descriptor, begin, entry.size):
                 for at in range(start, stop, _WINDOW_BYTES):

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..errors import from_os_error
+from ..regular_file import open_regular
 from .loading import LoadedFile, truncate
 from .profiles import MinOffset, QueueRules
 from .snapshot import Entry
@@ -64,7 +65,7 @@ def read_units(entry: Entry | None, first: int, count: int) -> Units:
     if entry is None:
         return units
     try:
-        descriptor = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(entry.path)
         try:
             data = os.pread(descriptor, count * UNIT_BYTES, first * UNIT_BYTES)
         finally:

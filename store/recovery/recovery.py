@@ -8,10 +8,11 @@ from typing import Any
 
 from ..commit_log import CommitLog
 from ..dispatch import LMQ_PREFIX
-from ..errors import Refused
+from ..errors import Refused, StoreError
 from ..generation import Generation, generation_of
 from ..layout import Layout
 from ..lock import holder
+from ..regular_file import read_regular
 from .apply import barriers
 from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
@@ -181,6 +182,9 @@ def _profiles(version: str | None, generation: Generation | None) -> list[Profil
     return [profile_of(candidate) for candidate in generation.candidates]
 
 
+_LARGEST_TOPICS = 256 << 20
+
+
 def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
     """Whether a queue's messages count: those of a topic that was deleted do not.
 
@@ -188,8 +192,8 @@ def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
     topic that cannot be a directory.
     """
     try:
-        topics = (snapshot.layout.config / "topics.json").read_bytes()
-    except OSError:
+        topics = read_regular(snapshot.layout.config / "topics.json", _LARGEST_TOPICS)
+    except StoreError:
         return can_have_files
 
     def expected(queue: QueueId) -> bool:

@@ -19,6 +19,7 @@ from ..checkpoint import Checkpoint, read_checkpoint
 from ..errors import Unsupported, from_os_error
 from ..layout import Layout
 from ..mapped_file_queue import is_directory
+from ..regular_file import check_regular
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -100,7 +101,9 @@ _MAPPED_AT_ONCE = 64
 def map_file(path: str) -> Bytes:
     """A file as uint8[size], read-only, pages loaded on demand. Raises Unreadable."""
     try:
-        if not os.stat(path).st_size:  # noqa: PTH116
+        status = os.stat(path)  # noqa: PTH116
+        check_regular(status, path)
+        if not status.st_size:
             return np.zeros(0, np.uint8)
         return np.memmap(path, np.uint8, "r")
     except OSError as error:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..config_json import dumps, loads
-from ..errors import Refused, from_os_error
+from ..errors import Missing, Refused
+from ..regular_file import read_regular
 from .files import Files, write_new
 from .profile import WriterProfile
 
@@ -123,12 +124,9 @@ def new_topic(topic: str, highest_queue: int, profile: WriterProfile) -> dict[st
 
 def _read(path: Path) -> bytes | None:
     try:
-        with path.open("rb") as file:
-            return file.read(_LARGEST_BYTES)
-    except FileNotFoundError:
+        return read_regular(path, _LARGEST_BYTES)
+    except Missing:
         return None
-    except OSError as error:
-        raise from_os_error(error, path) from error
 
 
 def _parse(data: bytes) -> dict[str, Any] | None:

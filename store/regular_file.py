@@ -1,0 +1,49 @@
+"""Opening a file of a store for reading: a regular one, and nothing else.
+
+What stands under a file's name may be anything. To open a FIFO waits for a writer that never comes,
+and to open a device can do things by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from os import PathLike
+
+from .errors import Unreadable, from_os_error
+
+
+def open_regular(path: str | PathLike[str]) -> int:
+    """A descriptor of the file at `path`, or where a link leads, for reading.
+
+    Raises Missing, Unreadable, the latter also for a directory, FIFO, socket or device.
+    """
+    try:
+        check_regular(os.stat(path), path)  # noqa: PTH116
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def read_regular(path: str | PathLike[str], limit_bytes: int) -> bytes:
+    """The first `limit_bytes` of a file. Raises as `open_regular`."""
+    descriptor = open_regular(path)
+    try:
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read(limit_bytes)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def check_regular(status: os.stat_result, path: str | PathLike[str]) -> None:
+    """Raises Unreadable for what is no regular file."""
+    if not stat.S_ISREG(status.st_mode):
+        raise Unreadable(f"not a file but {_kind(status.st_mode)}", path=path)
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    if stat.S_ISFIFO(mode):
+        return "a FIFO"
+    return "a socket" if stat.S_ISSOCK(mode) else "a device"
