@@ -200,6 +200,8 @@ def carry_through(journal: Journal, files: Files) -> None:
     for step in journal.steps:
         if step.kind == "write":
             _write(journal, step, files)
+        elif step.kind == "truncate":
+            _truncate(journal, step, files)
         elif step.kind == "create":
             _create(journal, step, files)
         else:
@@ -215,6 +217,16 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
                 file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
         else:
             file.pwrite((journal.folder_of(step) / step.new_name).read_bytes(), step.offset)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _truncate(journal: Journal, step: Step, files: Files) -> None:
+    """Give a file its length; what is added reads as zeros."""
+    path = journal.path_of(step)
+    with files.open(path) as file:
+        file.truncate(step.length)
         file.sync()
     if step.before is not None:
         files.set_times(path, step.before.accessed_ns, step.before.modified_ns)

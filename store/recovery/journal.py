@@ -6,6 +6,7 @@ a `Step`. For each step the folder holds what undoes it and what does it again:
 | kind | old | new |
 |---|---|---|
 | write | `N.old`: the bytes before | `N.new`: the bytes; none for zeros |
+| truncate | `N.old`: the bytes behind the new end | |
 | create | `N.moved`: the file that was in its place, if any | `N.new`: the file, until it is in place |
 | move | `N.moved`: the file itself | |
 
@@ -39,7 +40,7 @@ UNDONE = "undone"
 _FORMAT = 1
 _LARGEST_JOURNAL = 1 << 30
 
-StepKind = Literal["write", "create", "move"]
+StepKind = Literal["write", "truncate", "create", "move"]
 Listing = dict[str, tuple[int, int]]
 """Files of a store by the name the journal has for them: size in bytes, modification time in ns."""
 
@@ -100,6 +101,11 @@ class Step:
     old_sha256: str = ""
     new_sha256: str = ""
     before: FileState | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """The file itself is changed."""
+        return self.kind in ("write", "truncate")
 
     @property
     def old_name(self) -> str:

@@ -49,7 +49,7 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
         if again >= end:
             break
         end, stale = again, stale or more_stale
-    edits = list(_edits(snapshot, files, end, stale))
+    edits = [*tail_edits(snapshot, files, end, stale), *_missing_files(snapshot, files, end)]
     return LogPlan(files[0].start, end, stale, edits)
 
 
@@ -95,7 +95,10 @@ def _end(
         number -= 1
 
 
-def _edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool) -> Iterator[Edit]:
+def tail_edits(
+    snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool
+) -> Iterator[Edit]:
+    """What lies behind the end of the log is moved away, or zeroed in the file that it ends in."""
     size = snapshot.log_file_bytes
     for file in files:
         assert file.entry is not None
@@ -110,7 +113,6 @@ def _edits(snapshot: Snapshot, files: list[LoadedFile], end: int, stale: bool) -
                 reason = "bytes behind the log end, where the next start would look for records"
                 codes = ("I-054",) if stale else ("I-043",)
                 yield Edit("write", file.entry.path, reason, codes, begin, last - begin)
-    yield from _missing_files(snapshot, files, end)
 
 
 def _move(entry: Entry) -> Edit:

@@ -1,8 +1,9 @@
-"""The plan of `recover --policy broker`: a list of edits and what they cost. Nothing is written.
+"""The plan of `recover`: a list of edits and what they cost. Nothing is written.
 
-It ends where the broker's start would end, but loses nothing more: queues and index are completed
-from the log, which no broker does (spec 7.5), and what lies behind the ends is put out of the way,
-so that the next start, of any version, finds nothing to do (spec 7.11).
+Under the policy `broker` the log ends where the broker's start would end it, under `keep` nothing
+that can be read is given up (`keep/`). Both complete queues and index from the log, which no broker
+does (spec 7.5), and put out of the way what lies behind the ends, so that the next start, of any
+version, finds nothing to do (spec 7.11).
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
+
+import numpy as np
 
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
@@ -24,6 +28,8 @@ from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
+from .keep.fill import Fill
+from .keep.keep_log import keep_log
 from .log_plan import LogPlan, plan_log
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
@@ -32,6 +38,13 @@ from .simulate import Outcome, simulate
 from .snapshot import Entry, QueueId, Snapshot
 from .survey import Auditor, Messages, survey
 from .tally import Tally
+
+
+class Policy(StrEnum):
+    """What a plan keeps. `keep`: every good record. `broker`: what a broker's start would keep."""
+
+    KEEP = "keep"
+    BROKER = "broker"
 
 
 @dataclass(frozen=True)
@@ -75,20 +88,21 @@ class Plan:
         return any(part in Path(edit.path).parts for edit in self.edits)
 
 
-def mend(snapshot: Snapshot) -> tuple[Snapshot, list[Edit]]:
+def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
-    Directories, names that are no position of a file, empty files. Raises Refused for what cannot
-    be put right by moving it: files of a wrong length, a log that is not there.
+    Directories, names that are no position of a file, empty files. any_length: files of a wrong
+    length stay. Raises Refused for what cannot be put right by moving it: files of a wrong length,
+    a log that is not there.
     """
     size = snapshot.log_file_bytes
     kept: list[Entry] = []
     edits: list[Edit] = []
     for entry in snapshot.log:
-        reason = _fault(entry, size)
+        reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
         if reason:
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
-        elif entry.size != size:
+        elif entry.size != size and not any_length:
             raise Refused(
                 f"a log file of {entry.size} bytes among files of {size}",
                 path=entry.path,
@@ -192,31 +206,57 @@ class _Maker(Auditor):
     def stale(self, batch: Batch) -> None:
         pass
 
+    def note_lost(self, fill: Fill) -> None:
+        """Count the messages that got a tombstone."""
+        for number in np.unique(fill.lost.queue).tolist():
+            mine = fill.lost.take(fill.lost.queue == number)
+            times = np.full(len(mine), fill.gap.store_timestamp, np.int64)
+            nobody = np.zeros(len(mine), np.bool_)
+            gone = Messages(
+                mine.queues[number],
+                mine.queue_offset,
+                mine.position,
+                mine.size,
+                mine.tags_code,
+                times,
+                nobody,
+            )
+            self.groups.add(gone)
+            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+
 
 def make_plan(
     snapshot: Snapshot,
     profile: Profile,
     outcome: Outcome,
     *,
+    policy: Policy = Policy.BROKER,
     auditors: tuple[Auditor, ...] = (),
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> Plan:
-    """Plan the recovery to the state that a broker of this generation would reach.
+    """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
+    to one in which every good record is where it was.
 
     auditors: others that want to see the log in the same pass. progress: of the consumer groups.
     tell: called with the log position reached. Raises Refused, Unreadable.
     """
-    mended, edits = mend(snapshot)
+    keep = policy is Policy.KEEP
+    mended, edits = mend(snapshot, any_length=keep)
     if not mended.log:
-        return Plan("broker", 0, 0)
-    if edits or outcome.refusal or outcome.log.hidden:
-        outcome = simulate(mended, profile, outcome.switches)
-    log = plan_log(mended, outcome)
+        return Plan(policy, 0, 0)
+    queue, fills = _files_of(mended), list[Fill]()
+    if keep:
+        kept = keep_log(mended, queue)
+        log, queue, fills = kept.plan, kept.queue, kept.fills
+    else:
+        if edits or outcome.refusal or outcome.log.hidden:
+            outcome = simulate(mended, profile, outcome.switches)
+        log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
     maker = _Maker(mended, log, geometry, GroupLoss(progress or {}))
-    commit_log = CommitLog(_files_of(mended))
+    commit_log = CommitLog(queue)
     rules = profile.dispatch
     survey(
         commit_log,
@@ -225,7 +265,9 @@ def make_plan(
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
         progress=tell,
     )
-    plan = Plan("broker", log.start, log.end, lost=maker.lost)
+    for fill in fills:
+        maker.note_lost(fill)
+    plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
     plan.stale = log.stale
     plan.tail_bytes = sum(edit.length for edit in log.edits if edit.kind == "write")

@@ -18,7 +18,7 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
 from .log_recovery import Switches
-from .plan import Plan, can_have_files, make_plan
+from .plan import Plan, Policy, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
 from .simulate import Outcome, simulate
@@ -126,7 +126,11 @@ class Recovery:
 
 
 def examine(
-    layout: Layout, version: str | None = None, *, tell: Callable[[int], None] | None = None
+    layout: Layout,
+    version: str | None = None,
+    *,
+    policy: Policy = Policy.BROKER,
+    tell: Callable[[int], None] | None = None,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
@@ -151,7 +155,15 @@ def examine(
     plan, refusal = None, None
     try:
         chosen = outcomes[profiles.index(main)]
-        plan = make_plan(snapshot, main, chosen, auditors=auditors, progress=progress, tell=tell)
+        plan = make_plan(
+            snapshot,
+            main,
+            chosen,
+            policy=policy,
+            auditors=auditors,
+            progress=progress,
+            tell=tell,
+        )
     except Refused as error:
         refusal = error
         for auditor in auditors:
@@ -161,11 +173,12 @@ def examine(
     return _recovery(snapshot, generation, version, watched, main, plan, refusal)
 
 
-def plan_again(layout: Layout, version: str) -> Plan:
+def plan_again(layout: Layout, version: str, policy: Policy = Policy.BROKER) -> Plan:
     """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
     snapshot = Snapshot.of(layout)
     profile = profile_of(version)
-    return make_plan(snapshot, profile, simulate(snapshot, profile, switches_of(snapshot)))
+    outcome = simulate(snapshot, profile, switches_of(snapshot))
+    return make_plan(snapshot, profile, outcome, policy=policy)
 
 
 def switches_of(snapshot: Snapshot) -> Switches:

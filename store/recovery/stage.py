@@ -62,6 +62,8 @@ def _check_space(layout: Layout, plan: Plan) -> None:
     """The journal fits on the disk. Raises NoSpace."""
     needed = _SPARE_BYTES
     for edit in plan.edits:
+        if edit.kind == "truncate":
+            needed += max(0, Path(edit.path).stat().st_size - edit.offset)
         needed += edit.length if edit.kind == "write" else 0
         needed += len(edit.data or b"") + sum(len(data) for _, data in edit.pieces)
     status = os.statvfs(layout.root)
@@ -90,8 +92,8 @@ class _Stager:
         path = Path(edit.path)
         folder = self._folder_for(path)
         kind: StepKind = "move"
-        if edit.kind in ("write", "create"):
-            kind = "write" if edit.kind == "write" else "create"
+        if edit.kind in ("write", "truncate", "create"):
+            kind = edit.kind
         name = self.journal.relative(path)
         replaced = path.exists() and name not in self._moved
         step = Step(
@@ -104,9 +106,9 @@ class _Stager:
             length=edit.length,
             zeros=edit.kind == "write" and edit.data is None,
             before=FileState.of(path) if replaced else None,
-            old_sha256=sha256_of(path) if replaced and kind != "write" else "",
+            old_sha256=sha256_of(path) if replaced and kind in ("create", "move") else "",
         )
-        if kind == "write":
+        if kind in ("write", "truncate"):
             step = self._stage_write(step, edit, path, folder)
         elif kind == "create":
             self._note_directories(path.parent)
@@ -146,8 +148,9 @@ class _Stager:
         total = hashlib.sha256()
         with path.open("rb") as source, self.files.create(folder / step.old_name) as target:
             source.seek(edit.offset)
-            for begin in range(0, edit.length, _WINDOW):
-                data = source.read(min(_WINDOW, edit.length - begin))
+            length = edit.length if edit.kind == "write" else path.stat().st_size - edit.offset
+            for begin in range(0, length, _WINDOW):
+                data = source.read(min(_WINDOW, length - begin))
                 if not data:  # what lies behind the end of the file is new
                     break
                 total.update(data)

@@ -185,8 +185,8 @@ def _prove_kept(journal: Journal) -> None:
     """What the journal kept is what it was. Raises Unreadable: nothing has been touched."""
     for step in journal.steps:
         folder = journal.folder_of(step)
-        kept = folder / (step.old_name if step.kind == "write" else step.moved_name)
-        if step.kind != "write" and not kept.exists():
+        kept = folder / (step.old_name if step.in_place else step.moved_name)
+        if not step.in_place and not kept.exists():
             continue  # nothing was there, or the repair did not come that far
         if sha256_of(kept) != step.old_sha256:
             raise Unreadable("what the session kept is damaged", path=kept)
@@ -195,7 +195,7 @@ def _prove_kept(journal: Journal) -> None:
 def _take_back(journal: Journal, step: Step, files: Files) -> None:
     """Undo one step. Any number of times, from any half-way state."""
     path, folder = journal.path_of(step), journal.folder_of(step)
-    if step.kind == "write":
+    if step.in_place:
         _write_back(step, path, folder / step.old_name, files)
         return
     if step.kind == "create" and not (folder / step.new_name).exists():
@@ -233,7 +233,7 @@ def _prove_restored(journal: Journal) -> None:
     for step in journal.steps:
         first.setdefault(step.path, step)
         path = journal.path_of(step)
-        if step.kind == "write":
+        if step.in_place:
             size = (journal.folder_of(step) / step.old_name).stat().st_size
             same = sha256_of(path, step.offset, size) == step.old_sha256
         else:

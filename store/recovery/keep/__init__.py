@@ -1,0 +1,5 @@
+"""The policy "keep": damage in the middle of a log costs the damaged records, nothing else.
+
+Holes between good records are closed with tombstones, fillers and BLANKs, which every generation of
+brokers walks over (measured with the real classes of six versions; design, "Plans"). All here is pure: from what is on disk to data.
+"""

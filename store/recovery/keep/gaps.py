@@ -1,0 +1,121 @@
+"""Where the commit log has no good records: the holes that have to be closed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...batch import Batch, Extent, ExtentKind
+from ...mark import Mark
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Log positions [begin, end) of one file without a good record.
+
+    to_file_end: nothing follows in this file. store_timestamp: of the good record before, 0 without
+    one.
+    """
+
+    begin: int
+    end: int
+    to_file_end: bool
+    store_timestamp: int
+
+
+@dataclass(frozen=True)
+class TornRecord:
+    """A record whose fields add up and whose body has not its checksum."""
+
+    position: int
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+
+
+@dataclass
+class GapFinder:
+    """Looks at a scan of the log, item by item in log order.
+
+    file_bytes: of a log file. files: positions where files begin that are there. covered: behind
+    the last good record or BLANK. end: where the log ends, as far as good records tell.
+    """
+
+    file_bytes: int
+    files: frozenset[int]
+    covered: int
+    end: int = -1
+    gaps: list[Gap] = field(default_factory=list)
+    torn: list[TornRecord] = field(default_factory=list)
+    #: What BLANKs close; a gap only if units name records in it.
+    blanks: list[Gap] = field(default_factory=list)
+    #: Positions of records that an earlier cut has given up.
+    dead: list[Ints] = field(default_factory=list)
+    #: Position behind the last record of an earlier life.
+    stale_end: int = -1
+    last_timestamp: int = 0
+
+    def add(self, item: Batch | Extent) -> None:
+        """The next item of the scan."""
+        if isinstance(item, Extent):
+            if item.kind is ExtentKind.BLANK:
+                self._blank(item)
+        elif item.mark > Mark.AFTER_DAMAGE:
+            self.stale_end = max(self.stale_end, item.end)
+            if item.mark is Mark.DEAD_TAIL:
+                self.dead.append(item.position.copy())
+        else:
+            self._records(item)
+
+    def close(self, position: int) -> None:
+        """What lies between the last good record and `position` is a gap, file by file."""
+        while self.covered < position:
+            file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
+            end = min(position, file_end)
+            self.gaps.append(Gap(self.covered, end, end == file_end, self.last_timestamp))
+            self.covered = end
+
+    def _blank(self, blank: Extent) -> None:
+        """A BLANK closes its file. Where the log goes on in the next one, that is where it ends."""
+        self.close(blank.position)
+        self.blanks.append(Gap(blank.position, blank.end, True, self.last_timestamp))
+        self.covered = blank.end
+        if blank.end in self.files:
+            self.end = max(self.end, blank.end)
+
+    def _records(self, batch: Batch) -> None:
+        good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok
+        if not good.all():
+            self._note_torn(batch, np.flatnonzero(~good))
+        positions = batch.position[good]
+        if not len(positions):
+            return
+        times = batch.columns.ints("store_timestamp")[good]
+        ends = positions + batch.columns.ints("total_size")[good]
+        before = np.concatenate([np.array([self.covered], np.int64), ends[:-1]])
+        for at in np.flatnonzero(positions > before).tolist():
+            self.covered = int(before[at])
+            self.last_timestamp = int(times[at - 1]) if at else self.last_timestamp
+            self.close(int(positions[at]))
+        self.covered = self.end = int(ends[-1])
+        self.last_timestamp = int(times[-1])
+
+    def _note_torn(self, batch: Batch, rows: Ints) -> None:
+        columns = batch.columns
+        for row in rows.tolist():
+            self.torn.append(
+                TornRecord(
+                    int(batch.position[row]),
+                    int(columns.ints("total_size")[row]),
+                    columns.ragged("topic")[row],
+                    int(columns.ints("queue_id")[row]),
+                    int(columns.ints("queue_offset")[row]),
+                    int(columns.ints("sys_flag")[row]),
+                )
+            )

@@ -1,0 +1,161 @@
+"""What "keep" does to the commit log: every gap closed, the log ends behind the last thing known.
+
+The log ends behind the last good record, or behind the lost ones that units name right behind it.
+What lies farther on (a torn tail, stale bytes, files that were never written) is put out of the way
+as under the policy "broker".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ....formats.blank import BLANK
+from ...commit_log import CommitLog
+from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
+from ..edits import Edit
+from ..loading import LoadedFile
+from ..log_plan import LogPlan, tail_edits
+from ..queue_edits import last_byte
+from ..snapshot import Entry, Snapshot
+from .fill import Fill, fills
+from .gaps import Gap, GapFinder
+from .lost_units import LostUnits, lost_units
+from .overlay import PatchedQueue
+from .records import Piece, encoded
+
+
+@dataclass(frozen=True)
+class KeptLog:
+    """The log as it will be. queue: its files with what is written over them."""
+
+    plan: LogPlan
+    queue: MappedFileQueue
+    fills: list[Fill]
+
+
+def keep_log(
+    snapshot: Snapshot, queue: MappedFileQueue, tell: Callable[[int], None] | None = None
+) -> KeptLog:
+    """Plan the log of a store. tell: called with the position reached.
+
+    Raises Refused, Unreadable.
+    """
+    entries = {int(entry.name): entry for entry in snapshot.log}
+    size, start = snapshot.log_file_bytes, min(entries)
+    finder = GapFinder(size, frozenset(entries), start)
+    for item in CommitLog(queue).scan():
+        finder.add(item)
+        if tell is not None:
+            tell(finder.covered)
+    dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
+    end = max(finder.end, start)
+    tail = _tail(snapshot, end, max(entries) + size, dead)
+    if len(tail):
+        finder.covered = max(end, finder.end)
+        finder.close(int(tail.end[-1]))
+        end = int(tail.end[-1])
+    gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
+    closed = fills(gaps, lost_units(snapshot, gaps, finder.torn, dead))
+    closed = [fill for fill in closed if not _is_closed(fill, queue)]
+    stale = finder.stale_end > end
+    pieces = [piece for fill in closed for piece in encoded(fill)]
+    edits = [
+        *_lengths(snapshot, entries, end),
+        *_writes(snapshot, entries, pieces, closed),
+        *tail_edits(snapshot, _loaded(entries, size), end, stale),
+    ]
+    patched = _patched(snapshot, queue, entries, pieces, end)
+    return KeptLog(LogPlan(start, end, stale, edits), patched, closed)
+
+
+def _begin(gap: Gap) -> int:
+    return gap.begin
+
+
+def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
+    return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
+
+
+def _tail(snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray) -> LostUnits:
+    """The records behind the last good one that units name: lost, but known."""
+    size = snapshot.log_file_bytes
+    gaps, begin = [], end
+    while begin < files_end:
+        behind = min(files_end, (begin // size + 1) * size)
+        gaps.append(Gap(begin, behind, True, 0))
+        begin = behind
+    return lost_units(snapshot, gaps, (), dead)
+
+
+def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
+    """Nothing has to be done: the BLANK stands there already."""
+    if fill.blank is None or len(fill.lost) or fill.fillers:
+        return False
+    ((position, data),) = encoded(fill)
+    return queue.read(position, len(data)) == data
+
+
+def _lengths(snapshot: Snapshot, entries: dict[int, Entry], end: int) -> Iterator[Edit]:
+    """Log files of a wrong length get theirs."""
+    size = snapshot.log_file_bytes
+    for start in sorted(entries):
+        entry = entries[start]
+        if entry.size != size and start < end:
+            reason = f"{entry.size} bytes, log files have {size}"
+            yield Edit("truncate", entry.path, reason, ("I-003",), min(size, entry.size), size)
+
+
+def _writes(
+    snapshot: Snapshot, entries: dict[int, Entry], pieces: Sequence[Piece], closed: Sequence[Fill]
+) -> Iterator[Edit]:
+    """Edits that put the pieces into the files; zeros behind the BLANKs."""
+    size = snapshot.log_file_bytes
+    directory = snapshot.layout.commit_log_directories[0]
+    new: dict[int, list[Piece]] = {}
+    for position, data in sorted(pieces):
+        start = position // size * size
+        entry = entries.get(start)
+        if entry is None:
+            new.setdefault(start, []).append((position - start, data))
+            continue
+        reason = "in place of what was lost"
+        yield Edit("write", entry.path, reason, ("I-020",), position - start, len(data), data)
+    for start, inside in sorted(new.items()):
+        reason = "in place of the missing log file"
+        path = str(directory / file_name(start))
+        yield Edit("create", path, reason, ("I-002",), length=size, pieces=tuple(inside))
+    for fill in closed:
+        if fill.blank is None:
+            continue
+        start = fill.gap.begin // size * size
+        begin = fill.blank[0] - start + BLANK.sizeof()
+        entry = entries.get(start)
+        if entry is not None and (last := last_byte(entry, begin)) > begin:
+            reason = "bytes that no record owns, up to the end of the file"
+            yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
+
+
+def _patched(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    entries: dict[int, Entry],
+    pieces: Sequence[Piece],
+    end: int,
+) -> PatchedQueue:
+    """The files of the log up to its end, with the pieces over them."""
+    size = snapshot.log_file_bytes
+    directory = snapshot.layout.commit_log_directories[0]
+    files, present = [], {}
+    for start in range(min(entries), max(end, min(entries) + 1), size):
+        entry = entries.get(start)
+        path = entry.path if entry else str(Path(directory) / file_name(start))
+        files.append(MappedFile(path, start, size))
+        if entry is not None:
+            present[path] = min(entry.size, size)
+    base = queue
+    base.file_size = size
+    return PatchedQueue(base, files, present, pieces)

@@ -1,0 +1,125 @@
+"""Which queue units name records that lie in gaps: the lost messages that are known one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ....formats.consume_queue import UNIT_BYTES
+from ....formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
+from ...dispatch import LMQ_PREFIX
+from ..queue_edits import is_whole_file
+from ..queue_state import is_valid, pre_fill, read_units
+from ..snapshot import Entry, QueueId, Snapshot
+from .gaps import Gap, TornRecord
+
+Ints = npt.NDArray[np.int64]
+_WINDOW_UNITS = 1 << 16
+_PRE_FILL = pre_fill(1)[0]
+
+
+@dataclass(frozen=True)
+class LostUnits:
+    """Lost records, int64[n] each, by position; `queue` counts `queues`."""
+
+    queues: list[QueueId]
+    position: Ints
+    size: Ints
+    queue: Ints
+    queue_offset: Ints
+    tags_code: Ints
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    @property
+    def end(self) -> Ints:
+        """Positions behind the records."""
+        return self.position + self.size
+
+    def take(self, key: Ints | npt.NDArray[np.bool_] | slice) -> LostUnits:
+        """Some of them."""
+        names = ("position", "size", "queue", "queue_offset", "tags_code")
+        return LostUnits(self.queues, *(getattr(self, name)[key] for name in names))
+
+
+def lost_units(
+    snapshot: Snapshot, gaps: Sequence[Gap], torn: Sequence[TornRecord], dead: Ints
+) -> LostUnits:
+    """The units that name a record inside a gap; each record once, none over another.
+
+    torn: records that tell their own queue, for those that no unit names. dead: positions of
+    records that are no loss. Raises Unreadable.
+    """
+    queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
+    parts: list[Ints] = []
+    for number, name in enumerate(queues):
+        entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
+        parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes)
+    parts.append(_of_torn(torn, queues))
+    position, size, queue, offset, tags = np.concatenate(parts, axis=1)
+    order = np.lexsort((queue, position))
+    found = LostUnits(queues, position, size, queue, offset, tags).take(order)
+    found = found.take(~np.isin(found.position, dead))
+    first = np.ones(len(found), np.bool_)
+    first[1:] = found.position[1:] != found.position[:-1]
+    return _without_overlaps(found.take(first))
+
+
+def _of_queue(
+    entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int
+) -> Iterator[Ints]:
+    """int64[5, n]: the units of one queue that lie in gaps, while positions rise."""
+    begins = np.array([gap.begin for gap in gaps], np.int64)
+    ends = np.array([gap.end for gap in gaps], np.int64)
+    reach = -1
+    for entry in sorted(entries, key=lambda e: int(e.name)):
+        for first in range(0, file_bytes // UNIT_BYTES, _WINDOW_UNITS):
+            count = min(_WINDOW_UNITS, file_bytes // UNIT_BYTES - first)
+            units = read_units(entry, first, count)
+            used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+            position = units["physical_offset"][used].astype(np.int64)
+            if not len(position):
+                continue
+            highest = np.maximum.accumulate(np.concatenate([np.array([reach]), position]))
+            rising = position > highest[:-1]
+            reach = int(highest[-1])
+            size = units["size"][used].astype(np.int64)
+            gap = np.searchsorted(begins, position, side="right") - 1
+            inside = rising & (gap >= 0) & (size >= SMALLEST)
+            inside &= position + size <= ends[np.maximum(gap, 0)] if len(ends) else False
+            rows = np.flatnonzero(inside)
+            offset = int(entry.name) // UNIT_BYTES + first + used[rows]
+            tags = units["tags_code"][used[rows]].astype(np.int64)
+            same = np.full(len(rows), number, np.int64)
+            yield np.stack([position[rows], size[rows], same, offset, tags])
+
+
+def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
+    """int64[5, n]: what damaged records say of themselves; queues they name are added.
+
+    They come behind all units of queues: those tell what was dispatched.
+    """
+    rows = []
+    for record in torn:
+        if record.sys_flag & TRANSACTION_MASK & SysFlag.PREPARED:
+            continue
+        name = QueueId(record.topic.decode("utf-8", "surrogateescape"), record.queue_id)
+        queues.append(name)
+        rows.append((record.position, record.size, len(queues) - 1, record.queue_offset, 0))
+    return np.array(rows, np.int64).reshape(-1, 5).T
+
+
+def _without_overlaps(units: LostUnits) -> LostUnits:
+    """Without units that begin inside the record of the one before."""
+    if not len(units) or (units.position[1:] >= units.end[:-1]).all():
+        return units
+    kept, reach = [], -1
+    for row, (begin, end) in enumerate(zip(units.position, units.end, strict=True)):
+        if begin >= reach:
+            kept.append(row)
+            reach = int(end)
+    return units.take(np.array(kept, np.int64))
