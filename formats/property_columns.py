@@ -51,7 +51,9 @@ class Items:
         self._cuts: Ints = np.flatnonzero(blob[:end] == _SEPARATOR)
         words = overlapping(blob, np.dtype(">u8"))
         self._heads = words[self._cuts[:-1] + 1].astype(np.uint64)
-        first = np.searchsorted(self._cuts, begin - 1)
+        is_begin = np.zeros(end, np.bool_)
+        is_begin[begin - 1] = True
+        first = np.flatnonzero(is_begin[self._cuts])
         items = np.diff(first, append=len(self._cuts) - 1)
         self._record: Ints = np.repeat(np.arange(self._count), items)
 

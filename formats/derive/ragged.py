@@ -15,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 _BLOCK_MAX = 1024
 #: Bytes that one numpy operation of a copy moves: its copy of them stays in the cache.
 _STEP_BYTES = 128 << 10
+#: Strings that it moves at least: below 500 numpy does not let other threads run meanwhile.
+_STEP_ROWS = 512
 
 
 def overlapping(buffer: Bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -144,7 +146,7 @@ def _copy_blocks(target: Bytes, at: Ints, source: Bytes, start: Ints, block: int
     """Copy `block` bytes of every string, as many at a time as stay in the cache."""
     void = np.dtype((np.void, block))
     into, of = overlapping(target, void), overlapping(source, void)
-    step = max(1, _STEP_BYTES // block)
+    step = max(_STEP_ROWS, _STEP_BYTES // block)
     for begin in range(0, len(at), step):
         some = slice(begin, begin + step)
         into[at[some]] = of[start[some]]
@@ -157,7 +159,8 @@ def _copy_class(
     into, of = overlapping(target, void), overlapping(source, void)
     rest = length - block
     last_at, last_start = at + rest, start + rest
-    for begin in range(0, len(at), _STEP_BYTES // block):
-        some = slice(begin, begin + _STEP_BYTES // block)
+    step = max(_STEP_ROWS, _STEP_BYTES // block)
+    for begin in range(0, len(at), step):
+        some = slice(begin, begin + step)
         into[at[some]] = of[start[some]]
         into[last_at[some]] = of[last_start[some]]

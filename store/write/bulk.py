@@ -17,6 +17,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ..dictionary import Dictionary
 from ..dispatch import Dispatched, Units, dispatch_columns
+from ..errors import InvalidInput, LimitExceeded
 from .commit_log import place_columns
 from .message_columns import count_of, prepare, rows_of
 from .new_message import Host
@@ -64,49 +65,91 @@ def append_columns(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredCol
     `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
     """
     total = count_of(columns)
-    parts = [
-        _append_step(writer, rows_of(columns, total, slice(first, min(first + STEP_ROWS, total))))
-        for first in range(0, total, STEP_ROWS)
-    ]
+    steps = _Steps(writer, aside=total > STEP_ROWS)
+    try:
+        parts = [
+            steps.append(rows_of(columns, total, slice(first, min(first + STEP_ROWS, total))))
+            for first in range(0, total, STEP_ROWS)
+        ]
+    except (InvalidInput, LimitExceeded):
+        steps.finish()
+        raise
+    except BaseException:
+        writer.abandon()
+        raise
+    steps.finish()
     return _joined(parts, writer.rules.store_host)
 
 
-def _append_step(writer: StoreWriter, columns: dict[str, Any]) -> StoredColumns:
-    count = len(columns["body"])
-    topics = prepare(columns, count, writer.rules, writer.clock())
-    texts = [java_string(topic) for topic in topics.values]
-    groups = _Groups.by_queue(topics.ids, columns["queue_id"])
-    state = columns["sys_flag"]
-    advances = state & SysFlag.PREPARED == 0
-    columns["queue_offset"] = groups.offsets(advances, texts, writer.queues.next_offsets)
-    for topic_id, queue_id in groups.queues:
-        writer.queues.check((texts[topic_id], queue_id))
-    columns["total_size"] = sizes(MESSAGE, columns)
-    placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
-    columns["physical_offset"] = placement.positions
-    columns["body_crc"] = crc31_column(columns["body"])
-    with writer.writing(int(columns["store_timestamp"].min())):
-        records = writer.records()
-        records.write(columns, placement)
-        found = _dispatch(writer, columns, topics)
-        records.drain()
-        _write_units(writer, found)
-        writer.index_records()
-        if writer.index is not None:
-            writer.index.append(found.items, found.count)
-    highest: dict[str, int] = {}
-    for topic_id, queue_id in groups.queues:
-        highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
-    writer.note(int(placement.positions[-1]), int(columns["store_timestamp"][-1]), highest)
-    return StoredColumns(
-        texts,
-        topics.ids,
-        columns["queue_id"],
-        columns["queue_offset"],
-        placement.positions,
-        columns["total_size"],
-        writer.rules.store_host,
-    )
+class _Steps:
+    """Appends step by step: the records, and then what they add to queues and index.
+
+    aside: while a step's records are encoded and written by another thread, this one finds out what
+    they add. That is written when the records are in the log, before those of the next step.
+    """
+
+    def __init__(self, writer: StoreWriter, *, aside: bool) -> None:
+        self._writer = writer
+        self._aside = aside
+        self._found: Dispatched | None = None
+
+    def append(self, columns: dict[str, Any]) -> StoredColumns:
+        """Append the rows of a step. Raises as `append_columns`; the step before is not lost."""
+        writer = self._writer
+        topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
+        texts = [java_string(topic) for topic in topics.values]
+        groups = _Groups.by_queue(topics.ids, columns["queue_id"])
+        for topic_id, queue_id in groups.queues:
+            writer.queues.check((texts[topic_id], queue_id))
+        columns["total_size"] = sizes(MESSAGE, columns)
+        columns["body_crc"] = crc31_column(columns["body"])
+        found = self._settle_units()
+        advances = columns["sys_flag"] & SysFlag.PREPARED == 0
+        columns["queue_offset"] = groups.offsets(advances, texts, writer.queues.next_offsets)
+        placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
+        columns["physical_offset"] = placement.positions
+        with writer.writing(int(columns["store_timestamp"].min())):
+            if self._aside:
+                writer.records().write_aside(columns, placement)
+            else:
+                writer.records().write(columns, placement)
+            self._index(found)
+            self._found = _dispatch(writer, columns, topics)
+        highest: dict[str, int] = {}
+        for topic_id, queue_id in groups.queues:
+            highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
+        last_time = int(columns["store_timestamp"][-1])
+        writer.note(int(placement.positions[-1]), last_time, highest)
+        return StoredColumns(
+            texts,
+            topics.ids,
+            columns["queue_id"],
+            columns["queue_offset"],
+            placement.positions,
+            columns["total_size"],
+            writer.rules.store_host,
+        )
+
+    def _settle_units(self) -> Dispatched | None:
+        """Wait for the records of the step before and write their units; what else they add."""
+        found, self._found = self._found, None
+        if found is not None:
+            with self._writer.writing():
+                self._writer.records().drain()
+                _write_units(self._writer, found)
+        return found
+
+    def _index(self, found: Dispatched | None) -> None:
+        if found is not None:
+            self._writer.index_records()
+            if self._writer.index is not None:
+                self._writer.index.append(found.items, found.count)
+
+    def finish(self) -> None:
+        """Complete the last step."""
+        found = self._settle_units()
+        with self._writer.writing():
+            self._index(found)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """Encoding placed records buffer by buffer, and writing each buffer with one call.
 
-While one buffer is on its way to the file the next is filled: the system copies it without
-holding Python up.
+With many records three threads are at work: numpy and the system copy without holding Python up.
+One fills a buffer while another one is on its way to the file; and whoever gave the records finds
+out meanwhile what they add to queues and index.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -28,14 +30,20 @@ class RecordWriter:
     def __init__(self, log: LogWriter) -> None:
         self._log = log
         self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
-        self._worker: ThreadPoolExecutor | None = None
-        self._on_the_way: Future[None] | None = None
+        self._encoder = _Aside("records")
+        self._writer = _Aside("log")
+
+    def write_aside(self, columns: dict[str, Any], placement: Placement) -> None:
+        """`write` by another thread; `drain` waits for it. Log and columns are not to be changed."""
+        self._encoder.wait()
+        self._encoder.begin(self.write, columns, placement)
+
+    def drain(self) -> None:
+        """Wait until everything is written. Raises what went wrong: NoSpace, Unreadable."""
+        self._encoder.wait()
 
     def write(self, columns: dict[str, Any], placement: Placement) -> None:
-        """Encode complete columns of MESSAGE and write them; `drain` waits for the last of them.
-
-        Raises NoSpace, Unreadable.
-        """
+        """Encode complete columns of MESSAGE and write them. Raises NoSpace, Unreadable."""
         positions = placement.positions
         ends = positions + columns["total_size"]
         blanks = {blank.position: blank for blank in placement.blanks}
@@ -44,7 +52,7 @@ class RecordWriter:
         while first < len(positions):
             begin = int(positions[first])
             if self._log.position in blanks and begin != self._log.position:
-                self.drain()
+                self._writer.wait()
                 self._log.write_blank(blanks[self._log.position])
                 self._log.position = begin
             file_end = begin - begin % self._log.file_size + self._log.file_size
@@ -62,6 +70,7 @@ class RecordWriter:
             if self._log.remembers:
                 _remember(self._log, data, at, columns["total_size"][rows])
             first = last
+        self._writer.wait()
 
     def _next_buffer(self, least_bytes: int) -> Bytes:
         """The buffer that is not on its way."""
@@ -71,27 +80,45 @@ class RecordWriter:
         return self._buffers[0]
 
     def _send(self, position: int, data: Bytes, *, more: bool) -> None:
-        """Write a buffer: at once if it is the only one, else while the next is filled."""
-        self.drain()
-        if self._worker is None and not more:
+        """Write a buffer: while the next is filled, or at once where there is none."""
+        self._writer.wait()
+        if more:
+            self._writer.begin(self._log.write, position, data.data)
+            self._log.position = position + len(data)
+        else:
             self._log.write(position, data.data)
-            return
-        if self._worker is None:
-            self._worker = ThreadPoolExecutor(1, "log")
-        self._on_the_way = self._worker.submit(self._log.write, position, data.data)
-        self._log.position = position + len(data)
-
-    def drain(self) -> None:
-        """Wait until everything is written. Raises what went wrong: NoSpace, Unreadable."""
-        future, self._on_the_way = self._on_the_way, None
-        if future is not None:
-            future.result()
 
     def close(self) -> None:
-        """Let the worker go, whatever became of its last write."""
-        if self._worker is not None:
-            self._worker.shutdown()
-            self._worker = None
+        """Let the threads go, whatever became of their work."""
+        self._encoder.close()
+        self._writer.close()
+
+
+class _Aside:
+    """A thread, made when it is needed, that does one thing at a time."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._pool: ThreadPoolExecutor | None = None
+        self._work: Future[None] | None = None
+
+    def begin(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Let it do something."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, self._name)
+        self._work = self._pool.submit(work, *arguments)
+
+    def wait(self) -> None:
+        """Wait until it is done. Raises what the work has raised."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.result()
+
+    def close(self) -> None:
+        """Wait for the work without asking what became of it, and end the thread."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
 def _some(column: Any, rows: slice) -> Any:

@@ -102,7 +102,9 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
         "body": Ragged(noise, places, np.full(APPEND_MESSAGES, size, np.int64)),
         "properties": Ragged.of(texts),
     }
-    config = BrokerConfig().with_set([f"messageIndexEnable={indexed == 'index'}".lower()])
+    config = BrokerConfig().with_set(
+        ["messageIndexEnable=" + ("true" if indexed == "index" else "false")]
+    )
     with StoreWriter.open(root, config) as writer:
         cpu, start = time.process_time(), time.perf_counter()
         stored = writer.append_columns(columns)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import threading
 from pathlib import Path
 
 from mqstore.store.write.files import Files
@@ -30,10 +31,13 @@ class CountingFiles(Files):
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, str]] = []
+        self._count = threading.Lock()
 
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
-        self.steps.append((change, path.name))
-        self.arrived(len(self.steps) - 1, change, path)
+        with self._count:
+            number = len(self.steps)
+            self.steps.append((change, path.name))
+        self.arrived(number, change, path)
 
     def arrived(self, number: int, change: str, path: Path) -> None:
         """Called at each step before it happens."""
@@ -45,15 +49,15 @@ class FailingFiles(CountingFiles):
     def __init__(self, at: int, error: int) -> None:
         super().__init__()
         self.at, self.error = at, error
-        self._tear = False
+        self._own = threading.local()
 
     def arrived(self, number: int, change: str, path: Path) -> None:
-        self._tear = number == self.at and change == "write"
-        if number == self.at and not self._tear:
+        self._own.tear = number == self.at and change == "write"
+        if number == self.at and not self._own.tear:
             raise OSError(self.error, os.strerror(self.error), str(path))
 
     def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
-        if not self._tear:
+        if not self._own.tear:
             return super().write_at(descriptor, data, offset)
         super().write_at(descriptor, data[: len(data) // 2], offset)
         raise OSError(self.error, os.strerror(self.error))
@@ -66,15 +70,15 @@ class KilledFiles(CountingFiles):
         super().__init__()
         self.at = at
         self._random = random.Random(f"{at} {seed}")
-        self._tear = False
+        self._own = threading.local()
 
     def arrived(self, number: int, change: str, path: Path) -> None:
-        self._tear = number == self.at and change == "write"
-        if number >= self.at and not self._tear:
+        self._own.tear = number == self.at and change == "write"
+        if number >= self.at and not self._own.tear:
             raise Killed(f"step {number}: {change} {path.name}")
 
     def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
-        if not self._tear:
+        if not self._own.tear:
             return super().write_at(descriptor, data, offset)
         end = self._random.randint(offset, offset + len(data))
         whole = end == offset + len(data)

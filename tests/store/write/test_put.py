@@ -15,6 +15,7 @@ from mqstore.store.config import BrokerConfig
 from mqstore.store.consume_queue import ConsumeQueues
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.layout import Layout
+from mqstore.store.write import bulk
 from mqstore.store.write.bulk import append_columns
 from mqstore.store.write.message_columns import columns_of as message_columns
 from mqstore.store.write.new_message import NewMessage
@@ -286,6 +287,39 @@ def test_what_a_broker_refuses(
         store.append(NewMessage(b"T", b"good"))
     assert [r.body for r in records_of(Layout.open(tmp_path, TINY))] == [b"good"]
     assert not (tmp_path / "abort").exists()
+
+
+def test_what_is_refused_in_a_later_step_costs_no_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "STEP_ROWS", 8)
+    found = messages(30)
+    with writer(tmp_path) as store:
+        with pytest.raises(InvalidInput, match="directory"):
+            store.append_columns(message_columns([*found[:20], NewMessage(b"..", b"x")]))
+        store.append(found[20])
+    records = records_of(Layout.open(tmp_path, TINY))
+    assert [r.body for r in records] == [m.body for m in [*found[:16], found[20]]]
+    assert_whole(tmp_path)
+    assert not (tmp_path / "abort").exists()
+
+
+def test_what_is_cut_off_between_steps_is_left_for_recover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "STEP_ROWS", 8)
+    times = iter([NOW, NOW])
+
+    def clock() -> int:
+        for time in times:
+            return time
+        raise KeyboardInterrupt
+
+    store = writer(tmp_path)
+    store.clock = clock
+    with pytest.raises(KeyboardInterrupt), store:
+        store.append_columns(message_columns(messages(30)))
+    assert (tmp_path / "abort").exists()
 
 
 @pytest.mark.parametrize(

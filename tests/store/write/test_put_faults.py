@@ -14,6 +14,7 @@ import pytest
 
 from mqstore.store.errors import NoSpace, StoreError, Unclean, Unreadable
 from mqstore.store.layout import Layout
+from mqstore.store.write import bulk, record_columns
 from mqstore.store.write.files import Files
 from mqstore.store.write.message_columns import columns_of
 from mqstore.store.write.new_message import NewMessage
@@ -28,6 +29,13 @@ VERSION = "5.3"
 BEFORE = messages(20, seed=1)
 ONE = messages(6, seed=2)
 MANY = messages(45, seed=3)
+
+
+@pytest.fixture(params=[45, 8], ids=["one step", "six steps"], autouse=True)
+def _steps_of_columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MANY in one step, by one thread, or in six, by three."""
+    monkeypatch.setattr(bulk, "STEP_ROWS", request.param)
+    monkeypatch.setattr(record_columns, "BUFFER_BYTES", 1024)
 
 
 def append(root: Path, files: Files, acknowledged: list[NewMessage]) -> None:
