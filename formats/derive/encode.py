@@ -245,11 +245,10 @@ def _records(nodes: tuple[Node, ...], table: _Table, total: Ints) -> npt.NDArray
                 varying.append(node)
         elif isinstance(node, Blob):
             common[node.path] = np.void(table.constant(node.path))
-    records = np.empty(table.count, common.dtype)
+    records: npt.NDArray[Any] = np.empty(table.count, common.dtype)
     # as plain bytes: quick, and other threads may run meanwhile
     whole = np.dtype((np.void, common.dtype.itemsize))
-    blank: Any = records.view(whole)
-    blank[:] = common.view(whole)
+    np.copyto(records.view(whole), common.view(whole))
     for node in varying:
         records[node.path] = _value(node, table, total)
     return records
