@@ -91,6 +91,9 @@ def put(
     no_topic_config: Annotated[
         bool, typer.Option("--no-topic-config", help="Leave config/topics.json alone.")
     ] = False,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False,
     *,
     common: Common,
 ) -> None:
@@ -111,7 +114,7 @@ def put(
     from ..store.write.put import WriterOptions
 
     host = None if store_host is None else parse_host(store_host, "--store-host")
-    options = WriterOptions(as_broker, host, not no_topic_config, wait)
+    options = WriterOptions(as_broker, host, not no_topic_config, wait, follow_links)
     target = Target(store, options, common)
     with common.open_output() as out:
         if source is not None:

@@ -46,6 +46,9 @@ def recover(
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
     ] = 0,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False,
     *,
     common: Common,
 ) -> None:
@@ -74,7 +77,7 @@ def recover(
     code = _code_of(found)
     applied = None
     if apply and (found.plan is None or not found.nothing_to_do):
-        applied = _apply(layout, found, asks, wait, common)
+        applied = _apply(layout, found, asks, wait, follow_links, common)
         code = ExitCode.NO if found.plan and found.plan.lost.messages else ExitCode.DONE
     _print(found, applied, common)
     raise typer.Exit(code)
@@ -105,11 +108,14 @@ def _code_of(found: Recovery) -> ExitCode:
     return ExitCode.UNCLEAN if unclean else ExitCode.DONE
 
 
-def _apply(layout: Layout, found: Recovery, asks: bool, wait: float, common: Common) -> Applied:
+def _apply(
+    layout: Layout, found: Recovery, asks: bool, wait: float, follow_links: bool, common: Common
+) -> Applied:
     """Carry the plan out and look at the store again. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.recovery.recovery import plan_again
+    from ..store.write.confine import confine
     from ..store.write.files import Files
 
     if found.plan is None and not found.interrupted:
@@ -125,7 +131,9 @@ def _apply(layout: Layout, found: Recovery, asks: bool, wait: float, common: Com
         return plan_again(Layout.open(layout.root, layout.broker_config), version)
 
     shown = None if found.interrupted else found.plan
-    applied = apply(layout, shown, again, Files(), wait_seconds=wait)
+    files = Files()
+    confine(files, layout, follow_links=follow_links)
+    applied = apply(layout, shown, again, files, wait_seconds=wait)
     left = again().edits
     if left:
         common.warn(f"after the recovery {len(left)} changes are still to be made: run it again")

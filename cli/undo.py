@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..store.layout import Layout
+    from ..store.write.files import Files
 
 app = command_app()
 
@@ -37,6 +38,9 @@ def undo(
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
     ] = 0,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False,
     *,
     common: Common,
 ) -> None:
@@ -66,8 +70,11 @@ def undo(
         raise typer.BadParameter("--purge needs a SESSION")
     if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
         raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
+    files = _files(layout, follow_links)
     record = (
-        _purge(layout, session or "", yes) if purge else _undo(layout, session, force, yes, wait)
+        _purge(layout, session or "", yes, files)
+        if purge
+        else _undo(layout, session, force, yes, wait, files)
     )
     with common.open_output() as out:
         out.record(record, text=_TEXTS[record["type"]])
@@ -103,10 +110,20 @@ def _list(layout: Layout, common: Common) -> None:
         common.warn(f"no sessions: {layout.root}")
 
 
-def _undo(layout: Layout, name: str | None, force: bool, yes: bool, wait: float) -> dict[str, Any]:
+def _files(layout: Layout, follow_links: bool) -> Files:
+    from ..store.write.confine import confine
+    from ..store.write.files import Files
+
+    files = Files()
+    confine(files, layout, follow_links=follow_links)
+    return files
+
+
+def _undo(
+    layout: Layout, name: str | None, force: bool, yes: bool, wait: float, files: Files
+) -> dict[str, Any]:
     """Raises NotFound, Refused and all that `undo` does."""
     from ..store.recovery import undo as undoing
-    from ..store.write.files import Files
     from .terminal import escape
 
     journal = undoing.session_to_undo(layout, name)
@@ -116,7 +133,7 @@ def _undo(layout: Layout, name: str | None, force: bool, yes: bool, wait: float)
             count = len(journal.steps)
             what = f"Take back {journal.command} {escape(journal.session)}, {count} changes?"
         typer.confirm(what, abort=True, err=True)
-    done = undoing.undo(layout, journal, Files(), force=force, wait_seconds=wait)
+    done = undoing.undo(layout, journal, files, force=force, wait_seconds=wait)
     return {
         "type": "undone",
         "session": done.session,
@@ -128,11 +145,10 @@ def _undo(layout: Layout, name: str | None, force: bool, yes: bool, wait: float)
     }
 
 
-def _purge(layout: Layout, name: str, yes: bool) -> dict[str, Any]:
+def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]:
     from ..store.errors import NotFound
     from ..store.recovery.journal import Journal, State, sessions
     from ..store.recovery.undo import purge
-    from ..store.write.files import Files
     from .terminal import escape
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
@@ -141,7 +157,7 @@ def _purge(layout: Layout, name: str, yes: bool) -> dict[str, Any]:
     if not yes:
         what = f"Delete what {escape(name)} kept? It cannot be undone then."
         typer.confirm(what, abort=True, err=True)
-    freed = purge(layout, Journal.load(layout.root, folder), Files())
+    freed = purge(layout, Journal.load(layout.root, folder), files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
 
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from ..errors import InUse, Refused
 from ..layout import Layout
 from ..lock import holder
-from ..write.files import Files
+from ..regular_file import open_regular
+from ..write.files import Files, OpenFile
 from ..write.lock import StoreLock
 from .edits import digest
 from .journal import Journal, Listing, State, Step, sessions, unfinished
@@ -73,7 +74,7 @@ def apply(
                 return Applied("", False, 0)
             journal = stage(layout, plan, files, new_session(layout))
         carry_through(journal, files)
-        journal.finish(files, listing(layout, journal))
+        journal.finish(files, listing(layout, journal, files))
     return Applied(journal.session, resumed, len(journal.steps))
 
 
@@ -96,8 +97,11 @@ def _check_barrier(layout: Layout) -> None:
         )
 
 
-def listing(layout: Layout, journal: Journal) -> Listing:
-    """Every file of the store, and of log directories elsewhere, but lock, barrier and sessions."""
+def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
+    """Every file of the store, and of log directories elsewhere, but lock, barrier and sessions.
+
+    A link to a directory where `files` may not write counts by itself: what is there is not ours.
+    """
     found: Listing = {}
     outside = [d for d in layout.commit_log_directories if not d.is_relative_to(layout.root)]
     waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
@@ -110,7 +114,7 @@ def listing(layout: Layout, journal: Journal) -> Listing:
         seen.add(key)
         for entry in os.scandir(directory):
             path = Path(entry.path)
-            if entry.is_dir():
+            if entry.is_dir() and (not entry.is_symlink() or files.is_inside(path)):
                 waiting += [path] if entry.name != layout.journal.name else []
             elif path != layout.lock and not entry.name.startswith(BARRIER_PREFIX):
                 own = entry.stat(follow_symlinks=False)
@@ -216,7 +220,7 @@ def _write(journal: Journal, step: Step, files: Files) -> None:
                 size = min(len(_ZEROS), step.length - begin)
                 file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
         else:
-            file.pwrite((journal.folder_of(step) / step.new_name).read_bytes(), step.offset)
+            _copy(journal.folder_of(step) / step.new_name, file, step.offset)
         file.sync()
     if step.before is not None:
         files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
@@ -230,6 +234,13 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
         file.sync()
     if step.before is not None:
         files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _copy(source: Path, target: OpenFile, offset: int) -> None:
+    with os.fdopen(open_regular(source), "rb") as new:
+        while data := new.read(len(_ZEROS)):
+            target.pwrite(data, offset)
+            offset += len(data)
 
 
 def _create(journal: Journal, step: Step, files: Files) -> None:

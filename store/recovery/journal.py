@@ -23,12 +23,14 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from ..errors import Unreadable, from_os_error
+from ..layout import JOURNAL as SESSIONS
 from ..regular_file import read_regular
 from ..write.files import Files, write_new
 
@@ -38,7 +40,8 @@ DONE = "done"
 UNDOING = "undoing"
 UNDONE = "undone"
 _FORMAT = 1
-_LARGEST_JOURNAL = 1 << 30
+_LARGEST_JOURNAL = 1 << 28
+_NUMBERS_END = 1 << 63
 
 StepKind = Literal["write", "truncate", "create", "move"]
 Listing = dict[str, tuple[int, int]]
@@ -180,8 +183,9 @@ class Journal:
     def listing(self) -> Listing:
         """What `finish` noted. Raises Unreadable."""
         path = self.folder / DONE
-        rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
-        return {name: (size, time) for name, (size, time) in rows.items()}
+        with _understood(path):
+            rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
+            return {name: (size, time) for name, (size, time) in rows.items()}
 
     def begin_undo(self, files: Files) -> None:
         """From now on it is taken back, and nothing else."""
@@ -207,12 +211,41 @@ class Journal:
         seal = _read(folder / SEALED).decode("ascii", "replace")
         if hashlib.sha256(text).hexdigest() != seal:
             raise Unreadable("the journal is damaged", path=folder / JOURNAL)
-        fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
-        steps = []
-        for row in fields["steps"]:
-            before = row.pop("before")
-            steps.append(Step(**row, before=FileState(**before) if before else None))
-        return cls(store, folder, fields["command"], steps, fields["directories"])
+        with _understood(folder / JOURNAL):
+            fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
+            steps = [_step(row, folder.name) for row in fields["steps"]]
+            command, directories = str(fields["command"]), fields["directories"]
+            if not all(isinstance(name, str) and "\0" not in name for name in directories):
+                raise ValueError("a directory without a name")
+        return cls(store, folder, command, steps, directories)
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """A file with a fitting checksum may still have been written by anybody. Raises Unreadable."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unreadable(f"not a journal ({error!r})", path=path) from error
+
+
+def _step(row: dict[str, Any], session: str) -> Step:
+    """A step as `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    before = row.pop("before")
+    step = Step(**row, before=FileState(**before) if before else None)
+    state = asdict(step.before).values() if step.before else ()
+    if not all(isinstance(n, int) and abs(n) < _NUMBERS_END for n in state):
+        raise ValueError(f"a number of a file of step {step.number}")
+    numbers = (step.number, step.offset, step.length)
+    if not all(isinstance(n, int) and 0 <= n < _NUMBERS_END for n in numbers):
+        raise ValueError(f"a number of step {step.number}")
+    texts = (step.path, step.folder, step.reason, step.old_sha256, step.new_sha256)
+    if not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise ValueError(f"a text of step {step.number}")
+    # purging removes that folder: it must be one that a session makes
+    if Path(step.folder).parts[-2:] != (SESSIONS, session) or step.kind not in get_args(StepKind):
+        raise ValueError(f"step {step.number}")
+    return step
 
 
 def sessions(journal: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from ..errors import NoSpace, Refused, from_os_error
 from ..index_file import Geometry
 from ..layout import JOURNAL as JOURNAL_FOLDER
 from ..layout import Layout
+from ..regular_file import open_regular
 from ..write.files import Files
 from ..write.index import IndexWriter
 from .checkpoint_edit import checkpoint_edit
@@ -90,6 +91,7 @@ class _Stager:
     def add(self, edit: Edit) -> None:
         """Journal one edit."""
         path = Path(edit.path)
+        self.files.check_inside(path)
         folder = self._folder_for(path)
         kind: StepKind = "move"
         if edit.kind in ("write", "truncate", "create"):
@@ -194,15 +196,17 @@ class _Stager:
 def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
     """The SHA-256 of a file, or of `size` bytes at `offset`, as hex. Raises Missing, Unreadable.
 
-    Of a directory: of the names in it and what they hold.
+    Of a directory: of the names in it and what they hold; of a link there: of where it leads.
     """
     total = hashlib.sha256()
+    if path.is_symlink() and size is None:
+        return hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
     if path.is_dir():
         for child in sorted(path.iterdir()):
             total.update(os.fsencode(child.name) + b"/" + sha256_of(child).encode())
         return total.hexdigest()
     try:
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             left = file.seek(0, os.SEEK_END) - offset if size is None else size
             file.seek(offset)
             while left > 0 and (data := file.read(min(_WINDOW, left))):

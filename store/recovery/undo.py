@@ -7,12 +7,14 @@ back, cut off at any point the next run goes on, and the barrier keeps brokers a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidInput, NotFound, Refused, Unreadable
 from ..layout import Layout
+from ..regular_file import open_regular
 from ..write.files import Files
 from .apply import alone, barriers, listing, remove_tree
 from .journal import SEALED, Journal, State, Step, sessions, unfinished
@@ -130,7 +132,7 @@ def undo(
         if journal.state is not state:
             raise Refused("another mqstore was faster", path=layout.root, hint="try again")
         if state is State.APPLIED and not force:
-            _check_unchanged(layout, journal)
+            _check_unchanged(layout, journal, files)
         if state is not State.UNDONE:
             _carry_back(journal, files)
     paths = {step.path for step in journal.steps}
@@ -167,9 +169,9 @@ def _check_order(layout: Layout, journal: Journal) -> None:
         )
 
 
-def _check_unchanged(layout: Layout, journal: Journal) -> None:
+def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
     """The store is as the repair left it. Raises Refused."""
-    then, now = journal.listing(), listing(layout, journal)
+    then, now = journal.listing(), listing(layout, journal, files)
     changed = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
     if changed:
         more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
@@ -208,7 +210,7 @@ def _take_back(journal: Journal, step: Step, files: Files) -> None:
 
 
 def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
-    with files.open(path) as file, kept.open("rb") as source:
+    with files.open(path) as file, os.fdopen(open_regular(kept), "rb") as source:
         offset = step.offset
         while data := source.read(_COPY_BYTES):
             file.pwrite(data, offset)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats.consume_queue import UNIT_BYTES
+from ..mapped_file_queue import file_name
 from .consume_queue import QueueWriter, queue_directory
 from .files import Files
 
@@ -33,12 +34,17 @@ class QueuesWriter:
         self._root = consume_queue
         self._file_size = file_size
         self._writers: dict[Queue, QueueWriter] = {}
+        self._checked: set[Queue] = set()
         self._pending: dict[Queue, bytearray] = {}
         self._pending_bytes = 0
 
     def check(self, queue: Queue) -> None:
-        """Raises InvalidInput for a queue that cannot have a directory."""
-        queue_directory(self._root, *queue)
+        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        directory = queue_directory(self._root, *queue)
+        if queue not in self._checked:
+            position = self.next_offsets.get(queue, 0) * UNIT_BYTES
+            self._files.check_inside(directory / file_name(position - position % self._file_size))
+            self._checked.add(queue)
 
     def add(self, queue: Queue, first: int, units: Buffer) -> None:
         """Append the bytes of units `first`, `first` + 1, … as a broker does (spec 2.2, step 4).

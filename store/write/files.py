@@ -2,19 +2,21 @@
 
 Everything that writes does it through one `Files` object. Tests put another in its place that
 counts the steps, fails at any of them or stops for good there, so that every crash and every full
-disk can be tried. `Files` holds no state: one object serves any number of stores and threads.
+disk can be tried. `Files` holds nothing but where it may write (`confine.py`): one object serves any
+number of stores and threads.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from ..errors import from_os_error
+from ..errors import Refused, from_os_error
+from ..regular_file import check_regular
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -30,6 +32,28 @@ class Files:
     `store.errors` with the path where the system refuses it.
     """
 
+    _roots: tuple[str, ...] = ()
+
+    def confine(self, roots: Iterable[Path]) -> None:
+        """From now on change nothing outside these directories, and those named before."""
+        self._roots += tuple(os.path.realpath(root) for root in roots)
+
+    def is_inside(self, path: Path) -> bool:
+        """Whether `path`, with all links followed, lies where changes are allowed."""
+        real = os.path.realpath(path)
+        return not self._roots or any(
+            real == root or real.startswith(root.rstrip("/") + "/") for root in self._roots
+        )
+
+    def check_inside(self, path: Path) -> None:
+        """Raises Refused for a path that leads elsewhere. A name with NUL leads nowhere."""
+        if "\0" in str(path) or not self.is_inside(path):
+            raise Refused(
+                f"leads out of the store, to {os.path.realpath(path)}",
+                path=path,
+                hint="--follow-links trusts links of the store's own directories",
+            )
+
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
         """Called before every change. Tests override it: what it raises happens instead.
 
@@ -43,7 +67,9 @@ class Files:
 
     def open(self, path: Path) -> OpenFile:
         """Open a file that exists for reading and writing. Raises Missing, Unreadable."""
+        self.check_inside(path)
         with told(path, "cannot write"):
+            check_regular(path.stat(), path)
             self.step("open", path)
             return OpenFile(self, path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
@@ -53,6 +79,7 @@ class Files:
         It takes mode and owner of `like`, by default of its directory: a store that root repairs
         stays one that its broker can write. Raises NoSpace, Unreadable, Missing.
         """
+        self.check_inside(path.parent)
         with told(path, "cannot create"):
             self.step("create", path)
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -75,6 +102,7 @@ class Files:
         """Create a directory with its parents, each like the one above it, and flush them."""
         missing = [path, *path.parents]
         missing = missing[: next(i for i, p in enumerate(missing) if p.exists())]
+        self.check_inside(path)
         for directory in reversed(missing):
             with told(directory, "cannot create"):
                 self.step("make_directory", directory)
@@ -95,24 +123,29 @@ class Files:
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename inside one file system; a file at `target` is replaced."""
+        self.check_inside(source.parent)
+        self.check_inside(target.parent)
         with told(source, f"cannot rename to {target}"):
             self.step("rename", source)
             source.rename(target)
 
     def unlink(self, path: Path) -> None:
         """Remove a file. Raises Missing where there is none."""
+        self.check_inside(path.parent)
         with told(path, "cannot remove"):
             self.step("unlink", path)
             path.unlink()
 
     def remove_directory(self, path: Path) -> None:
         """Remove an empty directory."""
+        self.check_inside(path.parent)
         with told(path, "cannot remove"):
             self.step("remove_directory", path)
             path.rmdir()
 
     def set_times(self, path: Path, accessed_ns: int, modified_ns: int) -> None:
         """Set the times of a file or directory, in ns since 1970 (they drive a broker's expiry)."""
+        self.check_inside(path)
         with told(path, "cannot set the times"):
             self.step("set_times", path)
             os.utime(path, ns=(accessed_ns, modified_ns))

@@ -26,6 +26,7 @@ from ..layout import Layout
 from .abort import create_abort, remove_abort
 from .checkpoint import at_last_record, write_checkpoint
 from .commit_log import LogWriter, place
+from .confine import check_log_end, confine
 from .consume_queue import unit_bytes
 from .consume_queues import QueuesWriter
 from .files import Files
@@ -69,13 +70,15 @@ class Stored(NamedTuple):
 @dataclass(frozen=True)
 class WriterOptions:
     """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
-    takes that of the last record. topic_config: add topics to config/topics.json.
+    takes that of the last record. topic_config: add topics to config/topics.json. follow_links: the
+    store's own directories may be links to other disks.
     """
 
     as_broker: str | None = None
     store_host: Host | None = None
     topic_config: bool = True
     wait_seconds: float = DEFAULT_WAIT_SECONDS
+    follow_links: bool = False
 
 
 class StoreWriter:
@@ -148,6 +151,7 @@ class StoreWriter:
         if options.as_broker is not None:
             writer_profile(options.as_broker)
         layout = find_layout(root, config or BrokerConfig())
+        confine(files, layout, follow_links=options.follow_links)
         if not layout.lock.exists():
             check_clean(layout)
             check_layout(layout)
@@ -159,6 +163,7 @@ class StoreWriter:
             check_clean(layout)
             check_layout(layout)
             tail = find_tail(layout)
+            check_log_end(files, layout, tail.log_end)
             profile = generation(layout, tail, options.as_broker)
             return cls(layout, lock, tail, profile, options, files, clock)
         except BaseException:
