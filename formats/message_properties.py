@@ -83,6 +83,11 @@ def crc_item(record_before: bytes) -> bytes:
     return CRC32.encode() + NAME_VALUE_SEPARATOR + digits.encode() + ITEM_SEPARATOR
 
 
+def ends_with_crc(properties: bytes) -> bool:
+    """Whether the last item of a property text is a `__CRC32#` (spec 1.7)."""
+    return properties[-CRC_ITEM_BYTES:].startswith(CRC32.encode() + NAME_VALUE_SEPARATOR)
+
+
 def crc_ok(record: bytes) -> bool | None:
     """The whole-record CRC fits; None where the record has none."""
     item = record[-CRC_ITEM_BYTES:]

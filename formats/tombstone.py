@@ -15,10 +15,19 @@ from .message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 LOST: Final = "LOST"
 """Property of a tombstone."""
 LOST_ITEM: Final = LOST.encode() + NAME_VALUE_SEPARATOR + b"t" + ITEM_SEPARATOR
+_AROUND_VALUE: Final = len(LOST_ITEM) - 1
 FILLER_TOPIC: Final = b"-"
 FILLER_SYS_FLAG: Final = int(SysFlag.ROLLBACK)
 FILLER_BYTES_MAX: Final = 4 << 20
 """Every broker allocates the size of a record that it checks."""
+
+
+def lost_item(length: int) -> bytes:
+    """The mark in exactly `length` bytes: its value takes what is left. Raises ValueError."""
+    if length <= _AROUND_VALUE:
+        raise ValueError(f"no mark has {length} bytes")
+    value = b"t" * (length - _AROUND_VALUE)
+    return LOST.encode() + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR
 
 
 def is_filler(topic: bytes, sys_flag: int) -> bool:

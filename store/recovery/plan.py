@@ -29,6 +29,7 @@ from .edits import Edit
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
+from .keep.forms import Forms
 from .keep.keep_log import keep_log
 from .log_plan import LogPlan, plan_log
 from .profiles import MinOffset, Profile
@@ -45,6 +46,25 @@ class Policy(StrEnum):
 
     KEEP = "keep"
     BROKER = "broker"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a plan is asked for. The same wish gives the same plan for the same store.
+
+    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
+    for tombstones of ordinary topics.
+    """
+
+    policy: Policy = Policy.BROKER
+    made_ms: int = 0
+    generations: tuple[str, ...] = ()
+    lost_tag: str = ""
+
+    @property
+    def forms(self) -> Forms:
+        """How tombstones look."""
+        return Forms(self.made_ms, self.generations, self.lost_tag)
 
 
 @dataclass(frozen=True)
@@ -230,7 +250,7 @@ def make_plan(
     profile: Profile,
     outcome: Outcome,
     *,
-    policy: Policy = Policy.BROKER,
+    wish: Wish | None = None,
     auditors: tuple[Auditor, ...] = (),
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
@@ -238,16 +258,17 @@ def make_plan(
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
-    auditors: others that want to see the log in the same pass. progress: of the consumer groups.
+    wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
     tell: called with the log position reached. Raises Refused, Unreadable.
     """
-    keep = policy is Policy.KEEP
+    wish = wish or Wish()
+    policy, keep = wish.policy, wish.policy is Policy.KEEP
     mended, edits = mend(snapshot, any_length=keep)
     if not mended.log:
         return Plan(policy, 0, 0)
     queue, fills = _files_of(mended), list[Fill]()
     if keep:
-        kept = keep_log(mended, queue)
+        kept = keep_log(mended, queue, wish.forms)
         log, queue, fills = kept.plan, kept.queue, kept.fills
     else:
         if edits or outcome.refusal or outcome.log.hidden:

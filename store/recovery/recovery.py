@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
 from .log_recovery import Switches
-from .plan import Plan, Policy, can_have_files, make_plan
+from .plan import Plan, Policy, Wish, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
 from .simulate import Outcome, simulate
@@ -50,6 +51,8 @@ class Recovery:
     main_version: str
     #: A start barrier of a finished session is still there: no broker loads before it is gone.
     barrier: bool
+    #: What the plan was asked for.
+    wish: Wish
 
     @property
     def prediction(self) -> Prediction:
@@ -130,6 +133,7 @@ def examine(
     version: str | None = None,
     *,
     policy: Policy = Policy.BROKER,
+    lost_tag: str = "",
     tell: Callable[[int], None] | None = None,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
@@ -143,6 +147,8 @@ def examine(
     main = profile_of(version) if version else profile_of(generation.version if generation else "")
     switches = switches_of(snapshot)
     outcomes = [simulate(snapshot, profile, switches) for profile in profiles]
+    generations = tuple(profile.version for profile in profiles)
+    wish = Wish(policy, int(time.time() * 1000), generations, lost_tag)
     progress = read_progress(layout.config)
     expected = _expected(snapshot)
     watched = []
@@ -159,7 +165,7 @@ def examine(
             snapshot,
             main,
             chosen,
-            policy=policy,
+            wish=wish,
             auditors=auditors,
             progress=progress,
             tell=tell,
@@ -170,15 +176,15 @@ def examine(
             auditor.reset()
         if snapshot.log:
             survey(CommitLog.open(layout), [*auditors], index_tags=False, multi_dispatch=False)
-    return _recovery(snapshot, generation, version, watched, main, plan, refusal)
+    return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish)
 
 
-def plan_again(layout: Layout, version: str, policy: Policy = Policy.BROKER) -> Plan:
+def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
     """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
     snapshot = Snapshot.of(layout)
     profile = profile_of(version)
     outcome = simulate(snapshot, profile, switches_of(snapshot))
-    return make_plan(snapshot, profile, outcome, policy=policy)
+    return make_plan(snapshot, profile, outcome, wish=wish)
 
 
 def switches_of(snapshot: Snapshot) -> Switches:
@@ -240,6 +246,7 @@ def _recovery(
     main: Profile,
     plan: Plan | None,
     refusal: Refused | None,
+    wish: Wish,
 ) -> Recovery:
     layout = snapshot.layout
     cut_off = unfinished(layout.root, layout.journal)
@@ -268,4 +275,5 @@ def _recovery(
         cut_off.session if cut_off else "",
         main.version,
         bool(barriers(layout)),
+        wish,
     )

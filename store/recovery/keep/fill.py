@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ....formats.blank import BLANK
-from ....formats.message import SMALLEST, TOPIC_BYTES_MAX_V1
+from ....formats.message import SMALLEST
 from ....formats.tombstone import FILLER_BYTES_MAX, FILLER_TOPIC
 from ...errors import Refused
+from .forms import Forms
 from .gaps import Gap
 from .lost_units import LostUnits
 
@@ -33,13 +34,13 @@ class Fill:
     blank: tuple[int, int] | None
 
 
-def fill(gap: Gap, units: LostUnits) -> Fill:
+def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:
     """Close a gap in which `units` name lost records.
 
     A unit that leaves too little room beside it for a record is given up. Raises Refused where the
     gap itself is too small: no broker has left such a one.
     """
-    units = units.take(units.size >= _smallest(units))
+    units = units.take(units.size >= _smallest(units, forms))
     while True:
         ends = np.concatenate([np.array([gap.begin], np.int64), units.end])
         begins = np.concatenate([units.position, np.array([gap.end], np.int64)])
@@ -64,15 +65,10 @@ def fill(gap: Gap, units: LostUnits) -> Fill:
     return Fill(gap, units, fillers, blank)
 
 
-def _smallest(units: LostUnits) -> Ints:
-    """Bytes of the smallest record of each unit's topic."""
-    lengths = np.array([_around(queue.topic) for queue in units.queues] or [0], np.int64)
-    return lengths[units.queue]
-
-
-def _around(topic: str) -> int:
-    size = len(topic.encode("utf-8", "surrogateescape"))
-    return SMALLEST + size + (size > TOPIC_BYTES_MAX_V1)
+def _smallest(units: LostUnits, forms: Forms) -> Ints:
+    """Bytes of the smallest tombstone of each unit's topic."""
+    lengths = [forms.smallest(queue.topic) for queue in units.queues]
+    return np.array(lengths or [0], np.int64)[units.queue]
 
 
 def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:
@@ -84,10 +80,10 @@ def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:
     yield begin, size
 
 
-def fills(gaps: Sequence[Gap], units: LostUnits) -> list[Fill]:
+def fills(gaps: Sequence[Gap], units: LostUnits, forms: Forms) -> list[Fill]:
     """Close all gaps. Raises Refused."""
     found = []
     for gap in gaps:
         first, behind = np.searchsorted(units.position, [gap.begin, gap.end])
-        found.append(fill(gap, units.take(slice(int(first), int(behind)))))
+        found.append(fill(gap, units.take(slice(int(first), int(behind))), forms))
     return found

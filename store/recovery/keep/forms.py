@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ....formats.message import SMALLEST, TOPIC_BYTES_MAX_V1
 from ....formats.message_properties import (
+    CRC_ITEM_BYTES,
     REAL_QID,
     REAL_TOPIC,
     TAGS,
     TIMER_OUT_MS,
     format_properties,
 )
+from ....formats.tombstone import LOST_ITEM
 from ...delay_level import SCHEDULE_TOPIC
 
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -33,6 +36,10 @@ class Form:
 
     properties: bytes = b""
     born_timestamp: int | None = None
+
+
+NO_OFFSET = b"-1"
+"""Body of an op record that names no half message."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +61,21 @@ class Forms:
             return Form(self._timer())
         if topic == SCHEDULE_TOPIC:
             return Form(self._schedule())
+        if topic == OP_TOPIC:
+            return Form(format_properties({TAGS: "d"}))
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return Form(born_timestamp=1)
         return Form(format_properties({TAGS: self.lost_tag}) if self.lost_tag else b"")
+
+    def smallest(self, topic: str) -> int:
+        """Bytes of the smallest tombstone of a topic; the mark is left out where it is too small."""
+        size = len(topic.encode("utf-8", "surrogateescape"))
+        around = SMALLEST + size + (size > TOPIC_BYTES_MAX_V1)
+        around += CRC_ITEM_BYTES if self.append_crc else 0
+        if topic == OP_TOPIC:
+            around += len(LOST_ITEM) + len(NO_OFFSET)
+        return around + len(self.of(topic).properties)
 
     def _timer(self) -> bytes:
         """A request to delete a message that nobody has, due now."""

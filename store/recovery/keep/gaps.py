@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ....formats.message_properties import ends_with_crc
 from ...batch import Batch, Extent, ExtentKind
 from ...mark import Mark
 
@@ -60,6 +61,8 @@ class GapFinder:
     #: Position behind the last record of an earlier life.
     stale_end: int = -1
     last_timestamp: int = 0
+    #: Records carry a CRC over the whole of them.
+    crc_items: bool = False
 
     def add(self, item: Batch | Extent) -> None:
         """The next item of the scan."""
@@ -105,6 +108,7 @@ class GapFinder:
             self.close(int(positions[at]))
         self.covered = self.end = int(ends[-1])
         self.last_timestamp = int(times[-1])
+        self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
 
     def _note_torn(self, batch: Batch, rows: Ints) -> None:
         columns = batch.columns

@@ -8,12 +8,12 @@ as under the policy "broker".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from ....formats.blank import BLANK
+from ....formats.blank import BLANK, MAGIC_BLANK
 from ...commit_log import CommitLog
 from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
@@ -22,8 +22,10 @@ from ..log_plan import LogPlan, tail_edits
 from ..queue_edits import last_byte
 from ..snapshot import Entry, Snapshot
 from .fill import Fill, fills
+from .forms import Forms
 from .gaps import Gap, GapFinder
 from .lost_units import LostUnits, lost_units
+from .op_bodies import op_bodies
 from .overlay import PatchedQueue
 from .records import Piece, encoded
 
@@ -38,7 +40,10 @@ class KeptLog:
 
 
 def keep_log(
-    snapshot: Snapshot, queue: MappedFileQueue, tell: Callable[[int], None] | None = None
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    forms: Forms,
+    tell: Callable[[int], None] | None = None,
 ) -> KeptLog:
     """Plan the log of a store. tell: called with the position reached.
 
@@ -59,10 +64,12 @@ def keep_log(
         finder.close(int(tail.end[-1]))
         end = int(tail.end[-1])
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
-    closed = fills(gaps, lost_units(snapshot, gaps, finder.torn, dead))
-    closed = [fill for fill in closed if not _is_closed(fill, queue)]
+    forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
+    lost = lost_units(snapshot, gaps, finder.torn, dead)
+    closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
+    bodies = op_bodies(CommitLog(queue), lost, forms)
     stale = finder.stale_end > end
-    pieces = [piece for fill in closed for piece in encoded(fill)]
+    pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
     edits = [
         *_lengths(snapshot, entries, end),
         *_writes(snapshot, entries, pieces, closed),
@@ -88,14 +95,19 @@ def _tail(snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray) -> Los
         behind = min(files_end, (begin // size + 1) * size)
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
-    return lost_units(snapshot, gaps, (), dead)
+    found = lost_units(snapshot, gaps, (), dead)
+    # a unit that stands alone somewhere behind the end is no proof that there was a record
+    next_file = -(-end // size) * size
+    begins_there = len(found) and int(found.position[0]) in (end, next_file)
+    return found if begins_there else found.take(slice(0, 0))
 
 
 def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
     """Nothing has to be done: the BLANK stands there already."""
     if fill.blank is None or len(fill.lost) or fill.fillers:
         return False
-    ((position, data),) = encoded(fill)
+    position, size = fill.blank
+    data = BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
     return queue.read(position, len(data)) == data
 
 

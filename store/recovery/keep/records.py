@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,8 +13,11 @@ from ....formats.blank import BLANK, MAGIC_BLANK
 from ....formats.derive import Ragged, encode, sizes
 from ....formats.hashing import crc31
 from ....formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, TOPIC_BYTES_MAX_V1
-from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM
+from ....formats.message_properties import CRC_ITEM_BYTES, crc_item
+from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from .fill import Fill
+from .forms import Forms
+from .lost_units import LostUnits
 
 Ints = npt.NDArray[np.int64]
 _HOST = b"\x7f\0\0\1"
@@ -23,85 +26,116 @@ Piece = tuple[int, bytes]
 """Log position and bytes."""
 
 
-def encoded(fill: Fill) -> Iterator[Piece]:
-    """The bytes that close a gap, in pieces of some MiB: records whole, of a BLANK its head."""
-    lost = fill.lost
-    ends = np.cumsum(lost.size) // _CHUNK_BYTES
-    for rows in np.split(np.arange(len(lost)), np.flatnonzero(np.diff(ends)) + 1):
+def encoded(fill: Fill, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[Piece]:
+    """The bytes that close a gap, in pieces of some MiB: records whole, of a BLANK its head.
+
+    bodies: by position, of tombstones whose body means something.
+    """
+    ends = np.cumsum(fill.lost.size) // _CHUNK_BYTES
+    for rows in np.split(np.arange(len(fill.lost)), np.flatnonzero(np.diff(ends)) + 1):
         if len(rows):
-            yield from _tombstones(fill, rows)
+            yield from _tombstones(fill, fill.lost.take(rows), forms, bodies)
     for position, size in fill.fillers:
-        yield position, _records(_filler(position, fill), np.array([size], np.int64))[0]
+        columns = {
+            **_common(fill.gap.store_timestamp),
+            "magic_code": MAGIC_V1,
+            "queue_id": 0,
+            "queue_offset": 0,
+            "physical_offset": np.array([position], np.int64),
+            "sys_flag": FILLER_SYS_FLAG,
+            "born_timestamp": fill.gap.store_timestamp,
+            "topic": FILLER_TOPIC,
+        }
+        yield position, _records(columns, np.array([size], np.int64), [b""], {}, forms)[0]
     if fill.blank is not None:
         position, size = fill.blank
         yield position, BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
 
 
-def _tombstones(fill: Fill, rows: Ints) -> Iterator[Piece]:
+def _tombstones(
+    fill: Fill, lost: LostUnits, forms: Forms, bodies: Mapping[int, bytes]
+) -> Iterator[Piece]:
     """Neighbouring tombstones as one piece."""
-    lost = fill.lost.take(rows)
     topics = [queue.topic.encode("utf-8", "surrogateescape") for queue in lost.queues]
-    queue_ids = np.array([queue.queue_id for queue in lost.queues], np.int64)
+    shapes = [forms.of(queue.topic) for queue in lost.queues]
+    time = fill.gap.store_timestamp
+    born = [time if shape.born_timestamp is None else shape.born_timestamp for shape in shapes]
+    queue_ids = [queue.queue_id for queue in lost.queues]
     long = np.array([len(topic) > TOPIC_BYTES_MAX_V1 for topic in topics])
+    rows = lost.queue.tolist()
     columns = {
-        **_common(fill),
+        **_common(time),
         "magic_code": np.where(long, MAGIC_V2, MAGIC_V1)[lost.queue],
-        "queue_id": queue_ids[lost.queue],
+        "queue_id": np.array(queue_ids, np.int64)[lost.queue],
         "queue_offset": lost.queue_offset,
         "physical_offset": lost.position,
         "sys_flag": 0,
-        "topic": Ragged.of([topics[queue] for queue in lost.queue.tolist()]),
+        "born_timestamp": np.array(born, np.int64)[lost.queue],
+        "topic": Ragged.of([topics[queue] for queue in rows]),
     }
-    encoded_records = _records(columns, lost.size)
+    own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
+    texts = [shapes[queue].properties for queue in rows]
+    made = _records(columns, lost.size, texts, own, forms)
     begins = np.flatnonzero(np.r_[True, lost.position[1:] != lost.end[:-1]])
     for part in np.split(np.arange(len(lost)), begins[1:]):
-        yield int(lost.position[part[0]]), b"".join(encoded_records[row] for row in part.tolist())
+        yield int(lost.position[part[0]]), b"".join(made[row] for row in part.tolist())
 
 
-def _filler(position: int, fill: Fill) -> dict[str, Any]:
+def _common(time: int) -> dict[str, Any]:
+    hosts = ("born_host", "store_host")
     return {
-        **_common(fill),
-        "magic_code": MAGIC_V1,
-        "queue_id": 0,
-        "queue_offset": 0,
-        "physical_offset": np.array([position], np.int64),
-        "sys_flag": FILLER_SYS_FLAG,
-        "topic": FILLER_TOPIC,
-    }
-
-
-def _common(fill: Fill) -> dict[str, Any]:
-    time = fill.gap.store_timestamp
-    hosts = {
-        f"{name}.{part}": value
-        for name in ("born_host", "store_host")
-        for part, value in (("ip", _HOST), ("port", 0))
-    }
-    return {
-        **hosts,
+        **{f"{host}.ip": _HOST for host in hosts},
+        **{f"{host}.port": 0 for host in hosts},
         "flag": 0,
-        "born_timestamp": time,
         "store_timestamp": time,
         "reconsume_times": 0,
         "prepared_transaction_offset": 0,
     }
 
 
-def _records(columns: dict[str, Any], wanted: Ints) -> Sequence[bytes]:
-    """Records of exactly the `wanted` sizes: zeros as body, the mark where there is room for it."""
-    marked = Ragged.repeat(LOST_ITEM, len(wanted))
-    bare = {**columns, "body": Ragged.repeat(b"", len(wanted)), "body_crc": 0}
-    room = wanted - sizes(MESSAGE, {**bare, "properties": marked})
-    unmarked = room < 0
-    marked.length[unmarked] = 0
-    room[unmarked] += len(LOST_ITEM)
-    zeros = np.zeros(int(room.max(initial=0)), np.uint8)
-    body = Ragged(zeros, np.zeros(len(room), np.int64), room)
-    crc = np.array([_crc_of_zeros(length) for length in room.tolist()], np.int64)
-    made = encode(MESSAGE, {**columns, "properties": marked, "body": body, "body_crc": crc})
-    return Ragged(made.buffer, made.starts, made.sizes).tolist()
+def _records(
+    columns: dict[str, Any],
+    wanted: Ints,
+    texts: Sequence[bytes],
+    bodies: Mapping[int, bytes],
+    forms: Forms,
+) -> list[bytes]:
+    """Records of exactly the `wanted` sizes: the mark where there is room, `texts` behind it.
+
+    The body is zeros, or that of `bodies` by row; then the value of the mark fills the record.
+    """
+    count = len(wanted)
+    bare = {**columns, "body": Ragged.repeat(b"", count), "body_crc": 0}
+    crc = bytes(CRC_ITEM_BYTES if forms.append_crc else 0)
+    room = wanted - sizes(MESSAGE, {**bare, "properties": Ragged.of([t + crc for t in texts])})
+    properties, made_bodies = [], []
+    for row, (text, left) in enumerate(zip(texts, room.tolist(), strict=True)):
+        body = bodies.get(row)
+        if body is not None:
+            properties.append(lost_item(left - len(body)) + text + crc)
+        else:
+            mark = LOST_ITEM if left >= len(LOST_ITEM) else b""
+            properties.append(mark + text + crc)
+            body = _zeros(left - len(mark))
+        made_bodies.append(body)
+    checksums = np.array([_crc(body) for body in made_bodies], np.int64)
+    filled = {
+        **columns,
+        "properties": Ragged.of(properties),
+        "body": Ragged.of(made_bodies),
+        "body_crc": checksums,
+    }
+    made = encode(MESSAGE, filled)
+    records = Ragged(made.buffer, made.starts, made.sizes).tolist()
+    if not crc:
+        return records
+    return [record[: -len(crc)] + crc_item(record[: -len(crc)]) for record in records]
 
 
-@lru_cache(maxsize=4096)
-def _crc_of_zeros(length: int) -> int:
-    return crc31(bytes(length)) if length else 0
+@lru_cache(maxsize=256)
+def _zeros(length: int) -> bytes:
+    return bytes(length)
+
+
+def _crc(body: bytes) -> int:
+    return crc31(body) if body else 0
