@@ -199,6 +199,7 @@ def remove_tree(folder: Path, files: Files) -> None:
 
 def carry_through(journal: Journal, files: Files) -> None:
     """Do every step, or do it again. Any number of times, from any half-way state."""
+    check_places(journal, files)
     for directory in journal.directories:
         files.make_directory(journal.store / directory)
     for step in journal.steps:
@@ -210,6 +211,15 @@ def carry_through(journal: Journal, files: Files) -> None:
             _create(journal, step, files)
         else:
             _move(journal.path_of(step), journal.folder_of(step) / step.moved_name, files)
+
+
+def check_places(journal: Journal, files: Files) -> None:
+    """A journal may come from anybody: it must name places of the store only. Raises Refused."""
+    for name in journal.directories:
+        files.check_inside(journal.store / name)
+    for step in journal.steps:
+        files.check_inside(journal.path_of(step))
+        files.check_inside(journal.folder_of(step))
 
 
 def _write(journal: Journal, step: Step, files: Files) -> None:

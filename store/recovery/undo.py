@@ -16,7 +16,7 @@ from ..errors import InvalidInput, NotFound, Refused, Unreadable
 from ..layout import Layout
 from ..regular_file import open_regular
 from ..write.files import Files
-from .apply import alone, barriers, listing, remove_tree
+from .apply import alone, barriers, check_places, listing, remove_tree
 from .journal import SEALED, Journal, State, Step, sessions, unfinished
 from .stage import sha256_of
 
@@ -142,6 +142,7 @@ def undo(
 
 def _carry_back(journal: Journal, files: Files) -> None:
     """Undo every step, the last one first, and prove the result."""
+    check_places(journal, files)
     if journal.state is not State.UNDO_CUT_OFF:
         _prove_kept(journal)
         journal.begin_undo(files)

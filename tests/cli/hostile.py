@@ -1,0 +1,166 @@
+"""Stores made to do harm, and what must not come out of a command that meets them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from mqstore.cli.output import _FORMULA
+from mqstore.cli.terminal import DANGEROUS
+from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
+from mqstore.formats.hashing import java_hash
+
+from ..store.made_log import MadeLog, patience
+from .datadriven import Result, run_here
+
+LOG_FILE_BYTES = 1 << 16
+QUEUE_FILE_BYTES = 100 * UNIT_BYTES
+SIZES = (
+    *("--set", f"mappedFileSizeCommitLog={LOG_FILE_BYTES}"),
+    *("--set", f"mappedFileSizeConsumeQueue={QUEUE_FILE_BYTES}"),
+)
+
+#: What a terminal would obey, what a reader would misread, what a shell or a path would follow.
+TEXTS = (
+    "\x1b[2J\x1b[1;1Hgone",
+    "\x1b]0;title\x07",
+    "\x1b]52;c;cm0gLXJmIC8=\x07",
+    "\x9b31mred",
+    "abc\u202egpj.exe",
+    "a\u2066b\u2069\u200bc\ufeff",
+    "line\nmqstore: all is well",
+    "carriage\rreturn",
+    "tab\there",
+    "back\x08space\x7f",
+    "\u2028separated\u2029",
+    "$(touch pwned)`touch pwned`;touch pwned",
+    "-rf",
+    "%s%n{0}[bold]x[/bold]",
+    "\udcff\udcfe",
+)
+FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1")
+#: Names that lead elsewhere when they are taken for a path.
+PATHS = ("../evil", "../../evil", "a/../../../evil", "/evil", "..", ".", "a/b", "nul\0nul", "")
+
+_COLOURS = re.compile(r"\x1b\[\d*m")
+
+
+def hostile_store(root: Path, texts: Iterable[str]) -> Path:
+    """A store whose topics, properties, bodies and queue directories are the texts."""
+    log = MadeLog(LOG_FILE_BYTES)
+    queues: dict[str, list[bytes]] = {}
+    for text in texts:
+        raw = text.encode("utf-8", "surrogateescape")
+        items = b"\x02".join(
+            (b"TAGS\x01" + raw, b"KEYS\x01" + raw, b"UNIQ_KEY\x01" + raw, raw + b"\x01" + raw)
+        )
+        at = log.append(raw, topic=raw[:127], properties=items, queue_offset=0)
+        unit = (at, log.end - at, java_hash(text))
+        names = ("physical_offset", "size", "tags_code")
+        queues.setdefault(text, []).append(UNIT.build(dict(zip(names, unit, strict=True))))
+    log.write(root / "commitlog")
+    for topic, units in queues.items():
+        if topic and not {"/", "\0"} & set(topic) and topic not in (".", ".."):
+            folder = root / "consumequeue" / topic / "0"
+            folder.mkdir(parents=True)
+            (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(QUEUE_FILE_BYTES, b"\0"))
+    return root
+
+
+def mq(*arguments: object, sizes: bool = True) -> Result:
+    """A command in this process, which must come to an end and never show a traceback."""
+    with patience():
+        result = run_here([*map(str, arguments), *(SIZES if sizes else ())])
+    assert "Traceback" not in result.stderr, (arguments, result)
+    check_terminal(result.stderr)
+    return result
+
+
+def check_terminal(text: str) -> None:
+    """Nothing in it but text and line ends; our own colours are allowed."""
+    plain = _COLOURS.sub("", text).replace("\n", "")
+    found = DANGEROUS.search(plain)
+    assert found is None, (found, plain[max(0, found.start() - 60) : found.end() + 20])
+
+
+def check_output(text: str, format: str) -> None:
+    """What a format promises, whatever the store holds."""
+    check_terminal(text)
+    if format == "json":
+        json.loads(text)
+    elif format == "ndjson":
+        for line in text.splitlines():
+            json.loads(line)
+    elif format == "csv":
+        for row in csv.reader(io.StringIO(text)):
+            for cell in row:
+                assert not cell.startswith(_FORMULA) or _is_number(cell), cell
+
+
+def _is_number(cell: str) -> bool:
+    return cell.removeprefix("-").isdigit()
+
+
+def content(root: Path) -> dict[str, Any]:
+    """Everything below a directory: bytes of files, targets of links."""
+    found: dict[str, Any] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            found[name] = path.readlink()
+        else:
+            found[name] = path.read_bytes() if path.is_file() else path.stat().st_mode
+    return found
+
+
+def swapped(root: Path, name: str, make: Callable[[Path], object]) -> None:
+    """Put something else in the place of a part of a store."""
+    path = root / name
+    if path.exists():
+        path.rename(root.parent / f"was-{name.replace('/', '-')}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    make(path)
+
+
+def run_limited(commands: list[list[str]], megabytes: int) -> list[tuple[int, str]]:
+    """Commands in a process that gets so much memory beyond what its imports take.
+
+    Exit codes and stderr; stdout goes nowhere.
+    """
+    script = f"""
+import contextlib, io, json, os, resource, sys
+from mqstore.cli.app import run
+import numpy, construct, isal.igzip_lib, lz4.frame, zstandard
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + ({megabytes} << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+answers, answer_to = [], os.dup(1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+for arguments in json.loads(sys.stdin.read()):
+    stderr = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    with contextlib.redirect_stderr(stderr):
+        code = run(arguments)
+    stderr.flush()
+    answers.append((code, stderr.buffer.getvalue().decode()))
+os.write(answer_to, json.dumps(answers).encode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        input=json.dumps(commands).encode(),
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    answers: list[tuple[int, str]] = [tuple(answer) for answer in json.loads(done.stdout)]
+    for arguments, (_, stderr) in zip(commands, answers, strict=True):
+        assert "Traceback" not in stderr, (arguments, stderr)
+        assert "emory" not in stderr, (arguments, stderr)
+    return answers

@@ -1,0 +1,274 @@
+"""Links out of a store, journals that name other places, FIFOs and sockets in place of files.
+
+Commands that write change nothing outside the store; nothing waits for a FIFO.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.store.recovery.journal import JOURNAL, SEALED, FileState, Step
+
+from .. import stores
+from .hostile import content, mq, swapped
+
+CLEAN = "5.3.3-clean"
+KILLED = "5.3.3-killed"
+PARTS = (
+    *("commitlog", "consumequeue", "index", "config", "checkpoint", "lock", ".mqstore"),
+    *("config/topics.json", "config/topics.json.bak"),
+)
+
+
+def store_in(tmp_path: Path, name: str) -> Path:
+    """A real store; `tmp_path` holds nothing else that a command may change."""
+    return stores.unpack(name, tmp_path).rename(tmp_path / "store")
+
+
+def options(name: str, root: Path) -> list[str]:
+    """The sizes of that store. Its log stands where the store itself says."""
+    settings = stores.config_set(name, root)
+    return [
+        word
+        for setting in settings
+        if not setting.startswith("storePath")
+        for word in ("--set", setting)
+    ]
+
+
+def outside(tmp_path: Path) -> dict[str, Any]:
+    """Everything beside the store."""
+    return {name: each for name, each in content(tmp_path).items() if name.split("/")[0] != "store"}
+
+
+def first_file(root: Path, part: str) -> str:
+    """A file deep in a part of the store, by its name below the root."""
+    files = sorted(path for path in (root / part).rglob("*") if path.is_file())
+    return str(files[-1].relative_to(root))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_writing_commands_follow_no_link_out_of_the_store(part: str, tmp_path: Path) -> None:
+    """Each part of a store is a link to the same thing elsewhere."""
+    for name, commands in (
+        (CLEAN, [["put", "TopicTest", "x"], ["put", "New", "x"]]),
+        (KILLED, [["recover", "--apply", "--yes", "--broker-version", "5.3"]]),
+    ):
+        root = store_in(tmp_path, name)
+        (tmp_path / "was-.mqstore").mkdir(exist_ok=True)
+        was = tmp_path / f"was-{part.replace('/', '-')}"
+        swapped(root, part, lambda path, was=was: path.symlink_to(was))  # type: ignore[misc]
+        before, inside = outside(tmp_path), content(root)
+        for command, *rest in commands:
+            result = mq(command, root, *rest, *options(name, root), sizes=False)
+            assert result.code == 5, result
+            assert "leads out of the store" in result.stderr, result
+        assert (outside(tmp_path), content(root)) == (before, inside)
+        assert mq("inspect", root, *options(name, root), sizes=False).code == 0
+        shutil.rmtree(root)
+        shutil.rmtree(tmp_path / "was-.mqstore")
+        if was.exists():
+            shutil.rmtree(was) if was.is_dir() else was.unlink()
+
+
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "index"])
+def test_no_file_or_directory_below_is_a_way_out(part: str, tmp_path: Path) -> None:
+    """The last file of a part is a link; so is the directory that holds it."""
+    for depth in (0, 1):
+        root = store_in(tmp_path, CLEAN)
+        name = first_file(root, part)
+        if depth:
+            name = str(Path(name).parent)
+        if name == part:
+            shutil.rmtree(root)
+            continue
+        row = json.loads(mq("dump", root, "--format", "ndjson", "--count", "1", sizes=False).stdout)
+        topic, queue = row["topic"], row["queue_id"]
+        if part == "consumequeue":
+            queues = sorted((root / part / topic).iterdir())
+            queue, name = int(queues[0].name), first_file(root, f"{part}/{topic}/{queues[0].name}")
+            name = str(Path(name).parent) if depth else name
+        was = tmp_path / f"was-{name.replace('/', '-')}"
+        swapped(root, name, lambda path, was=was: path.symlink_to(was))  # type: ignore[misc]
+        before, inside = outside(tmp_path), content(root)
+        command = ["put", root, topic, "x", "--queue", str(queue), "--keys", "k"]
+        result = mq(*command, *options(CLEAN, root), sizes=False)
+        assert (result.code, "leads out of the store" in result.stderr) == (5, True), result
+        assert outside(tmp_path) == before
+        assert {k: v for k, v in content(root).items() if k != "lock"} == {
+            k: v for k, v in inside.items() if k != "lock"
+        }
+        shutil.rmtree(root)
+        shutil.rmtree(was) if was.is_dir() else was.unlink()
+
+
+def test_links_that_the_user_trusts(tmp_path: Path) -> None:
+    """--follow-links: the store's own directories may lie on other disks, a queue may not."""
+    root = store_in(tmp_path, CLEAN)
+    for part in ("commitlog", "consumequeue", "index", "config"):
+        swapped(root, part, lambda path, part=part: path.symlink_to(tmp_path / f"was-{part}"))  # type: ignore[misc]
+    put = ["put", root, "New", "x", *options(CLEAN, root)]
+    assert mq(*put, sizes=False).code == 5
+    result = mq(*put, "--follow-links", sizes=False)
+    assert result.code == 0, result
+    assert (tmp_path / "was-consumequeue" / "New").is_dir()
+    shutil.move(tmp_path / "was-consumequeue" / "New", tmp_path / "New")
+    (tmp_path / "was-consumequeue" / "New").symlink_to(tmp_path / "New")
+    assert mq(*put, "--follow-links", sizes=False).code == 5
+
+
+def test_a_link_loop_and_a_link_to_the_root_end(tmp_path: Path) -> None:
+    """A walk over the store does not leave it."""
+    root = store_in(tmp_path, KILLED)
+    (root / "everything").symlink_to("/")
+    (root / "config" / "loop").symlink_to("..")
+    applied = mq("recover", root, "--apply", "--yes", *options(KILLED, root), sizes=False)
+    assert applied.code in (0, 1), applied
+    assert mq("undo", root, "--yes", *options(KILLED, root), sizes=False).code == 0
+    assert mq("inspect", root, *options(KILLED, root), sizes=False).code == 0
+
+
+# -- journals ----------------------------------------------------------------------------------------
+
+
+def plant(root: Path, session: str, marks: tuple[str, ...], **fields: Any) -> Path:
+    """A session that somebody wrote by hand, its checksum right."""
+    folder = root / ".mqstore" / session
+    folder.mkdir(parents=True)
+    old = hashlib.sha256(b"planted").hexdigest()
+    defaults: dict[str, Any] = {
+        "number": 0,
+        "kind": "write",
+        "path": "checkpoint",
+        "folder": f".mqstore/{session}",
+        "reason": "",
+        "length": 7,
+        "old_sha256": old,
+        "new_sha256": old,
+        "before": FileState(0o644, 0, 0, 0, 0, 7),
+    }
+    step = asdict(Step(**(defaults | fields)))
+    for name in ("000000.old", "000000.new", "000000.moved"):
+        (folder / name).write_bytes(b"planted")
+    journal = {"format": 1, "command": "recover", "directories": [], "steps": [step]}
+    text = json.dumps(journal).encode()
+    (folder / JOURNAL).write_bytes(text)
+    (folder / SEALED).write_text(hashlib.sha256(text).hexdigest())
+    for mark in marks:
+        (folder / mark).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["write", "truncate", "create", "move"])
+@pytest.mark.parametrize("way", ["absolute", "dots", "link"])
+def test_a_planted_journal_changes_nothing_outside(kind: str, way: str, tmp_path: Path) -> None:
+    """undo and a recovery that goes on take their places from the journal."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"precious")
+    for session_marks, commands in (
+        (("done",), [["undo", "--force"]]),
+        ((), [["recover", "--apply"], ["undo", "--force"]]),
+        (("undoing",), [["undo", "--force"]]),
+    ):
+        root = store_in(tmp_path, KILLED)
+        (root / "link").symlink_to(tmp_path)
+        path = {"absolute": str(victim), "dots": "../victim", "link": "link/victim"}[way]
+        plant(root, "20260101T000000.000000Z", session_marks, path=path, kind=kind)
+        (root / "commitlog" / "mqstore-recover-1").write_bytes(b"")
+        before = outside(tmp_path)
+        for command, *rest in commands:
+            result = mq(command, root, "--yes", *rest, *options(KILLED, root), sizes=False)
+            assert result.code == 5, result
+        assert outside(tmp_path) == before
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"folder": "commitlog"},
+        {"folder": "../../elsewhere"},
+        {"offset": -1},
+        {"offset": 1 << 70},
+        {"length": "7"},
+        {"path": "nul\0"},
+        {"path": None},
+        {"kind": "execute"},
+        {"before": FileState("x", 0, 0, 0, 0, 0)},  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_a_journal_that_is_none(fields: dict[str, Any], tmp_path: Path) -> None:
+    """One line; purging it removes nothing either."""
+    root = store_in(tmp_path, CLEAN)
+    session = "20260101T000000.000000Z"
+    plant(root, session, ("done",), **fields)
+    before = content(tmp_path)
+    for words in (["--list"], ["--yes", "--force"], [session, "--purge", "--yes"]):
+        result = mq("undo", root, *words, *options(CLEAN, root), sizes=False)
+        assert (result.code, "not a journal" in result.stderr) == (5, True), result
+    assert content(tmp_path) == before
+
+
+# -- no files ----------------------------------------------------------------------------------------
+
+
+def _socket(path: Path) -> None:
+    """A socket; its name must be short, so it is made elsewhere."""
+    with socket.socket(socket.AF_UNIX) as server:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+        server.bind(f"/proc/self/fd/{descriptor}/{path.name}")
+        os.close(descriptor)
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "socket": _socket,
+    "device": _device,
+    "directory": Path.mkdir,
+    "loop": lambda path: path.symlink_to(path),
+}
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+def test_what_is_no_file_stops_no_command(what: str, tmp_path: Path) -> None:
+    """In the place of every file of the store, one after the other."""
+    root = store_in(tmp_path, "5.3.3-timer-clean")
+    names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+    chosen = {name.split("/")[0] + Path(name).suffix: name for name in names}
+    chosen |= {name: name for name in ("abort", "lock", "config/topics.json", "config/new.json")}
+    settings = options("5.3.3-timer-clean", root)
+    for name in sorted(chosen.values()):
+        swapped(root, name, NO_FILES[what])
+        for command in (
+            ["inspect", root],
+            ["dump", root, "--count", "2"],
+            ["dump", root / name],
+            ["inspect", root / name],
+            ["inspect", root / name.split("/")[0]],
+            ["get", root, "--topic", "T*", "--limit", "1"],
+            ["get", root, "--key", "no such"],
+            ["recover", root, "--broker-version", "5.3"],
+            ["put", root, "New", "x"],
+        ):
+            result = mq(*command, *settings, sizes=False)
+            assert result.code in (0, 1, 3, 5), (name, command, result)
+        path = root / name
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        shutil.rmtree(root)
+        shutil.rmtree(tmp_path / "again", ignore_errors=True)
+        root = store_in(tmp_path, "5.3.3-timer-clean")
