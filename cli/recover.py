@@ -21,8 +21,9 @@ app = command_app()
 
 
 class Policy(StrEnum):
-    """What a plan keeps. `broker`: it ends where the broker's own recovery would end."""
+    """The policies of `store.recovery.plan`, named here so that `--help` need not import it."""
 
+    KEEP = "keep"
     BROKER = "broker"
 
 
@@ -31,8 +32,21 @@ class Policy(StrEnum):
 def recover(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
     policy: Annotated[
-        Policy, typer.Option("--policy", help="broker: the log ends where a broker would end it.")
-    ] = Policy.BROKER,
+        Policy,
+        typer.Option(
+            "--policy",
+            help="keep: nothing that can be read is given up; broker: the log ends where a broker"
+            " would end it.",
+        ),
+    ] = Policy.KEEP,
+    lost_tag: Annotated[
+        str,
+        typer.Option(
+            "--lost-tag",
+            metavar="TAG",
+            help="A tag for the tombstones of lost messages, so that consumers can select them.",
+        ),
+    ] = "",
     broker_version: Annotated[
         str | None,
         typer.Option(
@@ -55,8 +69,10 @@ def recover(
     """Say what a broker's start would do to a store and lose, and plan its recovery.
 
     Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
-    the log ends where the broker would end it, queues and index are completed from the log, abort is
-    removed last. What is changed is kept in STORE/.mqstore. Cut off at any point, it can be run again.
+    lost records in the middle of the log are replaced by tombstones, so that everything behind them
+    stays where it was (--policy broker: the log ends where the broker would end it), queues and index
+    are completed from the log, abort is removed last. What is changed is kept in STORE/.mqstore, and
+    mqstore undo takes it back. Cut off at any point, it can be run again.
 
     Exit code: 0 nothing to do, or applied without loss; 1 a start or the plan loses or hides
     messages, or the broker would not start; 3 nothing lost, but not shut down cleanly.
@@ -65,6 +81,7 @@ def recover(
     Examples:
       mqstore recover /data/store
       mqstore recover /data/store --broker-version 5.3 --format json
+      mqstore recover /data/store --apply
       mqstore recover /data/store --apply --policy broker
     """
     asks = apply and not yes
@@ -73,7 +90,7 @@ def recover(
     from ..store.layout import Layout
 
     layout = Layout.open(store, common.config())
-    found = _examine(layout, broker_version, common)
+    found = _examine(layout, broker_version, policy, lost_tag, common)
     code = _code_of(found)
     applied = None
     if apply and (found.plan is None or not found.nothing_to_do):
@@ -83,8 +100,11 @@ def recover(
     raise typer.Exit(code)
 
 
-def _examine(layout: Layout, version: str | None, common: Common) -> Recovery:
+def _examine(
+    layout: Layout, version: str | None, policy: Policy, lost_tag: str, common: Common
+) -> Recovery:
     from ..store.recovery.recovery import examine
+    from ..store.recovery.wish import Policy as Planned
 
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
@@ -95,7 +115,8 @@ def _examine(layout: Layout, version: str | None, common: Common) -> Recovery:
             bar.advance(max(0, position - done))
             done = max(done, position)
 
-        found = examine(layout, version, tell=tell)
+        wanted = Planned(policy.value)
+        found = examine(layout, version, policy=wanted, lost_tag=lost_tag, tell=tell)
     for note in found.notes:
         common.warn(note)
     return found
@@ -128,7 +149,7 @@ def _apply(
     version = found.main_version
 
     def again() -> Any:
-        return plan_again(Layout.open(layout.root, layout.broker_config), version)
+        return plan_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
 
     shown = None if found.interrupted else found.plan
     files = Files()

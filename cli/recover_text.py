@@ -33,6 +33,8 @@ def recovery_text(found: Recovery, applied: Applied | None, common: Common) -> s
     lines += _tally("Messages that a start loses:", worst.lost, common, rows)
     lines += _tally("Messages that stay but cannot be read:", worst.invisible, common, rows)
     lines += _groups(found)
+    if plan_lost := found.plan and found.plan.lost:
+        lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
     lines += _plan(found, applied, rows)
     if applied is None:
         lines += ["", *_next(found)]
@@ -109,6 +111,8 @@ def _facts(found: Recovery) -> Iterator[str]:
     yield f"  messages   {found.messages:,}{damaged}"
     if found.damaged_bytes:
         yield f"  damage     {_size(found.damaged_bytes)} of the log are no records"
+    if found.tombstones:
+        yield f"  tombstones {found.tombstones:,} for messages that were lost before"
 
 
 def _change(change: FileChange) -> str:
@@ -181,4 +185,5 @@ def _next(found: Recovery) -> list[str]:
         return ["Next: put right what is named above, then run this again."]
     if found.nothing_to_do:
         return ["Next: start the broker."]
-    return [f"Next: mqstore recover {store} --apply --policy broker"]
+    policy = "" if found.wish.policy == "keep" else f" --policy {found.wish.policy}"
+    return [f"Next: mqstore recover {store} --apply{policy}"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from .message import TRANSACTION_MASK, SysFlag
 from .message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+from .sys_flag import TRANSACTION_MASK, SysFlag
 
 LOST: Final = "LOST"
 """Property of a tombstone."""
@@ -28,6 +28,11 @@ def lost_item(length: int) -> bytes:
         raise ValueError(f"no mark has {length} bytes")
     value = b"t" * (length - _AROUND_VALUE)
     return LOST.encode() + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR
+
+
+def is_mark(value: str) -> bool:
+    """Whether a value of the property LOST is that of a tombstone."""
+    return bool(value) and not value.strip("t")
 
 
 def is_filler(topic: bytes, sys_flag: int) -> bool:

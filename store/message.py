@@ -12,6 +12,7 @@ from ..formats.hashing import java_string
 from ..formats.host import host_text
 from ..formats.quick import message_id
 from ..formats.sys_flag import SysFlag
+from ..formats.tombstone import LOST, is_filler, is_mark
 from .body import MAX_BODY_BYTES, Body, unpack
 from .mark import Mark
 
@@ -135,8 +136,17 @@ class Message(_Fields):
             "message_id": self.message_id,
             **(self._raw_body() if raw else self._shown_body(max_body)),
             **MARKS[self.mark],
+            **self._stands_for_lost(),
         }
         return record
+
+    def _stands_for_lost(self) -> dict[str, Any]:
+        """What `recover` wrote for something that was lost; no broker has port 0."""
+        if self.store_host[1]:
+            return {}
+        if is_filler(self.raw_topic, self.sys_flag):
+            return {"filler": True}
+        return {"tombstone": True} if is_mark(self.properties.get(LOST, "")) else {}
 
     def _raw_properties(self, raw: bool) -> dict[str, Any]:
         """`properties_raw` where the text cannot be rebuilt from the object."""

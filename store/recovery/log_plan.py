@@ -8,7 +8,7 @@ a clean start would cut off next is cut off now, and told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -28,12 +28,16 @@ from .snapshot import Entry, Snapshot
 
 @dataclass(frozen=True)
 class LogPlan:
-    """The end of the log, and the edits that make it so. stale: old records lay behind it."""
+    """The end of the log, and the edits that make it so.
+
+    stale: old records lay behind it. tail_bytes: that are zeroed behind it.
+    """
 
     start: int
     end: int
     stale: bool
     edits: list[Edit]
+    tail_bytes: int
 
 
 def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
@@ -49,8 +53,14 @@ def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:
         if again >= end:
             break
         end, stale = again, stale or more_stale
-    edits = [*tail_edits(snapshot, files, end, stale), *_missing_files(snapshot, files, end)]
-    return LogPlan(files[0].start, end, stale, edits)
+    tail = list(tail_edits(snapshot, files, end, stale))
+    edits = [*tail, *_missing_files(snapshot, files, end)]
+    return LogPlan(files[0].start, end, stale, edits, written(tail))
+
+
+def written(edits: Iterable[Edit]) -> int:
+    """Bytes that edits write over."""
+    return sum(edit.length for edit in edits if edit.kind == "write")
 
 
 def _clean_start(files: list[LoadedFile], profile: Profile, end: int) -> int:

@@ -12,7 +12,6 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +28,7 @@ from .edits import Edit
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
-from .keep.forms import Forms
-from .keep.keep_log import keep_log
+from .keep.keep_log import gap_finder, keep_log
 from .log_plan import LogPlan, plan_log
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
@@ -39,32 +37,7 @@ from .simulate import Outcome, simulate
 from .snapshot import Entry, QueueId, Snapshot
 from .survey import Auditor, Messages, survey
 from .tally import Tally
-
-
-class Policy(StrEnum):
-    """What a plan keeps. `keep`: every good record. `broker`: what a broker's start would keep."""
-
-    KEEP = "keep"
-    BROKER = "broker"
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a plan is asked for. The same wish gives the same plan for the same store.
-
-    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
-    for tombstones of ordinary topics.
-    """
-
-    policy: Policy = Policy.BROKER
-    made_ms: int = 0
-    generations: tuple[str, ...] = ()
-    lost_tag: str = ""
-
-    @property
-    def forms(self) -> Forms:
-        """How tombstones look."""
-        return Forms(self.made_ms, self.generations, self.lost_tag)
+from .wish import Policy, Wish
 
 
 @dataclass(frozen=True)
@@ -116,6 +89,8 @@ def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, lis
     a log that is not there.
     """
     size = snapshot.log_file_bytes
+    wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
+    any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
     kept: list[Entry] = []
     edits: list[Edit] = []
     for entry in snapshot.log:
@@ -183,9 +158,14 @@ class _Maker(Auditor):
     """Looks at the log on behalf of the plan."""
 
     def __init__(
-        self, snapshot: Snapshot, log: LogPlan, geometry: Geometry, groups: GroupLoss
+        self,
+        snapshot: Snapshot,
+        log: LogPlan,
+        geometry: Geometry,
+        groups: GroupLoss,
+        retag: bool,
     ) -> None:
-        self.snapshot, self.log = snapshot, log
+        self.snapshot, self.log, self.retag = snapshot, log, retag
         self.index = IndexAudit.of(snapshot.index, geometry, log.end)
         self.queues: dict[QueueId, QueueAudit] = {}
         self.lost = Tally()
@@ -198,7 +178,12 @@ class _Maker(Auditor):
         if name not in self.queues:
             files = {int(e.name): e for e in self.snapshot.queues.get(name, ())}
             self.queues[name] = QueueAudit(
-                name, files, self.snapshot.queue_file_bytes, self.log.start, self.log.end
+                name,
+                files,
+                self.snapshot.queue_file_bytes,
+                self.log.start,
+                self.log.end,
+                self.retag,
             )
         return self.queues[name]
 
@@ -240,6 +225,7 @@ class _Maker(Auditor):
                 mine.tags_code,
                 times,
                 nobody,
+                ~nobody,
             )
             self.groups.add(gone)
             self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
@@ -263,35 +249,46 @@ def make_plan(
     """
     wish = wish or Wish()
     policy, keep = wish.policy, wish.policy is Policy.KEEP
+    rules = profile.dispatch
+    multi_dispatch = rules.multi_dispatch and outcome.switches.multi_dispatch
     mended, edits = mend(snapshot, any_length=keep)
     if not mended.log:
         return Plan(policy, 0, 0)
     queue, fills = _files_of(mended), list[Fill]()
     if keep:
-        kept = keep_log(mended, queue, wish.forms)
+        finder = gap_finder(mended)
+        survey(
+            CommitLog(queue),
+            [finder, *auditors],
+            index_tags=False,
+            multi_dispatch=multi_dispatch,
+            progress=tell,
+        )
+        kept = keep_log(mended, queue, wish.forms, finder)
         log, queue, fills = kept.plan, kept.queue, kept.fills
+        auditors = ()
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(mended, profile, outcome.switches)
         log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    maker = _Maker(mended, log, geometry, GroupLoss(progress or {}))
+    maker = _Maker(mended, log, geometry, GroupLoss(progress or {}), bool(wish.lost_tag))
     commit_log = CommitLog(queue)
-    rules = profile.dispatch
     survey(
         commit_log,
         [maker, *auditors],
         index_tags=rules.index_tags,
-        multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
-        progress=tell,
+        multi_dispatch=multi_dispatch,
+        crc=not keep,
+        progress=None if keep else tell,
     )
     for fill in fills:
         maker.note_lost(fill)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
     plan.stale = log.stale
-    plan.tail_bytes = sum(edit.length for edit in log.edits if edit.kind == "write")
+    plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
     plan.index = maker.index.finish() if outcome.switches.message_index_enable else None

@@ -40,6 +40,8 @@ class QueueAudit:
     file_bytes: int
     log_start: int
     log_end: int
+    #: Units of tombstones get the tag of the tombstone.
+    retag: bool = False
     first: int = -1
     next: int = -1
     last_position: int = -1
@@ -88,6 +90,8 @@ class QueueAudit:
         self.next = max(self.next, int(offsets[-1]) + 1)
         there = self.lookup(np.maximum(offsets, 0))
         wrong = ~points_at(there, messages)
+        if self.retag:
+            wrong |= messages.lost & (there["tags_code"] != messages.tags_code)
         if not wrong.any():
             return
         disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)

@@ -19,12 +19,13 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
 from .log_recovery import Switches
-from .plan import Plan, Policy, Wish, can_have_files, make_plan
+from .plan import Plan, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
 from .survey import Readability, survey
+from .wish import Policy, Wish
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Recovery:
     messages: int
     damaged: int
     damaged_bytes: int
+    tombstones: int
     interrupted: str
     #: The generation that the plan follows.
     main_version: str
@@ -85,6 +87,7 @@ class Recovery:
                 "messages": self.messages,
                 "damaged": self.damaged,
                 "damaged_bytes": self.damaged_bytes,
+                "tombstones": self.tombstones,
                 "lost_by_broker": worst.lost.messages,
                 "invisible_by_broker": worst.invisible.messages,
                 "lost_by_plan": plan.lost.messages if plan else None,
@@ -272,6 +275,7 @@ def _recovery(
         counted.total,
         counted.damaged,
         counted.damaged_bytes,
+        counted.tombstones,
         cut_off.session if cut_off else "",
         main.version,
         bool(barriers(layout)),

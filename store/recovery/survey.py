@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched, dispatch
+from ..lost import tombstones
 from ..mark import Mark
 from .queue_state import QueueState, Units
 from .simulate import Outcome
@@ -40,12 +41,14 @@ class Messages:
     size: Ints
     tags_code: Ints
     store_timestamp: Ints
-    #: The body has its checksum.
+    #: The body has its checksum, and it is the message itself, no tombstone.
     good: Flags
+    #: A tombstone.
+    lost: Flags
 
     def take(self, key: Flags | Ints) -> Messages:
         """Some of them."""
-        names = ("offset", "position", "size", "tags_code", "store_timestamp", "good")
+        names = ("offset", "position", "size", "tags_code", "store_timestamp", "good", "lost")
         return Messages(self.queue, *(getattr(self, name)[key] for name in names))
 
 
@@ -72,13 +75,14 @@ def survey(
     index_tags: bool,
     multi_dispatch: bool,
     start: int | None = None,
+    crc: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    start: position of a record to begin at. progress: called with the position reached.
+    start: position of a record to begin at. crc: check the bodies. progress: called with the position reached.
     """
-    for item in log.scan(start):
+    for item in log.scan(start, crc=crc):
         if isinstance(item, Extent):
             for auditor in auditors:
                 auditor.extent(item)
@@ -103,12 +107,13 @@ def by_queue(batch: Batch, dispatched: Dispatched) -> Iterator[Messages]:
     if not len(units):
         return
     keys = units.topic_id << 32 | (units.queue_id & 0xFFFFFFFF)
+    lost = tombstones(batch.columns)
+    good = ~lost if batch.body_crc_ok is None else batch.body_crc_ok & ~lost
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     for mine in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
         first = int(mine[0])
         record = units.record[mine]
-        crc_ok = batch.body_crc_ok
         yield Messages(
             QueueId(dispatched.topics[int(units.topic_id[first])], int(units.queue_id[first])),
             units.queue_offset[mine],
@@ -116,7 +121,8 @@ def by_queue(batch: Batch, dispatched: Dispatched) -> Iterator[Messages]:
             units.size[mine],
             units.tags_code[mine],
             units.store_timestamp[mine],
-            np.ones(len(mine), np.bool_) if crc_ok is None else crc_ok[record],
+            good[record],
+            lost[record],
         )
 
 
@@ -136,6 +142,7 @@ class Readability:
     damaged: int = 0
     damaged_bytes: int = 0
     dead: int = 0
+    tombstones: int = 0
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     #: Called with the messages that can be read, and with those that are lost.
@@ -151,6 +158,7 @@ class Readability:
     def reset(self) -> None:
         """Count from the beginning."""
         self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
+        self.tombstones = 0
         self.lost, self.invisible = Tally(), Tally()
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -167,7 +175,8 @@ class Readability:
 
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""
-        self.damaged += int((~messages.good).sum())
+        self.damaged += int((~messages.good & ~messages.lost).sum())
+        self.tombstones += int(messages.lost.sum())
         messages = messages.take(messages.good)
         if not len(messages.offset) or not self.expected(messages.queue):
             return

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from ....formats.message_properties import ends_with_crc
 from ...batch import Batch, Extent, ExtentKind
+from ...dispatch import Dispatched
 from ...mark import Mark
+from ..survey import Messages
 
 Ints = npt.NDArray[np.int64]
 
@@ -64,17 +66,19 @@ class GapFinder:
     #: Records carry a CRC over the whole of them.
     crc_items: bool = False
 
-    def add(self, item: Batch | Extent) -> None:
-        """The next item of the scan."""
-        if isinstance(item, Extent):
-            if item.kind is ExtentKind.BLANK:
-                self._blank(item)
-        elif item.mark > Mark.AFTER_DAMAGE:
-            self.stale_end = max(self.stale_end, item.end)
-            if item.mark is Mark.DEAD_TAIL:
-                self.dead.append(item.position.copy())
-        else:
-            self._records(item)
+    def extent(self, extent: Extent) -> None:
+        """What is no record: only a BLANK says something."""
+        if extent.kind is ExtentKind.BLANK:
+            self._blank(extent)
+
+    def stale(self, batch: Batch) -> None:
+        """Records that are none of this log, or no longer."""
+        self.stale_end = max(self.stale_end, batch.end)
+        if batch.mark is Mark.DEAD_TAIL:
+            self.dead.append(batch.position.copy())
+
+    def messages(self, messages: Messages) -> None:
+        """Nothing to note of messages."""
 
     def close(self, position: int) -> None:
         """What lies between the last good record and `position` is a gap, file by file."""
@@ -92,7 +96,8 @@ class GapFinder:
         if blank.end in self.files:
             self.end = max(self.end, blank.end)
 
-    def _records(self, batch: Batch) -> None:
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Good records of this log; those with a damaged body are part of a gap."""
         good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok
         if not good.all():
             self._note_torn(batch, np.flatnonzero(~good))

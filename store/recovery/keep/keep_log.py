@@ -7,7 +7,7 @@ as under the policy "broker".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ...commit_log import CommitLog
 from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
 from ..loading import LoadedFile
-from ..log_plan import LogPlan, tail_edits
+from ..log_plan import LogPlan, tail_edits, written
 from ..queue_edits import last_byte
 from ..snapshot import Entry, Snapshot
 from .fill import Fill, fills
@@ -39,30 +39,25 @@ class KeptLog:
     fills: list[Fill]
 
 
-def keep_log(
-    snapshot: Snapshot,
-    queue: MappedFileQueue,
-    forms: Forms,
-    tell: Callable[[int], None] | None = None,
-) -> KeptLog:
-    """Plan the log of a store. tell: called with the position reached.
+def gap_finder(snapshot: Snapshot) -> GapFinder:
+    """What has to look at the whole log before `keep_log`."""
+    starts = frozenset(int(entry.name) for entry in snapshot.log)
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts))
 
-    Raises Refused, Unreadable.
-    """
+
+def keep_log(
+    snapshot: Snapshot, queue: MappedFileQueue, forms: Forms, finder: GapFinder
+) -> KeptLog:
+    """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable."""
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
-    finder = GapFinder(size, frozenset(entries), start)
-    for item in CommitLog(queue).scan():
-        finder.add(item)
-        if tell is not None:
-            tell(finder.covered)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    tail = _tail(snapshot, end, max(entries) + size, dead)
-    if len(tail):
+    behind = _tail(snapshot, end, max(entries) + size, dead)
+    if len(behind):
         finder.covered = max(end, finder.end)
-        finder.close(int(tail.end[-1]))
-        end = int(tail.end[-1])
+        end = int(behind.end[-1])
+        finder.close(end)
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead)
@@ -70,13 +65,10 @@ def keep_log(
     bodies = op_bodies(CommitLog(queue), lost, forms)
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
-    edits = [
-        *_lengths(snapshot, entries, end),
-        *_writes(snapshot, entries, pieces, closed),
-        *tail_edits(snapshot, _loaded(entries, size), end, stale),
-    ]
+    edits = [*_lengths(snapshot, entries, end), *_writes(snapshot, entries, pieces, closed)]
+    tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
     patched = _patched(snapshot, queue, entries, pieces, end)
-    return KeptLog(LogPlan(start, end, stale, edits), patched, closed)
+    return KeptLog(LogPlan(start, end, stale, [*edits, *tail], written(tail)), patched, closed)
 
 
 def _begin(gap: Gap) -> int:

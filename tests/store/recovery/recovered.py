@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mqstore.formats.consume_queue import PRE_FILL
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import Applied, apply
@@ -108,3 +109,25 @@ def units_of(root: Path, config: BrokerConfig) -> Mapping[QueueId, dict[int, Uni
                 first = int(entry.name) // 20
                 units.update({first + i: row for i, row in enumerate(rows) if row[1] > 0})
     return found
+
+
+def unharmed(base: Path, root: Path, config: BrokerConfig) -> set[tuple[str, int]]:
+    """Queue and queue offset of the messages of `base` whose records are the same in `root`."""
+    size = config.get_int("mappedFileSizeCommitLog") or 0
+    return {
+        (f"{queue.topic}/{queue.queue_id}", offset)
+        for queue, units in units_of(base, config).items()
+        for offset, (position, length, _) in units.items()
+        if length < PRE_FILL["size"]
+        and record_bytes(base, size, position, length) == record_bytes(root, size, position, length)
+    }
+
+
+def record_bytes(root: Path, file_bytes: int, position: int, size: int) -> bytes:
+    """A range of a store's commit log; none where no file is."""
+    path = root / "commitlog" / f"{position // file_bytes * file_bytes:020d}"
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        file.seek(position % file_bytes)
+        return file.read(size)

@@ -1,0 +1,141 @@
+"""What the policy "keep" leaves, in the hands of real brokers: all of it is served, nothing is cut."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.store.errors import Refused
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.plan import Plan
+from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.wish import Policy, Wish
+from mqstore.store.write.files import Files
+from tests import recovery_cases
+from tests.recovery_cases import CONFIG, Case
+from tests.slices import pick
+from tests.store.recovery.recovered import started, unharmed
+
+from .conftest import Judge
+from .oracle import VERSIONS
+from .served import Row, loaded
+
+pytestmark = pytest.mark.interop
+
+SIZES = dict(CONFIG.items())
+Place = tuple[str, int]
+
+
+def kept(root: Path, version: str) -> Plan:
+    """Recover a store under the policy."""
+    wish = Wish(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
+    plan = plan_again(Layout.open(root, CONFIG), version, wish)
+    again = lambda: plan_again(Layout.open(root, CONFIG), version, wish)
+    apply(Layout.open(root, CONFIG), plan, again, Files())
+    return plan
+
+
+def served(answer: list[Row]) -> dict[Place, tuple[int, str]]:
+    """Queue and queue offset → position and body of every message that a consumer pulls."""
+    return {
+        (row["queue"], row["unit"]): (row["physical_offset"], row["sha1"])
+        for row in answer
+        if "sha1" in row and row["look_ok"]
+    }
+
+
+def changed(answer: Row) -> list[str]:
+    """Files of the store's data that came, went or changed; RocksDB writes its own at each start."""
+    before, after = (
+        {name: entry.get("sha256") for name, entry in answer[part].items() if _is_data(name)}
+        for part in ("files_before", "files_after")
+    )
+    return sorted(name for name in before | after if before.get(name) != after.get(name))
+
+
+def _is_data(name: str) -> bool:
+    return name.split("/")[0] in ("commitlog", "consumequeue", "index", "checkpoint")
+
+
+def check(case: Case, judge: Judge, work: Path) -> None:
+    """Load, read, write, and rebuild the queues of a kept store: the rest is where it was."""
+    name = f"{case['version']} {case['exit']} {case['seed']} {case['kind']}"
+    base = recovery_cases.base(case["base"], work)
+    whole = loaded(judge, _copy(base, work / "whole"), SIZES, {"do": "get"}, files="none")
+    truth = served(whole["steps"][0])
+    root = recovery_cases.damaged(case, work)
+    alive = unharmed(base, root, CONFIG)
+    try:
+        plan = kept(root, case["version"])
+    except Refused:
+        return
+    expected = {place: truth[place] for place in truth if place in alive}
+    result = _copy(root, work / "kept")
+    answer = loaded(judge, result, SIZES, start=False)
+    own = set() if plan.edits else {"checkpoint"}  # a broker mends that one by itself
+    assert set(changed(answer)) <= own, f"{name}: load changes files"
+    assert answer["after_load"]["max_offset"] == plan.log_end, name
+    new = {"topic": "TopicA", "queue_id": 0, "body": "after", "store_timestamp": 1_795_400_000_000}
+    steps = ({"do": "get"}, {"do": "put", "messages": [new]}, {"do": "get"})
+    answer = loaded(judge, result, SIZES, *steps, files="none")
+    for step in (0, 2):
+        found = served(answer["steps"][step])
+        missing = {place: row for place, row in expected.items() if found.get(place) != row}
+        assert not missing, f"{name}: {len(missing)} messages gone, {sorted(missing)[:3]}"
+    assert len(answer["steps"][2]) == len(answer["steps"][0]) + 1, name
+    _rebuilt(judge, _copy(root, work / "kept"), expected, name)
+
+
+def _rebuilt(judge: Judge, root: Path, expected: dict[Place, Any], name: str) -> None:
+    """The broker makes the same queues from the log alone."""
+    shutil.rmtree(root / "consumequeue")
+    (root / "abort").touch()
+    (root / "checkpoint").write_bytes(bytes(4096))
+    if started(root, CONFIG, judge.version).hangs:
+        return  # a record whose damaged topic is no directory: a broker tries it for ever
+    answer = loaded(judge, root, SIZES, {"do": "get"}, files="none")
+    found = served(answer["steps"][0])
+    missing = {place: row for place, row in expected.items() if found.get(place) != row}
+    assert not missing, f"{name}: {len(missing)} gone after a rebuild, {sorted(missing)[:3]}"
+
+
+def _copy(source: Path, target: Path) -> Path:
+    shutil.rmtree(target, ignore_errors=True)
+    return Path(shutil.copytree(source, target))
+
+
+def some_case(version: str) -> Case:
+    """A shipped case of a version that breaks the middle of the log."""
+    return next(c for c in recovery_cases.cases() if c["version"] == version and _breaks_log(c))
+
+
+def _breaks_log(case: Case) -> bool:
+    edit = case["edits"][0]
+    file = edit.get("file", edit.get("path", ""))
+    return "commitlog" in file and "last" not in case["kind"] and "first" not in case["kind"]
+
+
+def test_a_store_of_each_version(judge: Judge, tmp_path: Path) -> None:
+    check(some_case(judge.version), judge, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_case(judge: Judge, tmp_path: Path) -> None:
+    """Every kind of damage that leaves a log, judged by the version that wrote the store."""
+    cases = [case for case in recovery_cases.all_cases() if case["version"] == judge.version]
+    for case in pick(cases, f"kept {judge.version}"):
+        check(case, judge, tmp_path)
+
+
+@pytest.mark.slow
+def test_judged_by_other_versions(oracle: Callable[[str], Judge], tmp_path: Path) -> None:
+    """A kept store is the same for every version that knows its records."""
+    for case in pick(recovery_cases.all_cases(), "kept, other versions")[::4]:
+        later = VERSIONS[VERSIONS.index(case["version"]) + 1 :]
+        if later:
+            check(case, oracle(later[-1]), tmp_path)

@@ -1,0 +1,214 @@
+"""The policy "keep": whatever record is whole stays where it is, whatever lies around it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats.message import SMALLEST
+from mqstore.formats.message_properties import crc_ok, parse
+from mqstore.formats.tombstone import LOST_ITEM, lost_item
+from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.delay_level import SCHEDULE_TOPIC
+from mqstore.store.errors import Refused
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.keep.fill import SMALLEST_FILLER, fill
+from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, Forms
+from mqstore.store.recovery.keep.gaps import Gap
+from mqstore.store.recovery.keep.lost_units import LostUnits
+from mqstore.store.recovery.keep.records import encoded
+from mqstore.store.recovery.plan import Plan
+from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.snapshot import QueueId
+from mqstore.store.recovery.wish import Policy, Wish
+from mqstore.store.write.files import Files
+
+from ... import recovery_cases
+from ...recovery_cases import CONFIG, Case
+from ...slices import pick
+from .recovered import changes_of_starts, record_bytes, unharmed, units_of
+
+MADE_MS = 1_795_300_000_000
+FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
+
+
+def kept(root: Path, version: str) -> Plan:
+    """Recover a store under the policy, twice: the second time nothing is left to do."""
+    wish = Wish(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, CONFIG), version, wish)
+
+    plan = again()
+    apply(Layout.open(root, CONFIG), plan, again, Files())
+    assert again().edits == []
+    return plan
+
+
+def check(case: Case, work: Path) -> None:
+    """Every message whose record was not touched is where it was; a start changes nothing."""
+    name = f"{case['version']} {case['exit']} {case['seed']} {case['kind']}"
+    base, root = recovery_cases.base(case["base"], work), recovery_cases.damaged(case, work)
+    truth = {
+        (str(q), o): u for q, units in units_of(base, CONFIG).items() for o, u in units.items()
+    }
+    whole = unharmed(base, root, CONFIG)
+    try:
+        plan = kept(root, case["version"])
+    except Refused as error:
+        assert "no commit log" in str(error), f"{name}: {error}"
+        return
+    after = {
+        (str(q), o): u for q, units in units_of(root, CONFIG).items() for o, u in units.items()
+    }
+    for place in whole:
+        position, size, _ = truth[place]
+        assert place in after and after[place][:2] == (position, size), f"{name}: unit of {place}"
+        same = record_bytes(base, FILE_BYTES, position, size)
+        assert record_bytes(root, FILE_BYTES, position, size) == same, f"{name}: record of {place}"
+    messages = {place for place, unit in truth.items() if unit[1] < 1 << 30}
+    assert plan.lost.messages <= len(messages - whole), f"{name}: more lost than was touched"
+    knowing = ("4.9", "5.1", "5.3", "5.4", "5.5")
+    versions = ("4.3", *knowing) if case["version"].startswith("4.3") else knowing
+    assert changes_of_starts(root, CONFIG, plan, versions) == [], name
+
+
+@pytest.mark.parametrize("case", recovery_cases.cases()[::7], ids=lambda case: case["kind"])
+def test_some_kinds_of_damage(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_case(tmp_path: Path) -> None:
+    for number, case in enumerate(pick(recovery_cases.all_cases(), "kept stores")):
+        work = tmp_path / str(number)
+        check(case, work)
+        shutil.rmtree(work)
+
+
+def test_what_is_lost_is_known_by_its_place(tmp_path: Path) -> None:
+    """A tombstone stands at the place of the lost record: topic, queue, queue offset, size."""
+    case = recovery_cases.case_of("body_crc_middle")
+    base, root = recovery_cases.base(case["base"], tmp_path), recovery_cases.damaged(case, tmp_path)
+    plan = kept(root, case["version"])
+    (share,) = plan.lost
+    unit = units_of(base, CONFIG)[share.queue][share.first_offset]
+    batch = CommitLog.open(Layout.open(root, CONFIG)).record(unit[0])
+    columns = batch.columns
+    assert columns.ragged("topic")[0].decode() == share.queue.topic
+    assert int(columns.ints("queue_id")[0]) == share.queue.queue_id
+    assert int(columns.ints("queue_offset")[0]) == share.first_offset
+    assert int(columns.ints("total_size")[0]) == unit[1]
+    assert parse(columns.ragged("properties")[0]) == {"LOST": "t"}
+    assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
+
+
+def lost(*rows: tuple[int, int, str]) -> LostUnits:
+    """Lost records (position, size, topic), each in a queue of its own at offset 7."""
+    numbers = np.arange(len(rows), dtype=np.int64)
+    return LostUnits(
+        [QueueId(topic, 0) for _, _, topic in rows],
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[1] for row in rows], np.int64),
+        numbers,
+        np.full(len(rows), 7, np.int64),
+        np.zeros(len(rows), np.int64),
+    )
+
+
+FORMS = Forms(MADE_MS, ("5.3",))
+
+
+def test_a_gap_is_closed_without_a_byte_left() -> None:
+    gap = Gap(1000, 3000, False, 5)
+    closed = fill(gap, lost((1200, 300, "a"), (1500, 200, "b")), FORMS)
+    assert closed.fillers == [(1000, 200), (1700, 1300)] and closed.blank is None
+    pieces = sorted(encoded(closed, FORMS, {}))
+    assert sum(len(data) for _, data in pieces) == 2000
+    assert [position for position, _ in pieces] == [1000, 1200, 1700]
+
+
+def test_a_unit_that_leaves_no_room_beside_it_is_given_up() -> None:
+    gap = Gap(1000, 2000, False, 5)
+    closed = fill(gap, lost((1000 + SMALLEST, 300, "a"), (1600, 200, "b")), FORMS)
+    assert closed.lost.position.tolist() == [1600]
+    assert closed.fillers == [(1000, 600), (1800, 200)]
+    to_end = fill(Gap(1000, 2000, True, 5), lost((1000, 995, "a")), FORMS)
+    assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
+
+
+def test_a_gap_too_small_for_any_record() -> None:
+    with pytest.raises(Refused, match="too few for one"):
+        fill(Gap(1000, 1000 + SMALLEST_FILLER - 1, False, 5), lost(), FORMS)
+
+
+def test_large_fillers_are_split() -> None:
+    size = (8 << 20) + 50
+    closed = fill(Gap(0, size, False, 5), lost(), FORMS)
+    assert sum(part for _, part in closed.fillers) == size
+    assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
+    """With and without room for the mark; what CommitLog reads is whole, with its CRCs."""
+    forms = Forms(MADE_MS, ("5.3",), "gone", append_crc)
+    smallest = forms.smallest("topic")
+    sizes = range(smallest, smallest + 3 * len(LOST_ITEM))
+    rows, position = [], 0
+    for size in sizes:
+        rows.append((position, size, "topic"))
+        position += size
+    closed = fill(Gap(0, position + 100, True, 5), lost(*rows), forms)
+    data = b"".join(data for _, data in sorted(encoded(closed, forms, {})))
+    (tmp_path / f"{0:020d}").write_bytes(data.ljust(position + 100, b"\0"))
+    log = CommitLog.of_file(tmp_path / f"{0:020d}")
+    batch = next(item for item in log.scan() if isinstance(item, Batch))
+    assert batch.columns.ints("total_size").tolist() == list(sizes)
+    assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
+    for row, size in enumerate(sizes):
+        found = parse(batch.columns.ragged("properties")[row])
+        assert found["TAGS"] == "gone"
+        assert ("LOST" in found) == (size >= smallest + len(LOST_ITEM))
+        begin = int(batch.position[row])
+        assert crc_ok(data[begin : begin + size]) is (True if append_crc else None)
+
+
+@pytest.mark.parametrize(
+    ("topic", "generations", "expected"),
+    [
+        (SCHEDULE_TOPIC, ("4.3",), {}),
+        (SCHEDULE_TOPIC, ("4.9", "5.1"), {"REAL_TOPIC": HALF_TOPIC, "REAL_QID": "0"}),
+        (SCHEDULE_TOPIC, (), {"REAL_TOPIC": "OFFSET_MOVED_EVENT", "REAL_QID": "0"}),
+        (SCHEDULE_TOPIC, ("4.3", "4.9"), {"REAL_TOPIC": "OFFSET_MOVED_EVENT", "REAL_QID": "0"}),
+        (OP_TOPIC, ("5.3",), {"TAGS": "d"}),
+        (HALF_TOPIC, ("5.3",), {}),
+        (
+            TIMER_TOPIC,
+            ("5.3",),
+            {
+                "TIMER_OUT_MS": str(MADE_MS),
+                "TIMER_DEL_UNIQKEY": "x",
+                "REAL_TOPIC": "x",
+                "REAL_QID": "0",
+            },
+        ),
+    ],
+)
+def test_forms_of_system_topics(
+    topic: str, generations: tuple[str, ...], expected: dict[str, str]
+) -> None:
+    form = Forms(MADE_MS, generations, "ignored").of(topic)
+    assert parse(form.properties) == expected
+    assert form.born_timestamp == (1 if topic == HALF_TOPIC else None)
+
+
+def test_the_mark_fills_any_room() -> None:
+    for length in range(len(LOST_ITEM), 40):
+        assert len(lost_item(length)) == length
+    with pytest.raises(ValueError, match="no mark"):
+        lost_item(len(LOST_ITEM) - 1)
