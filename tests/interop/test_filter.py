@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from mqstore.store.bloom import BloomFilter
 from mqstore.store.errors import InvalidInput
 from mqstore.store.where import Where
 from mqstore.store.where.values import FAILED, Value
@@ -176,3 +177,14 @@ def test_expressions(filters: Filters) -> None:
         assert where.mask(batch).tolist() == [letter == "T" for letter in theirs], expression
         taken += 1
     assert taken > EXPRESSIONS // 4
+
+
+def test_bits_of_consumer_groups(filters: Filters) -> None:
+    chance = random.Random(SEED)
+    for _ in range(40):
+        rate, consumers = chance.randrange(1, 100), chance.randrange(1, 300)
+        texts = ["".join(chance.choices("abz_-%订单😀", k=n)) for n in (0, *range(1, 40))]
+        bits, positions = filters.bits([f"{text}#T" for text in texts], rate, consumers)
+        bloom = BloomFilter.of(rate, consumers)
+        assert bloom.bits == bits
+        assert [list(bloom.positions(text, "T")) for text in texts] == positions
