@@ -132,20 +132,21 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blank ones, those that end in a backslash joined."""
-    joined = ""
-    for natural in re.split(r"\r\n|[\r\n]", text):
+    parts: list[str] = []
+    goes_on = False
+    for natural in re.split(r"\r\n|[\r\n]", re.sub(r"[\r\n]\Z", "", text)):
         line = natural.lstrip(" \t\f")
-        if not joined and (not line or line[0] in "#!"):
+        if not parts and (not line or line[0] in "#!"):
+            goes_on = False
             continue
-        joined += line
-        backslashes = len(joined) - len(joined.rstrip("\\"))
-        if backslashes % 2:
-            joined = joined[:-1]
-            continue
-        yield joined
-        joined = ""
-    if joined:
-        yield joined
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        line = line[:-1] if goes_on else line
+        parts += [line] if line else []
+        if not goes_on:
+            yield "".join(parts)
+            parts.clear()
+    if parts or goes_on:
+        yield "".join(parts)
 
 
 def _unescape(text: str) -> str:

@@ -11,7 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-_STRING_OR_NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,])(\s*)(-?\d+)(?=\s*:)')
+_STRING_OR_NUMBER_KEY = re.compile(
+    # a string without an end goes on to the end of the text: none begins inside of it
+    r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<=[{,])(\s*)(-?\d+)(?=\s*:)',
+    re.DOTALL,
+)
 _MARK = "\0"
 """Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
 

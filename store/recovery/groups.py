@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..config_json import loads
 from ..errors import Missing
 from ..regular_file import read_regular
 from .snapshot import QueueId
 from .survey import Messages
 
 _LARGEST_BYTES = 256 << 20
-#: A broker writes the queue numbers of a topic without quotes.
-_BARE_KEY = re.compile(rb"([{,]\s*)(-?\d+)(\s*:)")
 
 Progress = Mapping[QueueId, Mapping[str, int]]
 """Per queue and group the next queue offset to consume."""
@@ -41,7 +38,7 @@ def read_progress(config: Path) -> Progress:
 
 def _parse(data: bytes) -> Progress | None:
     try:
-        table = json.loads(_BARE_KEY.sub(rb'\1"\2"\3', data).decode("utf-8", "replace"))
+        table = loads(data.decode("utf-8", "replace"))
         rows = list(_rows(table["offsetTable"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

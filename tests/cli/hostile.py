@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mqstore.cli.output import _FORMULA
 from mqstore.cli.terminal import DANGEROUS
@@ -129,38 +129,34 @@ def swapped(root: Path, name: str, make: Callable[[Path], object]) -> None:
     make(path)
 
 
-def run_limited(commands: list[list[str]], megabytes: int) -> list[tuple[int, str]]:
-    """Commands in a process that gets so much memory beyond what its imports take.
+class Job(NamedTuple):
+    """Commands to run while some bytes of a file are others."""
 
-    Exit codes and stderr; stdout goes nowhere.
+    commands: list[list[str]]
+    path: str = ""
+    offset: int = 0
+    data: bytes = b""
+
+
+def run_limited(jobs: Iterable[Job], megabytes: int) -> list[list[tuple[int, str]]]:
+    """Run the commands in a process with so much memory beyond what its imports take.
+
+    Of each job the exit codes and what stderr got; stdout goes nowhere. None may crash or run
+    out of memory, or take a minute.
     """
-    script = f"""
-import contextlib, io, json, os, resource, sys
-from mqstore.cli.app import run
-import numpy, construct, isal.igzip_lib, lz4.frame, zstandard
-pages = int(open("/proc/self/statm").read().split()[0])
-limit = pages * resource.getpagesize() + ({megabytes} << 20)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-answers, answer_to = [], os.dup(1)
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-for arguments in json.loads(sys.stdin.read()):
-    stderr = io.TextIOWrapper(io.BytesIO(), "utf-8")
-    with contextlib.redirect_stderr(stderr):
-        code = run(arguments)
-    stderr.flush()
-    answers.append((code, stderr.buffer.getvalue().decode()))
-os.write(answer_to, json.dumps(answers).encode())
-"""
+    jobs = list(jobs)
+    asked = [[*job[:3], job.data.hex()] for job in jobs]
     done = subprocess.run(
-        [sys.executable, "-c", script],
-        input=json.dumps(commands).encode(),
+        [sys.executable, "-m", f"{__package__}.limited", str(megabytes)],
+        input=json.dumps(asked).encode(),
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr.decode()[-2000:]
-    answers: list[tuple[int, str]] = [tuple(answer) for answer in json.loads(done.stdout)]
-    for arguments, (_, stderr) in zip(commands, answers, strict=True):
-        assert "Traceback" not in stderr, (arguments, stderr)
-        assert "emory" not in stderr, (arguments, stderr)
-    return answers
+    told: list[list[tuple[int, str]]] = json.loads(done.stdout)
+    for job, answers in zip(jobs, told, strict=True):
+        for command, (_, stderr) in zip(job.commands, answers, strict=True):
+            for word in ("Traceback", "emory", "no end after"):
+                assert word not in stderr, (job[1:], command, stderr)
+    return told

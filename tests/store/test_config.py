@@ -117,3 +117,19 @@ def test_refuses_what_is_no_configuration(tmp_path: Path) -> None:
         file.truncate(1 << 30)
     with pytest.raises(LimitExceeded):
         BrokerConfig.from_file(log)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("\\\n! 0n:", {}),
+        ("\\\n\n#x\nb=1", {"b": "1"}),
+        ("a=1\\\n#x", {"a": "1#x"}),
+        ("\\", {"": ""}),
+        ("#:\n\\\n", {"": ""}),
+        ("\\\r\n", {}),
+    ],
+)
+def test_lines_that_go_on_with_nothing(text: str, options: dict[str, str]) -> None:
+    """As java.util.Properties reads them."""
+    assert parse_properties(text) == options
