@@ -29,8 +29,8 @@ from .selection_options import (
 if TYPE_CHECKING:
     from ..store.recognise import Recognised
     from ..store.selection import Selection
-    from .dump_files import Chunk, Record
     from .dump_log import Messages
+    from .file_kinds.chunks import Chunk, Record
 
 app = command_app()
 
@@ -117,24 +117,14 @@ def _chunks(
 ) -> Iterator[Chunk | Messages]:
     """Where the records of a kind come from."""
     from ..store.errors import InvalidInput
-    from . import dump_files as files
     from .dump_log import KINDS, commit_log
+    from .file_kinds import file_kind
 
     if what.kind in KINDS:
         return commit_log(what, at, raw, selection, common)
     if selection.asks:
         raise InvalidInput(f"conditions are for messages, not for kind {what.kind}", path=what.path)
-    if what.kind == "consume-queue":
-        return files.consume_queue(what, at)
-    if what.kind == "index-file":
-        return files.index(what, at, common.config())
-    if what.kind == "timer-log":
-        return files.timer_log(what, at)
-    if what.kind == "timer-wheel":
-        return files.timer_wheel(what, at, raw)
-    if what.kind == "checkpoint":
-        return files.checkpoint(what)
-    return files.text_file(what)
+    return file_kind(what.kind).chunks(what, at, raw, common)
 
 
 def _print_hex(chunks: Iterator[Chunk | Messages], count: int | None, common: Common) -> None:
@@ -178,7 +168,7 @@ class _Damage:
 
     def counted(self, chunks: Iterable[Chunk | Messages]) -> Iterator[Record]:
         """The records of the chunks."""
-        from .dump_files import Range
+        from .file_kinds.chunks import Range
 
         for chunk in chunks:
             if isinstance(chunk, Range) and chunk.record["type"] == "damage":

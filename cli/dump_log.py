@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .dump_files import Chunk, Piece, Range, Record
+from .file_kinds.chunks import Chunk, Piece, Range, Record
 
 if TYPE_CHECKING:
     from ..store.commit_log import Batch, CommitLog, Extent

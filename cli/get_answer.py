@@ -17,7 +17,7 @@ from .selection_options import selection_of
 
 if TYPE_CHECKING:
     from ..store.message import Message
-    from .dump_files import Piece
+    from .file_kinds.chunks import Piece
     from .options import Common
     from .progress import Progress
 
@@ -205,7 +205,7 @@ def _body(message: Message, question: Question, raw: bool) -> bytes:
 
 def _piece(store: Store, message: Message) -> Piece:
     from ..formats.message import MESSAGE
-    from .dump_files import Piece
+    from .file_kinds.chunks import Piece
 
     data = store.log_files.read(message.position, message.total_size)
     return Piece(f"message at {message.position}", message.position, data, MESSAGE)

@@ -10,7 +10,7 @@ from .terminal import paint, time_text
 
 if TYPE_CHECKING:
     from ..formats.derive import Span
-    from .dump_files import Piece
+    from .file_kinds.chunks import Piece
 
 ROW_BYTES = 16
 _HEX_WIDTH = 3 * ROW_BYTES + 1

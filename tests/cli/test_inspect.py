@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.cli.file_summary import _CONTENTS
+from mqstore.cli.file_kinds import file_kind
 from mqstore.formats.kinds import KINDS
 
 from .. import huge_store, stores
@@ -155,7 +155,8 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
 
 def test_every_kind_is_described() -> None:
     """A new kind cannot be forgotten."""
-    assert set(_CONTENTS) == set(KINDS)
+    for kind in KINDS:
+        assert callable(file_kind(kind).summary)
 
 
 def test_the_log_of_a_directory_is_counted(tmp_path: Path) -> None:

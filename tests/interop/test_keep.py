@@ -96,8 +96,9 @@ def _rebuilt(judge: Judge, root: Path, expected: dict[Place, Any], name: str) ->
     shutil.rmtree(root / "consumequeue")
     (root / "abort").touch()
     (root / "checkpoint").write_bytes(bytes(4096))
-    if started(root, CONFIG, judge.version).hangs:
-        return  # a record whose damaged topic is no directory: a broker tries it for ever
+    start = started(root, CONFIG, judge.version)
+    if start.hangs or start.delay_seconds:
+        return  # a record whose damaged topic is no directory: a broker tries it again and again
     answer = loaded(judge, root, SIZES, {"do": "get"}, files="none")
     found = served(answer["steps"][0])
     missing = {place: row for place, row in expected.items() if found.get(place) != row}

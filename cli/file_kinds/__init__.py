@@ -1,0 +1,18 @@
+"""What `dump` and `inspect` say of each kind of file: one module per kind, named as the kind.
+
+A module has `chunks` and `summary` (see `chunks.FileKind`). It is imported when its kind is asked
+for; a new kind is a new module, a line in `formats.kinds`, and what tells it in `store.recognise`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from .chunks import FileKind
+
+
+def file_kind(kind: str) -> FileKind:
+    """The module of a kind."""
+    return cast("FileKind", import_module(f".{kind.replace('-', '_')}", __package__))

@@ -1,0 +1,42 @@
+"""The commit log, or a file of it; what `dump` prints of it is in `cli/dump_log.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Records from the first to the last one; all of it is walked, without the bodies' CRCs."""
+    from ...store.commit_log import Batch
+    from ..dump_log import open_log
+
+    log = open_log(what, common)
+    messages, damaged, reasons = 0, 0, dict[str, int]()
+    times: list[int] = []
+    end = log.min_offset
+    with common.progress("walking", sum(file.size for file in log.files)) as progress:
+        for item in log.scan(crc=False):
+            if isinstance(item, Batch):
+                messages += len(item)
+                column = item.columns.ints("store_timestamp")
+                times = [times[0] if times else int(column[0]), int(column[-1])]
+                end = item.end
+                progress.advance(end - int(item.position[0]))
+                continue
+            progress.advance(item.size)
+            reasons[item.kind.value] = reasons.get(item.kind.value, 0) + 1
+            damaged += item.size if item.kind.value in ("damage", "missing", "torn_tail") else 0
+    first, last = times or (None, None)
+    return {
+        "log_start": log.min_offset,
+        "log_end": end,
+        "messages": messages,
+        "damaged_bytes": damaged,
+        "extents": [f"{count} {kind}" for kind, count in reasons.items()],
+        "first_store_timestamp": first,
+        "last_store_timestamp": last,
+    }

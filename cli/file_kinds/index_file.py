@@ -1,0 +1,70 @@
+"""Index files: one, or all of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Single, Units
+
+if TYPE_CHECKING:
+    from ...store.config import BrokerConfig
+    from ...store.index_file import IndexFile
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Header and items of index files, oldest first; `at`: number of the first item."""
+    from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
+
+    for file in index_files(what.path, common.config()):
+        name = Path(file.path).name
+        with file:
+            header = {"type": "index_header", "file": name, **file.header._asdict()}
+            yield Single(header, HEADER.build(file.header._asdict()), HEADER)
+            for first, items in file.columns():
+                begin = max(0, (at or 0) - first)
+                items, first = items[begin:], first + begin
+                start = items_offset(file.slots) + first * ITEM_BYTES
+                hashes = items["key_hash"].tolist()
+                yield Units(
+                    "index_item",
+                    ITEM,
+                    items,
+                    "number",
+                    list(range(first, first + len(items))),
+                    range(start, start + len(items) * ITEM_BYTES, ITEM_BYTES),
+                    {"file": name},
+                    {
+                        "slot": [
+                            key_hash % file.slots if file.slots > 0 else 0 for key_hash in hashes
+                        ]
+                    },
+                )
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """The header of one file, of several the items and times of all."""
+    files = index_files(what.path, common.config())
+    headers = [file.header for file in files]
+    shape = {"slots": files[0].slots, "items": files[0].items} if files else {}
+    for file in files:
+        file.close()
+    if len(files) == 1:
+        return {**shape, **headers[0]._asdict()}
+    used = [header for header in headers if header.index_count > 1]
+    return {
+        **shape,
+        "index_items": sum(header.index_count - 1 for header in used),
+        "begin_timestamp": min((header.begin_timestamp for header in used), default=0),
+        "end_timestamp": max((header.end_timestamp for header in used), default=0),
+    }
+
+
+def index_files(path: Path, config: BrokerConfig) -> list[IndexFile]:
+    """The index files at a path, oldest first."""
+    from ...store.index import Index, open_index_file
+
+    return [open_index_file(path, config)] if path.is_file() else Index.open(path, config).files

@@ -1,0 +1,44 @@
+"""The timer log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Range, Units
+from .one_file import single_file
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Units, BLANKs and damage; `at`: position in the timer log."""
+    from ...formats.timer_log import UNIT
+    from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.timer import TimerUnits
+    from ...store.timer import timer_log as scan
+
+    path = what.path
+    with single_file(path) if path.is_file() else MappedFileQueue.open(path) as files:
+        for part in scan(files, at):
+            if isinstance(part, TimerUnits):
+                numbers = part.position.tolist()
+                yield Units("timer_log_unit", UNIT, part.units, "position", numbers, numbers)
+            else:
+                reason = {"reason": "not a unit"} if part.kind == "damage" else {}
+                place = {"type": part.kind, "position": part.position, "size": part.size}
+                yield Range(place | reason)
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    counts: dict[str, int] = {}
+    for chunk in chunks(what, None, False, common):
+        for record in chunk.records():
+            counts[record["type"]] = counts.get(record["type"], 0) + 1
+    return {
+        "timer_log_units": counts.get("timer_log_unit", 0),
+        "blanks": counts.get("blank", 0),
+        "damaged_ranges": counts.get("damage", 0),
+    }

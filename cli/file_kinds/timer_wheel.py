@@ -1,0 +1,39 @@
+"""The timer wheel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Units
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Slots that were ever used, with `raw` all; `at`: number of a slot."""
+    from ...formats.timer_wheel import SLOT, SLOT_BYTES
+    from ...store.timer import timer_wheel as scan
+
+    for part in scan(what.path, at or 0, unused=raw):
+        numbers = part.number.tolist()
+        positions = (part.number * SLOT_BYTES).tolist()
+        yield Units("timer_wheel_slot", SLOT, part.slots, "slot", numbers, positions)
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    from ...store.timer import timer_wheel
+
+    used, messages, ticks = 0, 0, list[int]()
+    for part in timer_wheel(what.path):
+        used += len(part.number)
+        messages += int(part.slots["num"].sum())
+        ticks += [int(part.slots["time"].min()), int(part.slots["time"].max())]
+    return {
+        "slots_used": used,
+        "messages": messages,
+        "first_tick": min(ticks, default=None),
+        "last_tick": max(ticks, default=None),
+    }
