@@ -313,6 +313,10 @@ class ConsumeQueues:
         """One queue. Raises NotFound, Unreadable."""
         return ConsumeQueue.open(self.layout, topic, queue_id, self._file_size)
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has queues, or a directory for them."""
+        return has_topic(self.layout.consume_queue, topic)
+
     def of_topic(self, topic: str) -> list[QueueDirectory]:
         """The queues of one topic, by number; empty where the topic has none."""
         root = self.layout.consume_queue
@@ -333,6 +337,9 @@ class ConsumeQueues:
             with ConsumeQueue(topic, queue_id, files) as queue:
                 found.append(queue.summary(log_start, log_end, broker_4=broker_4))
         return found
+
+    def close(self) -> None:
+        """Nothing: each queue has its own files."""
 
     @cached_property
     def _file_size(self) -> int | None:

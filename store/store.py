@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
+from . import rocksdb
 from .config import BrokerConfig
 from .consume_queue import (
     ConsumeQueue,
@@ -91,7 +92,11 @@ class Store:
 
     @cached_property
     def queues(self) -> ConsumeQueues:
-        """The consume queues."""
+        """The consume queues, in files or in a RocksDB."""
+        if self.layout.rocksdb_queues and rocksdb.readable():
+            from .rocksdb_consume_queue import RocksdbConsumeQueues
+
+            return RocksdbConsumeQueues(self.layout)
         return ConsumeQueues(self.layout)
 
     @cached_property
@@ -216,8 +221,8 @@ class Store:
     @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""
-        if self.layout.rocksdb_queues:
-            return "the consume queues are a RocksDB, which is not read yet"
+        if self.layout.rocksdb_queues and not rocksdb.readable():
+            return f"the consume queues are a RocksDB ({rocksdb.HINT})"
         if next(iter(self.queues), None) is None:
             return "there are no consume queues"
         return ""
@@ -228,7 +233,7 @@ class Store:
             return self.queues_unread
         if self.has_batch_queues(topic):
             return f"{topic} has batch consume queues, which are not read yet"
-        if not has_topic(self.layout.consume_queue, topic) and self._configured(topic):
+        if not self.queues.has_topic(topic) and self._configured(topic):
             return f"{topic} is in topics.json, but has no consume queues"
         return ""
 
@@ -297,6 +302,8 @@ class Store:
         """Close all files; a later read opens them again."""
         if "log_files" in self.__dict__:
             self.log_files.close()
+        if "queues" in self.__dict__:
+            self.queues.close()
         if "index" in self.__dict__:
             self.index.close()
 

@@ -40,6 +40,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
                 seen.append(f"open {os.fsdecode(path)} with flags {flags:#o}")
         elif event in CHANGING_EVENTS:
             paths = [a for a in arguments if isinstance(a, str | bytes)]
+            paths = paths[1:] if event == "os.symlink" else paths  # the target is not touched
             if not paths or any(_inside(path, root) for path in paths):
                 seen.append(f"{event} {paths}")
 

@@ -15,10 +15,8 @@ from ..stores import messages, truth
 from .choices import clean_where
 
 CLEAN = clean_where(lambda t: "after_load" in t["load"])
-# Queues that are no files, or of another kind: `log_search` answers for them.
-PLAIN = clean_where(
-    lambda t: "after_load" in t["load"] and not {"rocksdb", "batchcq"} & set(t["name"].split("-"))
-)
+# Queues of another kind: `log_search` answers for them.
+PLAIN = clean_where(lambda t: "after_load" in t["load"] and "batchcq" not in t["name"].split("-"))
 # The answers of a 4.x broker hang on the modification times of queue files. That of this store was
 # asked before its archive, which keeps whole seconds, was made.
 TIMES_LOST = {"4.9.7-dledger": {("TopicB", 1795212314255), ("TopicB", 1795212314256)}}

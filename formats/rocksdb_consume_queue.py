@@ -1,0 +1,80 @@
+"""RocksDB consume queues: 5.2+ with storeType=defaultRocksDB (spec/02-consumequeue.md, 2.10).
+
+A RocksDB directly in `consumequeue/`. Column family `default` has one entry for each message of
+a topic-queue, sorted by queue offset; `offset` has the first and the last entry of each queue, and
+under the topic CHECKPOINT_TOPIC how far the log was dispatched.
+"""
+
+from __future__ import annotations
+
+from construct import Bytes, Int8ub, Int32sb, Int64sb, Rebuild, Struct, this
+
+from .primitives import size_
+
+UNITS = "default"
+BOUNDS = "offset"
+SEPARATOR = 1
+CHECKPOINT_TOPIC = b"CHECKPOINT_TOPIC"
+MIN, MAX = b"min", b"max"
+
+QUEUE = Struct(
+    "topic_length" / Rebuild(Int32sb, size_(this.topic)) * "bytes of topic",
+    "before_topic" / Int8ub * "1",
+    "topic" / Bytes(this.topic_length) * "topic",
+    "before_queue" / Int8ub * "1",
+    "queue_id" / Int32sb * "queue id",
+    "before_offset" / Int8ub * "1",
+)
+"""What the keys of one queue's units begin with."""
+UNIT_KEY = Struct(*QUEUE.subcons, "queue_offset" / Int64sb * "number of the message in its queue")
+UNIT = Struct(
+    "physical_offset" / Int64sb * "position of the record in the commit log",
+    "size" / Int32sb * "total_size of the record",
+    "tags_code" / Int64sb * "hash of TAGS, or deliver time of a delayed message",
+    "store_timestamp" / Int64sb * "store time of the record in ms",
+)
+UNIT_BYTES = UNIT.sizeof()
+BOUND_KEY = Struct(
+    "topic_length" / Rebuild(Int32sb, size_(this.topic)) * "bytes of topic",
+    "before_topic" / Int8ub * "1",
+    "topic" / Bytes(this.topic_length) * "topic",
+    "before_bound" / Int8ub * "1",
+    "bound" / Bytes(len(MAX)) * "min or max: the first or the last entry of the queue",
+    "before_queue" / Int8ub * "1",
+    "queue_id" / Int32sb * "queue id",
+)
+BOUND = Struct(
+    "physical_offset" / Int64sb * "position of that entry's record in the commit log",
+    "queue_offset" / Int64sb * "queue offset of that entry",
+)
+CHECKPOINT = Struct("physical_offset" / Int64sb * "position of the last record dispatched")
+assert (UNIT_BYTES, BOUND.sizeof(), CHECKPOINT.sizeof()) == (28, 16, 8)
+
+
+def queue_prefix(topic: bytes, queue_id: int) -> bytes:
+    """What the keys of a queue's units begin with."""
+    fields = {"topic": topic, "queue_id": queue_id}
+    return bytes(QUEUE.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
+
+
+def unit_key(topic: bytes, queue_id: int, queue_offset: int) -> bytes:
+    """The key of one unit."""
+    fields = {"topic": topic, "queue_id": queue_id, "queue_offset": queue_offset}
+    return bytes(UNIT_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
+
+
+def queue_offset(key: bytes, prefix: bytes) -> int | None:
+    """The number in the key of a unit of the queue that `prefix` names, None of another queue."""
+    if not key.startswith(prefix) or len(key) != len(prefix) + _OFFSET_BYTES:
+        return None
+    return int(UNIT_KEY.queue_offset.parse(key[len(prefix) :]))
+
+
+def bound_key(topic: bytes, queue_id: int, bound: bytes) -> bytes:
+    """The key of one bound."""
+    fields = {"topic": topic, "queue_id": queue_id, "bound": bound}
+    return bytes(BOUND_KEY.build({**dict.fromkeys(_SEPARATORS, SEPARATOR), **fields}))
+
+
+_OFFSET_BYTES = UNIT_KEY.queue_offset.sizeof()
+_SEPARATORS = ("before_topic", "before_queue", "before_offset", "before_bound")

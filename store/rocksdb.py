@@ -1,0 +1,159 @@
+"""Reading a RocksDB of a broker without changing a byte of it.
+
+The library that opens it writes files of its own beside those it finds. So it is given a directory
+of links in the system's directory for temporary files, which goes away with the object.
+
+Needs the extra `rocksdb` (rocksdict), imported only here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import Unreadable, Unsupported, from_os_error
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+CURRENT = "CURRENT"
+HINT = "pip install 'mqstore[rocksdb]' and try again"
+DEFAULT = "default"
+_OPEN_FILES = 256
+_MOST_FILES = 200_000
+"""More files than so in one directory are no RocksDB of a broker."""
+
+
+def is_rocksdb(path: str | os.PathLike[str]) -> bool:
+    """Whether a directory holds a RocksDB: it has a file CURRENT."""
+    return os.path.isfile(os.path.join(path, CURRENT))  # noqa: PTH113, PTH118
+
+
+def readable() -> bool:
+    """Whether the library that reads a RocksDB is installed."""
+    try:
+        import rocksdict  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+class RocksDb:
+    """One RocksDB, as it lies on the disk, its write-ahead log included.
+
+    Open with `RocksDb.open`; use as a context manager or `close`. column_families: by name.
+    """
+
+    def __init__(self, path: Path, database: Rdict, families: tuple[str, ...]) -> None:
+        self.path = path
+        self.column_families = families
+        self._database = database
+        self._open: dict[str, Rdict] = {}
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RocksDb:
+        """The database in a directory.
+
+        Raises Unsupported where the extra is not installed, Unreadable for what is no whole
+        RocksDB, Missing.
+        """
+        path = Path(path)
+        try:
+            import rocksdict
+        except ImportError as error:
+            raise Unsupported("a RocksDB", path=path, hint=HINT) from error
+        links = _links(path)
+        try:
+            names = tuple(sorted(rocksdict.Rdict.list_cf(str(links), _options(rocksdict))))
+            database = rocksdict.Rdict(
+                str(links),
+                _options(rocksdict),
+                column_families={name: _options(rocksdict) for name in names},
+                access_type=rocksdict.AccessType.read_only(False),
+            )
+        except Exception as error:  # the library raises nothing narrower
+            shutil.rmtree(str(links), ignore_errors=True)
+            raise _error(error, path, links) from error
+        found = cls(path, database, names)
+        found._finalizer = weakref.finalize(found, shutil.rmtree, str(links), ignore_errors=True)
+        found._links = links
+        return found
+
+    _finalizer: weakref.finalize[..., RocksDb]
+    _links: Path
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """The value of a key, None without. Raises Unreadable."""
+        try:
+            value = self._family(family).get(key)
+        except Exception as error:
+            raise _error(error, self.path, self._links) from error
+        return None if value is None else bytes(value)
+
+    def items(
+        self, family: str, start: bytes = b"", *, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Keys from `start` on with their values, in order of the bytes. Raises Unreadable.
+
+        backwards: from the last key that is not behind `start` down. A family that is not there is
+        empty.
+        """
+        if family not in self.column_families:
+            return
+        try:
+            rows = self._family(family).items(backwards=backwards, from_key=start or None)
+            yield from rows
+        except Exception as error:
+            raise _error(error, self.path, self._links) from error
+
+    def _family(self, name: str) -> Any:
+        if name not in self._open:
+            self._open[name] = self._database.get_column_family(name)
+        return self._open[name]
+
+    def close(self) -> None:
+        """Close it, and take the links away."""
+        self._open.clear()
+        self._database.close()
+        self._finalizer()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _options(rocksdict: Any) -> Any:
+    """Plain bytes, a bounded number of open files."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(False)
+    options.set_max_open_files(_OPEN_FILES)
+    return options
+
+
+def _links(path: Path) -> Path:
+    """A directory for temporary files with a link to each file of `path`."""
+    try:
+        with os.scandir(path) as entries:
+            files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    try:
+        target = Path(tempfile.mkdtemp(prefix="mqstore-rocksdb-"))
+        for entry in files:
+            (target / entry.name).symlink_to(Path(entry.path).absolute())
+    except OSError as error:
+        raise from_os_error(error, path, "cannot link to the files of") from error
+    return target
+
+
+def _error(error: Exception, path: Path, links: Path) -> Unreadable:
+    """What the library says, about the files of the store."""
+    said = str(error).replace(str(links), str(path))
+    return Unreadable(f"cannot read the RocksDB ({said})", path=path)
