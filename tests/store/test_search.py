@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
