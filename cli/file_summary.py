@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..store.recognise import Recognised
     from .options import Common
 
-_LABEL = 24
+_LABEL = 28
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -14,12 +14,15 @@ class KindName(StrEnum):
     STORE = "store"
     COMMIT_LOG = "commit-log"
     CONSUME_QUEUE = "consume-queue"
+    CONSUME_QUEUE_EXT = "consume-queue-ext"
+    BATCH_CONSUME_QUEUE = "batch-consume-queue"
     INDEX_FILE = "index-file"
     CHECKPOINT = "checkpoint"
     ABORT = "abort"
     LOCK = "lock"
     TIMER_LOG = "timer-log"
     TIMER_WHEEL = "timer-wheel"
+    TIMER_CHECK = "timer-check"
     DLEDGER = "dledger"
 
 

@@ -19,29 +19,43 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "commit-log": _LOG,
     "dledger": _LOG,
     "consume-queue": ("consume_queue_unit",),
+    "consume-queue-ext": ("consume_queue_ext_unit", "damage"),
+    "batch-consume-queue": ("batch_consume_queue_unit",),
     "index-file": ("index_header", "index_item"),
     "checkpoint": ("checkpoint",),
     "abort": ("abort",),
     "lock": ("lock",),
     "timer-log": ("timer_log_unit", "blank", "damage"),
     "timer-wheel": ("timer_wheel_slot",),
+    "timer-check": ("timer_check",),
 }
 """What `dump` prints of each kind."""
 
 _INTEGER = {"type": "integer"}
+_ADDRESS = {"type": "integer", "description": "tags_code of the unit in the queue"}
+_QUEUE = {"topic": {"type": ["string", "null"]}, "queue_id": {"type": ["integer", "null"]}}
 _STATE = {"enum": ["invalid", "pre_fill"], "description": "only where it points at no message"}
 
 DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "consume_queue_unit": (
         "consume-queue",
         "unit",
-        {
-            "topic": {"type": ["string", "null"]},
-            "queue_id": {"type": ["integer", "null"]},
-            "queue_offset": _INTEGER,
-        },
+        {**_QUEUE, "queue_offset": _INTEGER},
         {"state": _STATE},
     ),
+    "consume_queue_ext_unit": (
+        "consume-queue-ext",
+        "unit",
+        {**_QUEUE, "position": _INTEGER, "address": _ADDRESS},
+        {},
+    ),
+    "batch_consume_queue_unit": (
+        "batch-consume-queue",
+        "unit",
+        {**_QUEUE, "number": _INTEGER},
+        {"state": _STATE},
+    ),
+    "timer_check": ("timer-check", "fields", {}, {}),
     "index_header": ("index-file", "header", {"file": {"type": "string"}}, {}),
     "index_item": (
         "index-file",

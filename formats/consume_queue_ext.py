@@ -18,8 +18,11 @@ UNIT = Struct(
     "bit_map_size" / Rebuild(Int16sb, size_(_unit.bit_map)) * "bytes of the bit map, 0 = none",
     "bit_map" / Bytes(_unit.bit_map_size) * "which SQL filters the message passes",
 )
-#: Bytes of a unit without a bit map.
+#: A unit without its bit map.
+HEAD = Struct(*UNIT.subcons[:-1])
 UNIT_BYTES_MIN = 20
+assert HEAD.sizeof() == UNIT_BYTES_MIN
+UNIT_BYTES_MAX = 32767
 
 #: Stands instead of a size where the rest of a file is not used.
 END_OF_FILE = -1

@@ -14,13 +14,16 @@ from construct import Construct
 
 from . import (
     abort,
+    batch_consume_queue,
     blank,
     checkpoint,
     consume_queue,
+    consume_queue_ext,
     dledger,
     index_file,
     lock,
     message,
+    timer_check,
     timer_log,
     timer_wheel,
 )
@@ -52,6 +55,12 @@ _ALL = (
     ),
     Kind("consume-queue", "consume_queue_unit", (("unit", consume_queue.UNIT),)),
     Kind(
+        "consume-queue-ext",
+        "consume_queue_ext_unit",
+        (("unit", consume_queue_ext.UNIT), ("end", consume_queue_ext.END)),
+    ),
+    Kind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
+    Kind(
         "index-file",
         "index_item",
         (("header", index_file.HEADER), ("slot", index_file.SLOT), ("item", index_file.ITEM)),
@@ -61,6 +70,7 @@ _ALL = (
     Kind("lock", "lock", (("lock", lock.LOCK),)),
     Kind("timer-log", "timer_log_unit", (("unit", timer_log.UNIT), ("blank", timer_log.BLANK))),
     Kind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
+    Kind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
     Kind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
 )
 KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}

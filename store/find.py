@@ -48,6 +48,12 @@ def find(
         from .log_search import search_log
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
+    if not store.queues_unread and store.has_batch_queues(selection.one_topic):
+        from .batch_search import search_batch_queues
+
+        return search_batch_queues(
+            store, selection, offset=offset, count=count, reverse=reverse, note=note
+        )
     if why := store.topic_unread(selection.one_topic):
         from .log_search import search_log_queue
 
@@ -84,6 +90,11 @@ def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: No
     >>> offset_at(store, "orders", 0, 0)
     0
     """
+    if not store.queues_unread and store.has_batch_queues(topic):
+        from .batch_search import open_batch_queue
+
+        with open_batch_queue(store, topic, queue_id) as queue:
+            return queue.offset_at(time_ms)
     if why := store.topic_unread(topic):
         from .log_search import log_offset_at
 

@@ -45,7 +45,7 @@ def search_queues(
         for number in numbers
     ]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    return _records(store, topic, selection._replace(topic=None, queue_id=None), places, note)
+    return records_at(store, topic, selection._replace(topic=None, queue_id=None), places, note)
 
 
 def _queues(store: Store, topic: str) -> list[int]:
@@ -77,10 +77,10 @@ def _places(
     return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse)
 
 
-def _records(
+def records_at(
     store: Store, topic: str, selection: Selection, stream: Iterator[Places], note: Note
 ) -> Iterator[Found]:
-    """The wanted ones of the records at the places that queues of `topic` name."""
+    """The wanted ones of the records at the places that queues of `topic` name, in that order."""
     lost = foreign = 0
     first_lost = None
     for window in stream:

@@ -17,9 +17,11 @@ from typing import Any
 from construct import Construct, Struct
 
 from ..formats import (
+    batch_consume_queue,
     checkpoint,
     commit_log,
     consume_queue,
+    consume_queue_ext,
     dledger,
     index_file,
     lock,
@@ -47,14 +49,22 @@ from .regular_file import open_regular
 STORE = "store"
 """The kind of a store's root, beside those of `formats.kinds.KINDS`."""
 
-_BY_DIRECTORY = {
-    COMMIT_LOG: "commit-log",
+QUEUES = {
     CONSUME_QUEUE: "consume-queue",
+    BATCH_CONSUME_QUEUE: "batch-consume-queue",
+    CONSUME_QUEUE_EXT: "consume-queue-ext",
+}
+"""Directories of directories of queues, and the kind of the files in them."""
+_BY_DIRECTORY = QUEUES | {
+    COMMIT_LOG: "commit-log",
     INDEX: "index-file",
     TIMER_LOG: "timer-log",
 }
-_BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {"timerwheel": "timer-wheel"}
-_NOT_YET = (BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, "compaction", "config", "rocksdbstore")
+_BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
+    "timerwheel": "timer-wheel",
+    "timercheck": "timer-check",
+}
+_NOT_YET = ("compaction", "config", "rocksdbstore")
 DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
 ROCKSDB_CURRENT = "CURRENT"
@@ -77,9 +87,10 @@ class Recognised:
     def queue(self) -> tuple[str, int] | None:
         """Topic and queue id that the place of a consume queue names; None where it names none."""
         parts = _parts(self.path)
-        if CONSUME_QUEUE not in parts:
+        above = next((name for name in QUEUES if name in parts), None)
+        if above is None:
             return None
-        inside = parts[len(parts) - 1 - parts[::-1].index(CONSUME_QUEUE) + 1 :]
+        inside = parts[len(parts) - 1 - parts[::-1].index(above) + 1 :]
         if inside and not self.path.is_dir():
             inside = inside[:-1]
         if len(inside) < 2 or start_of(inside[-1]) is None:
@@ -146,8 +157,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
     name = _parts(path)[-1]
     if name.startswith(DLEDGER_PREFIX) and (path / DLEDGER_DATA).is_dir():
         return Recognised(path, "dledger", f"its name {name}")
-    if name == CONSUME_QUEUE:
-        return Recognised(path, "consume-queue", f"its name {name}")
+    if name in QUEUES:
+        return Recognised(path, QUEUES[name], f"its name {name}")
     try:
         Layout.open(path, config)
     except NotAStore:
@@ -178,12 +189,13 @@ def _by_first_file(path: Path) -> Recognised | None:
 def _by_place(path: Path, deepest: int) -> Recognised | None:
     """By the directory that holds it, at most `deepest` levels below one of a store."""
     above = _parts(path)[:-1][::-1]
-    if above[:1] and above[0] in _BY_DIRECTORY and above[0] != CONSUME_QUEUE:
+    if above[:1] and above[0] in _BY_DIRECTORY and above[0] not in QUEUES:
         return Recognised(path, _BY_DIRECTORY[above[0]], f"its place in {above[0]}/")
     if above[1:] and above[0] == DLEDGER_DATA and above[1].startswith(DLEDGER_PREFIX):
         return Recognised(path, "dledger", f"its place in {above[1]}/{above[0]}/")
-    if CONSUME_QUEUE in above[:deepest]:
-        return Recognised(path, "consume-queue", f"its place in {CONSUME_QUEUE}/")
+    for queues, kind in QUEUES.items():
+        if queues in above[:deepest]:
+            return Recognised(path, kind, f"its place in {queues}/")
     return None
 
 
@@ -275,6 +287,32 @@ def _is_index_file(head: bytes, size: int) -> bool:
     )
 
 
+def _is_batch_consume_queue(head: bytes, size: int) -> bool:
+    """Whole units, of which the first one is as every broker writes it."""
+    first = _parsed(batch_consume_queue.UNIT, head)
+    return (
+        first is not None
+        and size % batch_consume_queue.UNIT_BYTES == 0
+        and first.physical_offset >= 0
+        and first.size >= SMALLEST
+        and 0 < first.store_time < _LATEST_MS
+        and first.msg_base_offset >= 0
+        and first.batch_size > 0
+        and (first.compacted_offset, first.reserved) == (-1, 0)
+    )
+
+
+def _is_consume_queue_ext(head: bytes, size: int) -> bool:
+    """A unit whose sizes say the same, with a time of a broker."""
+    first = _parsed(consume_queue_ext.HEAD, head)
+    return (
+        first is not None
+        and first.bit_map_size >= 0
+        and first.size == consume_queue_ext.UNIT_BYTES_MIN + first.bit_map_size <= size
+        and 0 < first.msg_store_time < _LATEST_MS
+    )
+
+
 def _is_consume_queue(head: bytes, size: int) -> bool:
     """Whole units, of which the first ones that are written point forward."""
     schema = consume_queue.UNIT
@@ -302,6 +340,8 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
     "commit-log": _is_commit_log,
     "checkpoint": _is_checkpoint,
     "index-file": _is_index_file,
+    "batch-consume-queue": _is_batch_consume_queue,
+    "consume-queue-ext": _is_consume_queue_ext,
     "consume-queue": _is_consume_queue,
 }
 """In this order: an entry of DLedger has the magic code of its record in it."""

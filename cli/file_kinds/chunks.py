@@ -108,7 +108,14 @@ class Single:
         yield Piece(str(self.record["type"]), 0, self.data, self.schema)
 
 
-Chunk = Units | Range | Single
+class Chunk(Protocol):
+    """Records of a file in a row; see `Units`, `Range`, `Single`."""
+
+    def records(self) -> Iterator[Record]:
+        """As the contract names them."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """For the hex view."""
 
 
 def only_record(chunks: Iterable[Chunk]) -> dict[str, Any]:

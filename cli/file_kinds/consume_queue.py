@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, Units
-from .one_file import single_file
+from .queues import ends, queue_files
 
 if TYPE_CHECKING:
-    from ...store.mapped_file_queue import MappedFileQueue
     from ...store.recognise import Recognised
     from ..options import Common
 
@@ -45,22 +43,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     for topic, queue_id, files in queue_files(what):
         with ConsumeQueue(topic or "", queue_id or 0, files) as queue:
             found.append(queue.summary())
-    if len(found) == 1:
-        (one,) = found
-        unit = {} if one.end_position is None else {"highest_position": one.end_position}
-        return {
-            "topic": one.topic or None,
-            "queue_id": one.queue_id if one.topic else None,
-            "min_offset": one.min_offset,
-            "max_offset": one.max_offset,
-            **unit,
-        }
-    return {
-        "topics": len({queue.topic for queue in found}),
-        "queues": len(found),
-        "messages": sum(queue.max_offset - queue.min_offset for queue in found),
-        "highest_position": max((q.end_position for q in found if q.end_position), default=0),
-    }
+    return ends(found)
 
 
 def _unit_state(record: dict[str, Any]) -> Record:
@@ -72,33 +55,3 @@ def _unit_state(record: dict[str, Any]) -> Record:
     if all(record[name] == value for name, value in PRE_FILL.items()):
         return {"state": "pre_fill"}
     return {}
-
-
-def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
-    """The queues at or below a path; topic and queue id are None where no place names them."""
-    from ...store.mapped_file_queue import MappedFileQueue
-
-    for topic, queue_id, path in _queues(what):
-        yield topic, queue_id, single_file(path) if path.is_file() else MappedFileQueue.open(path)
-
-
-def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
-    """The queues at or below a path, with their directories, or the one of a single file."""
-    from ...store.consume_queue import queue_directories
-    from ...store.layout import CONSUME_QUEUE
-    from ...store.recognise import Recognised
-
-    if what.queue is not None or what.path.is_file():
-        topic, queue_id = what.queue or (None, None)
-        yield topic, queue_id, what.path
-        return
-    if what.path.absolute().name == CONSUME_QUEUE:
-        for found in queue_directories(what.path):
-            yield found.topic, found.queue_id, Path(found.path)
-        return
-    numbers = [child for child in what.path.iterdir() if child.is_dir() and child.name.isdecimal()]
-    for path in sorted(numbers, key=lambda child: int(child.name)):
-        topic, queue_id = Recognised(path, what.kind, "").queue or (what.path.name, int(path.name))
-        yield topic, queue_id, path
-    if not numbers:
-        yield None, None, what.path

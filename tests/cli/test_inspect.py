@@ -135,8 +135,16 @@ def test_a_page_fits_one_screen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "abort"])
 def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
     """Directories and single files; what is told is JSON and text."""
-    name = "5.3.3-dledger" if kind == "dledger" else "5.3.3-timer-clean"
+    stores_of = {
+        "dledger": "5.3.3-dledger",
+        "consume-queue-ext": "4.9.7-cqext",
+        "batch-consume-queue": "5.3.3-batchcq",
+    }
+    name = stores_of.get(kind, "5.3.3-timer-clean")
     places = {
+        "consume-queue-ext": "consumequeue_ext",
+        "batch-consume-queue": "batchconsumequeue",
+        "timer-check": "config/timercheck",
         "commit-log": "commitlog",
         "consume-queue": "consumequeue",
         "index-file": "index",

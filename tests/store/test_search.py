@@ -311,7 +311,7 @@ def test_times_of_queues_that_are_not_read(
         with Store(store(name)) as opened:
             for query in truth(name)["time_queries"]:
                 topic, queue_id = query["topic"], query["queue_id"]
-                if not opened.topic_unread(topic):
+                if not opened.topic_unread(topic) and not opened.has_batch_queues(topic):
                     continue
                 found = log_offset_at(opened, topic, queue_id, query["timestamp"], notes)
                 assert found == query["offset"], query

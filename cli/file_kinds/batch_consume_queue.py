@@ -1,0 +1,52 @@
+"""Batch consume queues: one, those of a topic, or all of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Record, Units
+from .queues import ends, queue_files
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """All units up to the last valid one, queue by queue; `at`: number of the first unit."""
+    from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
+    from ...store.batch_consume_queue import BatchConsumeQueue
+
+    for topic, queue_id, files in queue_files(what):
+        with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
+            for first, units in queue.units(max(queue.first, at or 0), queue.stop):
+                numbers = range(first, first + len(units))
+                yield Units(
+                    "batch_consume_queue_unit",
+                    UNIT,
+                    units,
+                    "number",
+                    list(numbers),
+                    [number * UNIT_BYTES for number in numbers],
+                    {"topic": topic, "queue_id": queue_id},
+                    marks=_unit_state,
+                )
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Batches and messages of all queues; of one queue its ends."""
+    from ...store.batch_consume_queue import BatchConsumeQueue
+
+    found, batches = [], 0
+    for topic, queue_id, files in queue_files(what):
+        with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
+            found.append(queue.summary())
+            batches += queue.stop - queue.first
+    return {"batches": batches, **ends(found)}
+
+
+def _unit_state(record: dict[str, Any]) -> Record:
+    """What a unit is that names no batch."""
+    valid = record["physical_offset"] >= 0 and record["msg_base_offset"] >= 0
+    return {} if valid and record["size"] > 0 < record["batch_size"] else {"state": "invalid"}

@@ -1,0 +1,101 @@
+"""consumequeue_ext: of one queue, of those of a topic, or of all of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Piece, Range, Record
+from .queues import queue_files
+
+if TYPE_CHECKING:
+    from ...store.consume_queue_ext import ExtUnits
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Units in a row. before: topic and queue."""
+
+    units: ExtUnits
+    before: Record
+
+    def records(self) -> Iterator[Record]:
+        """As the contract names them."""
+        from ...formats.consume_queue_ext import ADDRESS_BASE
+
+        columns = self.units.columns
+        rows = zip(
+            self.units.position.tolist(),
+            columns.ints("size").tolist(),
+            columns.ints("tags_code").tolist(),
+            columns.ints("msg_store_time").tolist(),
+            columns.ragged("bit_map").tolist(),
+            strict=True,
+        )
+        for position, size, tags_code, time, bit_map in rows:
+            yield {
+                "type": "consume_queue_ext_unit",
+                **self.before,
+                "position": position,
+                "address": position + ADDRESS_BASE,
+                "size": size,
+                "tags_code": tags_code,
+                "msg_store_time": time,
+                "bit_map_size": len(bit_map),
+                "bit_map": bit_map.hex(),
+            }
+
+    def pieces(self) -> Iterator[Piece]:
+        """For the hex view."""
+        from ...formats.consume_queue_ext import UNIT
+
+        columns = self.units.columns
+        buffer = columns.ragged("bit_map").buffer
+        ends = zip(columns.starts.tolist(), columns.ints("size").tolist(), strict=True)
+        for position, (start, size) in zip(self.units.position.tolist(), ends, strict=True):
+            data = buffer[start : start + size].tobytes()
+            yield Piece(f"consume queue ext unit at {position}", position, data, UNIT)
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """All units and damage, queue by queue; `at`: position of the first unit."""
+    from ...store.consume_queue_ext import ExtUnits, ext_units
+
+    for topic, queue_id, files in queue_files(what):
+        with files:
+            for part in ext_units(files, at):
+                if isinstance(part, ExtUnits):
+                    yield _Units(part, {"topic": topic, "queue_id": queue_id})
+                elif part.kind == "damage":
+                    place = {"position": part.position, "size": part.size}
+                    yield Range({"type": "damage", **place, "reason": "not a unit"})
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Units, how many of them have a bit map, and of which messages they are."""
+    from ...store.consume_queue_ext import ExtUnits, ext_units
+
+    queues = units = mapped = damaged = 0
+    times: list[int] = []
+    for _, _, files in queue_files(what):
+        queues += 1
+        with files:
+            for part in ext_units(files):
+                if isinstance(part, ExtUnits):
+                    units += len(part.position)
+                    mapped += int((part.columns.ints("bit_map_size") > 0).sum())
+                    time = part.columns.ints("msg_store_time")
+                    times += [int(time.min()), int(time.max())]
+                else:
+                    damaged += part.size if part.kind == "damage" else 0
+    return {
+        "queues": queues,
+        "units": units,
+        "with_bit_map": mapped,
+        "damaged_bytes": damaged,
+        "first_store_timestamp": min(times, default=None),
+        "last_store_timestamp": max(times, default=None),
+    }

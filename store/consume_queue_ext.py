@@ -1,0 +1,163 @@
+"""consumequeue_ext: what does not fit into the units of a queue (spec 02, 2.6).
+
+Units of different lengths follow one another from the start of each file; a file that has no room
+for the next one ends with -1. A queue names a unit by its place in the stream. Nothing here believes a
+length: a size that its own bit map contradicts is damage, and reading goes on at the next chain
+of units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.consume_queue_ext import (
+    END,
+    END_OF_FILE,
+    HEAD,
+    UNIT,
+    UNIT_BYTES_MAX,
+    UNIT_BYTES_MIN,
+)
+from ..formats.derive import Columns, decode, dtype_of
+from ..formats.derive.ragged import Bytes, Ints, overlapping
+from .mapped_file_queue import MappedFile, MappedFileQueue
+
+WINDOW_BYTES = 1 << 20
+_LATEST_MS = 1 << 43
+"""A time behind the year 2248 is no time of a broker."""
+_CHAIN = 3
+"""Units in a row that are taken for units again behind damage."""
+
+
+class ExtUnits(NamedTuple):
+    """Units in a row: stream positions int64[n] and columns of `consume_queue_ext.UNIT`."""
+
+    position: Ints
+    columns: Columns
+
+
+class ExtRange(NamedTuple):
+    """What is no unit. kind: `end` (of the units of a file), `zeros` (never written), `damage`."""
+
+    kind: str
+    position: int
+    size: int
+
+
+class ExtUnit(NamedTuple):
+    """One unit; times in ms since 1970."""
+
+    tags_code: int
+    msg_store_time: int
+    bit_map: bytes
+
+
+def ext_units(files: MappedFileQueue, start: int | None = None) -> Iterator[ExtUnits | ExtRange]:
+    """All units in order, from the one at stream position `start` on. Raises Unreadable."""
+    for file in files.files:
+        if start is None or start < file.end:
+            yield from _file(files, file, max(0, (start or 0) - file.start))
+
+
+def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
+    """The unit at a stream position, None where there is none. Raises Unreadable."""
+    head = files.read(position, UNIT_BYTES_MAX)
+    starts, _ = _walk(np.frombuffer(head, np.uint8), most=1)
+    if not len(starts):
+        return None
+    unit = UNIT.parse(head)
+    return ExtUnit(unit.tags_code, unit.msg_store_time, unit.bit_map)
+
+
+def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnits | ExtRange]:
+    while at < file.size:
+        data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES), np.uint8)
+        if not len(data):
+            return
+        starts, stop = _walk(data)
+        if len(starts):
+            yield ExtUnits(file.start + at + starts, decode(UNIT, data, starts))
+            at += stop
+            continue
+        at = yield from _between(files, file, at, data)
+
+
+def _between(
+    files: MappedFileQueue, file: MappedFile, at: int, data: Bytes
+) -> Generator[ExtRange, None, int]:
+    """No unit begins at byte `at`: say why; returns where the next one may."""
+    rest = file.size - at
+    if data[: END.sizeof()].tobytes() == END.build({"size": END_OF_FILE}):
+        yield ExtRange("end", file.start + at, rest)
+        return file.size
+    if not data.any() and not _has_data(files, file, at + len(data)):
+        yield ExtRange("zeros", file.start + at, rest)
+        return file.size
+    end = _next_chain(files, file, at + 1)
+    yield ExtRange("damage", file.start + at, end - at)
+    return end
+
+
+def _has_data(files: MappedFileQueue, file: MappedFile, at: int) -> bool:
+    """Some byte from `at` on is not zero."""
+    for begin in range(at, file.size, WINDOW_BYTES):
+        if any(files.read_file(file, begin, WINDOW_BYTES)):
+            return True
+    return False
+
+
+def _next_chain(files: MappedFileQueue, file: MappedFile, at: int) -> int:
+    """First byte from `at` on where several units follow one another, else the end of the file."""
+    while at < file.size:
+        data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES + UNIT_BYTES_MAX), np.uint8)
+        for start in _candidates(data[: WINDOW_BYTES + UNIT_BYTES_MIN]).tolist():
+            found, _ = _walk(data[start:], most=_CHAIN)
+            if len(found) == _CHAIN:
+                return int(at + start)
+        at += WINDOW_BYTES
+    return file.size
+
+
+def _candidates(data: Bytes) -> Ints:
+    """Bytes where a size and the size of a bit map say the same, around a time of a broker."""
+    heads = overlapping(data, _HEAD)
+    bit_maps = heads["bit_map_size"].astype(np.int64)
+    alike = np.flatnonzero((bit_maps >= 0) & (heads["size"] == UNIT_BYTES_MIN + bit_maps))
+    times = heads["msg_store_time"][alike]
+    return alike[(times > 0) & (times < _LATEST_MS)]
+
+
+def _walk(data: Bytes, most: int | None = None) -> tuple[Ints, int]:
+    """Starts of the whole units in a row at the front of `data`, and where they stop.
+
+    Neighbours of one size are taken at once: most units are alike.
+    """
+    starts = [np.zeros(0, np.int64)]
+    count, at = 0, 0
+    while most is None or count < most:
+        heads = overlapping(data[at:], _HEAD)
+        size = _size_of(heads, len(data) - at)
+        if not size:
+            break
+        rows = heads[: len(data) - at - size + 1 : size]
+        same = (rows["size"] == size) & (rows["bit_map_size"] == size - UNIT_BYTES_MIN)
+        alike = len(same) if same.all() else int(np.argmin(same))
+        starts.append(at + size * np.arange(alike, dtype=np.int64))
+        at, count = at + size * alike, count + alike
+    found = np.concatenate(starts)
+    return (found, at) if most is None else (found[:most], at)
+
+
+def _size_of(heads: npt.NDArray[np.void], room: int) -> int:
+    """Size of the unit at the front, 0 where no whole unit is."""
+    if not len(heads):
+        return 0
+    size, bit_map = int(heads[0]["size"]), int(heads[0]["bit_map_size"])
+    return size if bit_map >= 0 and size == UNIT_BYTES_MIN + bit_map and size <= room else 0
+
+
+_HEAD = dtype_of(HEAD)
