@@ -72,7 +72,7 @@ def consume_queue_size(layout: Layout) -> Size:
         if number >= QUEUES_LOOKED_AT:
             break
         size = size_of(MappedFileQueue.open(queue.path).files)
-        if size:
+        if size % UNIT_BYTES == 0 and size:  # no whole file has another size
             sizes[size] = sizes.get(size, 0) + 1
     if not sizes:
         return Size(value, "default")

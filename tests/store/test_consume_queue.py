@@ -202,3 +202,11 @@ def test_sizes_are_the_files_or_the_configuration_s(store: Callable[[str], Path]
     assert sizes.commit_log == (1024, "configuration")
     assert sizes.consume_queue == (1020, "configuration")
     assert sizes.index_slots == (5, "configuration")
+
+
+def test_a_torn_file_is_no_size(tmp_path: Path) -> None:
+    """A file that ends inside a unit; a recovery that took its length for a file's had no end."""
+    path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(93))
+    assert Layout.open(tmp_path).sizes.consume_queue == (6_000_000, "default")

@@ -1,0 +1,170 @@
+"""Makes the corpus of each target: small real bytes of tests/stores, and inputs that were bugs once.
+
+    python -m tests.fuzz.seeds
+
+Inputs named `bug-….bin` stay; the rest is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import lz4.frame
+import zstandard
+
+from mqstore.formats.index_file import ITEM_BYTES, items_offset
+from mqstore.formats.message import SysFlag
+
+from .. import stores
+from ..formats.derive.schemas import REAL_SCHEMAS
+from . import TARGETS
+from .target import CORPUS, joined
+from .text_targets import planted
+
+STORE = "5.3.3-timer-clean"
+LARGEST_BYTES = 4096
+_PLACES = {
+    "commit-log message": ("commitlog", 0),
+    "commit-log blank": ("commitlog", 0),
+    "consume-queue unit": ("consumequeue", 0),
+    "index-file header": ("index", 0),
+    "index-file item": ("index", items_offset(97) + ITEM_BYTES),
+    "checkpoint checkpoint": ("checkpoint", 0),
+    "timer-log unit": ("timerlog", 0),
+    "timer-wheel slot": ("timerwheel", 0),
+}
+
+
+def cuttings(root: Path) -> dict[str, bytes]:
+    """The front of the first file of each part of a store."""
+    found: dict[str, bytes] = {}
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            found.setdefault(path.relative_to(root).parts[0], file.read(LARGEST_BYTES))
+    return found
+
+
+def first_file(path: Path) -> Path:
+    """The path itself, or the first file below it."""
+    return path if path.is_file() else next(p for p in sorted(path.rglob("*")) if p.is_file())
+
+
+def records(root: Path) -> list[bytes]:
+    """Some whole records of the log."""
+    log = (root / "commitlog" / f"{0:020d}").read_bytes()
+    rows = list(stores.messages(STORE))[:6]
+    starts = [row["physical_offset"] for row in rows]
+    return [log[at : at + row["total_size"]] for at, row in zip(starts, rows, strict=True)]
+
+
+def file_seeds(root: Path, other: Path) -> Iterator[tuple[str, str, bytes]]:
+    """(target, name, input)."""
+    parts = cuttings(root)
+    units, wheel = parts["consumequeue"][:400], parts["timerlog"]
+    some = records(root)
+    for name in REAL_SCHEMAS:
+        part, at = _PLACES.get(name, ("commitlog", 0))
+        with first_file(root / part).open("rb") as file:
+            file.seek(at)
+            yield "schemas", name.replace(" ", "-"), joined([name.encode(), file.read(400)])
+    for number, record in enumerate(some):
+        yield "record", f"real-{number}", record
+    whole = b"".join(some)
+    yield "log_scan", "real", b"\0" + whole + bytes(64)
+    yield "log_scan", "two-files", b"\1" + whole + bytes(64)
+    yield "log_scan", "damaged", b"\0" + whole[:100] + b"\xff" + whole[101:]
+    yield "log_scan", "torn", b"\2" + whole[:-30]
+    entries = (other / "dledger-n0" / "data" / f"{0:020d}").read_bytes()[:1500]
+    yield "dledger_scan", "real", b"\0" + entries
+    yield "queue", "real", b"\0" + units
+    yield "queue", "two-files", b"\1" + units
+    yield "index", "real", parts["index"][:2000]
+    yield "timers", "real", b"\0" + wheel
+    yield "timers", "two-files", b"\1" + wheel
+    for number, part in enumerate(sorted(parts)):
+        yield "recognised", part, bytes([number]) + parts[part][:600]
+    yield (
+        "store",
+        "real",
+        joined(
+            [
+                *(b"\0" + whole, b"\0" + units[:100], parts["index"][:2000]),
+                *(parts["checkpoint"][:64], b'{"topicConfigTable":{"T":{}},"dataVersion":{}}', b""),
+            ]
+        ),
+    )
+    yield "checkpoint", "real", parts["checkpoint"][:64]
+
+
+def content_seeds() -> Iterator[tuple[str, str, bytes]]:
+    """The same, of what is inside records."""
+    yield "hashes", "text", "aA\u00e9\U0001f600".encode()
+    yield "shown", "plain", joined([b"T", b"KEYS\1a b\2TAGS\1t\2", b"\0", b"body"])
+    yield "shown", "compressed", joined([b"T", b"", b"\1", zlib.compress(b"body" * 9)])
+    yield (
+        "properties",
+        "plain",
+        joined([b"KEYS", b"KEYS\1a b\2TAGS\1t\2KEYS\1again\2odd\2\1x\2y\1"]),
+    )
+    for bits, packed in (
+        (SysFlag.COMPRESSED | SysFlag.ZLIB, zlib.compress(b"body" * 9)),
+        (SysFlag.COMPRESSED | SysFlag.LZ4, lz4.frame.compress(b"body" * 9)),
+        (SysFlag.COMPRESSED | SysFlag.ZSTD, zstandard.compress(b"body" * 9)),
+    ):
+        yield "body", f"flag-{int(bits)}", bytes([int(bits) >> 1 & 0xFF]) + packed
+    for number, text in enumerate(
+        (
+            "a > 1 AND (b IS NOT NULL OR NOT c = 'x')",
+            "a BETWEEN 1 AND 2.5 OR @queue_id IN ('3', '4')",
+            "a CONTAINS 'x' AND b NOT STARTSWITH 'y' AND c ENDSWITH 'z'",
+            "-1 <> a AND TRUE = b",
+        )
+    ):
+        yield "where", f"kind-{number}", joined([text.encode(), b"a\0012\2b\1y\2", b"c\1xz\2"])
+
+
+def text_seeds(root: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The same, of texts beside the records."""
+    yield "properties_file", "plain", b"# x\na = 1\\\n  2\nb:\\u0041\n!\nmapedFileSizeCommitLog=9\n"
+    for name in ("topics.json", "consumerOffset.json", "delayOffset.json"):
+        yield "config_files", name, (root / "config" / name).read_bytes()[:1000]
+    yield "config_files", "small", b'{"topicConfigTable":{"T":{"attributes":{}}},"dataVersion":{}}'
+    yield "config_files", "offsets", b'{"offsetTable":{"T@g":{0:12,1:-3}}}'
+    for number, time in enumerate(("-1h", "yesterday", "2026-11-20T21:38:00Z", "1700000000123")):
+        yield "times", f"kind-{number}", joined([b"-1h", time.encode()])
+    yield "message_ids", "v4", b"7F00000100002A9F0000000000000345"
+    yield "message_ids", "host", b"[::1]:10911"
+    yield "patterns", "stars", joined([b"orders-1", b"ord*s-[0-9]?"])
+    yield (
+        "put_lines",
+        "plain",
+        json.dumps(
+            {"topic": "T", "body": "x", "properties": {"KEYS": "k"}, "born_host": "127.0.0.1:1"}
+        ).encode(),
+    )
+    yield "put_lines", "raw", b'{"topic":"T","raw":true,"body_base64":"eA==","sys_flag":1}\n\n{'
+    for kind in ("write", "truncate", "create", "move"):
+        yield "journals", kind, planted(kind=kind)
+    yield "journals", "outside", planted(path="../victim")
+
+
+def main() -> None:
+    """Write the corpus."""
+    for path in CORPUS.rglob("*"):
+        if path.is_file() and not path.name.startswith("bug-"):
+            path.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        root = stores.unpack(STORE, Path(folder))
+        other = stores.unpack("5.3.3-dledger", Path(folder))
+        for target, name, data in (*file_seeds(root, other), *content_seeds(), *text_seeds(root)):
+            assert target in TARGETS, target
+            (CORPUS / target).mkdir(parents=True, exist_ok=True)
+            (CORPUS / target / f"{name}.bin").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
