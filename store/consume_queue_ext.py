@@ -26,7 +26,7 @@ from ..formats.derive import Columns, decode, dtype_of
 from ..formats.derive.ragged import Bytes, Ints, overlapping
 from .mapped_file_queue import MappedFile, MappedFileQueue
 
-WINDOW_BYTES = 1 << 20
+WINDOW_BYTES = 1 << 18
 _LATEST_MS = 1 << 43
 """A time behind the year 2248 is no time of a broker."""
 _CHAIN = 3
@@ -115,7 +115,7 @@ def _next_chain(files: MappedFileQueue, file: MappedFile, at: int) -> int:
     while at < file.size:
         data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES + UNIT_BYTES_MAX), np.uint8)
         for start in _candidates(data[: WINDOW_BYTES + UNIT_BYTES_MIN]).tolist():
-            found, _ = _walk(data[start:], most=_CHAIN)
+            found, _ = _walk(data[start : start + _CHAIN * UNIT_BYTES_MAX], most=_CHAIN)
             if len(found) == _CHAIN:
                 return int(at + start)
         at += WINDOW_BYTES
@@ -134,30 +134,25 @@ def _candidates(data: Bytes) -> Ints:
 def _walk(data: Bytes, most: int | None = None) -> tuple[Ints, int]:
     """Starts of the whole units in a row at the front of `data`, and where they stop.
 
-    Neighbours of one size are taken at once: most units are alike.
+    most: more are not looked for. Neighbours of one size are taken at once: most units are alike.
     """
-    starts = [np.zeros(0, np.int64)]
-    count, at = 0, 0
-    while most is None or count < most:
-        heads = overlapping(data[at:], _HEAD)
-        size = _size_of(heads, len(data) - at)
-        if not size:
-            break
-        rows = heads[: len(data) - at - size + 1 : size]
-        same = (rows["size"] == size) & (rows["bit_map_size"] == size - UNIT_BYTES_MIN)
-        alike = len(same) if same.all() else int(np.argmin(same))
-        starts.append(at + size * np.arange(alike, dtype=np.int64))
-        at, count = at + size * alike, count + alike
-    found = np.concatenate(starts)
-    return (found, at) if most is None else (found[:most], at)
-
-
-def _size_of(heads: npt.NDArray[np.void], room: int) -> int:
-    """Size of the unit at the front, 0 where no whole unit is."""
-    if not len(heads):
-        return 0
-    size, bit_map = int(heads[0]["size"]), int(heads[0]["bit_map_size"])
-    return size if bit_map >= 0 and size == UNIT_BYTES_MIN + bit_map and size <= room else 0
+    heads = overlapping(data, _HEAD)
+    bit_maps = heads["bit_map_size"].astype(np.int64)
+    size = heads["size"].astype(np.int64)
+    whole = (bit_maps >= 0) & (size == UNIT_BYTES_MIN + bit_maps)
+    whole &= np.arange(len(heads)) + size <= len(data)
+    step = np.where(whole, size, 0)
+    if not len(step) or not step[0]:
+        return np.zeros(0, np.int64), 0
+    same = step[:: step[0]] == step[0]
+    alike = len(same) if same.all() else int(np.argmin(same))
+    starts = (step[0] * np.arange(alike, dtype=np.int64)).tolist()
+    at = int(step[0]) * alike
+    steps = step.tolist() if at < len(step) and step[at] else []
+    while at < len(steps) and steps[at] and (most is None or len(starts) < most):
+        starts.append(at)
+        at += steps[at]
+    return np.array(starts[:most], np.int64), at
 
 
 _HEAD = dtype_of(HEAD)
