@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ..formats.consume_queue_ext import (
     END,
