@@ -8,6 +8,7 @@ is part of the answer.
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,7 +18,7 @@ from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import Batch, CommitLog, LogEnd
 from .config import BrokerConfig
 from .consume_queue import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
-from .errors import Missing, NotFound
+from .errors import Missing, NotFound, from_os_error
 from .generation import Generation, generation_of
 from .index import Index
 from .index_file import Header
@@ -280,7 +281,18 @@ def _notes(layout: Layout) -> list[str]:
         notes.append("the consume queues are a RocksDB; their offsets are not shown")
     if next(iter(queue_directories(layout.batch_consume_queue)), None) is not None:
         notes.append("there are batch consume queues; their offsets are not shown")
-    return notes
+    return [*notes, *_links(layout)]
+
+
+def _links(layout: Layout) -> Iterator[str]:
+    """Parts that are links: what commands that write follow only when told to."""
+    try:
+        with os.scandir(layout.root) as entries:
+            links = sorted(entry.path for entry in entries if entry.is_symlink())
+    except OSError as error:
+        raise from_os_error(error, layout.root) from error
+    for path in links:
+        yield f"{os.path.basename(path)} is a link to {os.readlink(path)}"  # noqa: PTH115, PTH119
 
 
 def describe_path(path: Path, config: BrokerConfig | None = None) -> Description:

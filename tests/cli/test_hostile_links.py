@@ -20,7 +20,7 @@ import pytest
 from mqstore.store.recovery.journal import JOURNAL, SEALED, FileState, Step
 
 from .. import stores
-from .hostile import content, mq, swapped
+from .hostile import check_output, content, mq, swapped
 
 CLEAN = "5.3.3-clean"
 KILLED = "5.3.3-killed"
@@ -136,6 +136,17 @@ def test_a_link_loop_and_a_link_to_the_root_end(tmp_path: Path) -> None:
     assert applied.code in (0, 1), applied
     assert mq("undo", root, "--yes", *options(KILLED, root), sizes=False).code == 0
     assert mq("inspect", root, *options(KILLED, root), sizes=False).code == 0
+
+
+def test_inspect_tells_of_links(tmp_path: Path) -> None:
+    """Where they lead is text of the store, too."""
+    root = store_in(tmp_path, CLEAN)
+    (root / "x").symlink_to("/no\x1b[2J where\u202e")
+    for format in ("text", "json"):
+        result = mq("inspect", root, "--format", format, sizes=False)
+        assert result.code == 0
+        check_output(result.stdout, format)
+        assert "x is a link to /no" in result.stdout
 
 
 # -- journals ----------------------------------------------------------------------------------------

@@ -6,8 +6,3 @@
 An input that breaks a target becomes `corpus/TARGET/bug-….bin` once it is mended; every run of the fast
 tests plays the corpus. A new reader gets a target of its own.
 """
-
-from . import bytes_targets, file_targets, text_targets
-from .target import TARGETS
-
-__all__ = ["TARGETS", "bytes_targets", "file_targets", "text_targets"]

@@ -22,7 +22,7 @@ def main() -> None:
 
     name, seconds, seed = (*sys.argv[1:], "60", "1")[:3]
     with atheris.instrument_imports(include=["mqstore"]):
-        targets = importlib.import_module("tests.fuzz").TARGETS
+        targets = importlib.import_module("tests.fuzz.all_targets").TARGETS
     corpus = importlib.import_module("tests.fuzz.target").CORPUS / name
     found = Path(os.environ.get("MQSTORE_FUZZ_FOUND", "."))
     grown = found / f"grown-{name}"

@@ -99,12 +99,12 @@ def properties(data: bytes) -> None:
 @target
 def body(data: bytes) -> None:
     """Compressed bodies: bounded, and what comes out says how."""
-    if not data:
-        return
-    found = unpack(data[1:], data[0] << 1, _MAX_BODY)
-    assert len(found.data) <= max(_MAX_BODY, len(data))
-    if found.error or not compression_of(data[0] << 1):
-        assert found.data == data[1:]
+    kind, stored = cut(data, 2)
+    flag = int.from_bytes(kind[:2], "big")
+    found = unpack(stored, flag, _MAX_BODY)
+    assert len(found.data) <= max(_MAX_BODY, len(stored))
+    if found.error or not compression_of(flag):
+        assert found.data == stored
     assert not (found.error and found.compression)
 
 

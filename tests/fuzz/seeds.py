@@ -21,7 +21,7 @@ from mqstore.formats.message import SysFlag
 
 from .. import stores
 from ..formats.derive.schemas import REAL_SCHEMAS
-from . import TARGETS
+from .all_targets import TARGETS
 from .target import CORPUS, joined
 from .text_targets import planted
 
@@ -115,7 +115,7 @@ def content_seeds() -> Iterator[tuple[str, str, bytes]]:
         (SysFlag.COMPRESSED | SysFlag.LZ4, lz4.frame.compress(b"body" * 9)),
         (SysFlag.COMPRESSED | SysFlag.ZSTD, zstandard.compress(b"body" * 9)),
     ):
-        yield "body", f"flag-{int(bits)}", bytes([int(bits) >> 1 & 0xFF]) + packed
+        yield "body", f"flag-{int(bits)}", joined([int(bits).to_bytes(2, "big"), packed])
     for number, text in enumerate(
         (
             "a > 1 AND (b IS NOT NULL OR NOT c = 'x')",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ..slices import SEED, pick, rng, share
 from ..store.made_log import patience
-from . import TARGETS
+from .all_targets import TARGETS
 from .target import CORPUS, corpus
 
 SECONDS = 60
