@@ -44,6 +44,8 @@ def _value(name: str, value: Any, utc: bool) -> str:
         return time_text(value, utc) if value > 0 else "never"
     if name == "bytes":
         return bytes_text(value)
+    if name == "contents":
+        return ("\n" + " " * _LABEL).join(value) or "nothing"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value)

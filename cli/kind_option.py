@@ -24,6 +24,20 @@ class KindName(StrEnum):
     TIMER_WHEEL = "timer-wheel"
     TIMER_CHECK = "timer-check"
     DLEDGER = "dledger"
+    TOPICS = "topics"
+    SUBSCRIPTION_GROUP = "subscription-group"
+    CONSUMER_OFFSET = "consumer-offset"
+    LMQ_CONSUMER_OFFSET = "lmq-consumer-offset"
+    DELAY_OFFSET = "delay-offset"
+    CONSUMER_FILTER = "consumer-filter"
+    CONSUMER_ORDER_INFO = "consumer-order-info"
+    TOPIC_QUEUE_MAPPING = "topic-queue-mapping"
+    MESSAGE_REQUEST_MODE = "message-request-mode"
+    TRANSACTION_METRICS = "transaction-metrics"
+    TIERED_STORE_METADATA = "tiered-store-metadata"
+    BROKER_PROPERTIES = "broker-properties"
+    CONFIG = "config"
+    ROCKSDB = "rocksdb"
 
 
 Kind = Annotated[

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .config_record_types import OF_KIND as CONFIG_KINDS
+
 SCHEMAS = Path(__file__).parent / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -28,6 +30,7 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "timer-log": ("timer_log_unit", "blank", "damage"),
     "timer-wheel": ("timer_wheel_slot",),
     "timer-check": ("timer_check",),
+    **CONFIG_KINDS,
 }
 """What `dump` prints of each kind."""
 
@@ -88,6 +91,24 @@ def columns_of_kind(kind: str) -> tuple[str, ...]:
 def columns_of_types(record_types: tuple[str, ...]) -> tuple[str, ...]:
     """All fields of the records of some types, in order."""
     return tuple(dict.fromkeys(name for t in record_types for name in schema_of(t)["properties"]))
+
+
+def config_schemas() -> dict[str, dict[str, Any]]:
+    """The JSON Schemas of records of configuration files and RocksDBs, by record type."""
+    from .config_record_types import schemas
+
+    return {
+        record_type: {
+            "$schema": DIALECT,
+            "title": record_type,
+            "description": description,
+            "type": "object",
+            "required": ["type", *required],
+            "additionalProperties": False,
+            "properties": {"type": {"const": record_type}, **properties},
+        }
+        for record_type, description, properties, required in schemas()
+    }
 
 
 def derived_schema(record_type: str) -> dict[str, Any]:

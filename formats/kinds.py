@@ -16,17 +16,32 @@ from . import (
     abort,
     batch_consume_queue,
     blank,
+    broker_properties,
     checkpoint,
     consume_queue,
     consume_queue_ext,
+    consumer_filter,
+    consumer_offset,
+    consumer_order_info,
+    delay_offset,
     dledger,
     index_file,
+    lmq_consumer_offset,
     lock,
     message,
+    message_request_mode,
+    rocksdb_consume_queue,
+    rocksdb_store,
+    subscription_group,
+    tiered_store_metadata,
     timer_check,
     timer_log,
     timer_wheel,
+    topic_queue_mapping,
+    topics,
+    transaction_metrics,
 )
+from .json_table import JsonTable
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,9 @@ class Kind:
     layouts: tuple[tuple[str, Construct[Any, Any]], ...]
     #: Other modules whose description belongs to the kind.
     modules: tuple[str, ...] = ()
+    #: Of a text file its name in `config/`, and what is in it.
+    file: str = ""
+    tables: tuple[JsonTable, ...] = ()
 
     @property
     def description(self) -> str:
@@ -73,4 +91,43 @@ _ALL = (
     Kind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
     Kind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
 )
-KINDS: dict[str, Kind] = {kind.name: kind for kind in _ALL}
+
+
+def _text(name: str, file: str, tables: tuple[JsonTable, ...]) -> Kind:
+    return Kind(name, tables[0].record_type, (), file=file, tables=tables)
+
+
+_CONFIG = (
+    _text("topics", "topics.json", topics.TABLES),
+    _text("subscription-group", "subscriptionGroup.json", subscription_group.TABLES),
+    _text("consumer-offset", "consumerOffset.json", consumer_offset.TABLES),
+    _text("lmq-consumer-offset", "lmqConsumerOffset.json", lmq_consumer_offset.TABLES),
+    _text("delay-offset", "delayOffset.json", delay_offset.TABLES),
+    _text("consumer-filter", "consumerFilter.json", consumer_filter.TABLES),
+    _text("consumer-order-info", "consumerOrderInfo.json", consumer_order_info.TABLES),
+    _text("topic-queue-mapping", "topicQueueMapping.json", topic_queue_mapping.TABLES),
+    _text("message-request-mode", "messageRequestMode.json", message_request_mode.TABLES),
+    _text("transaction-metrics", "transactionMetrics", transaction_metrics.TABLES),
+    _text("tiered-store-metadata", "tieredStoreMetadata.json", tiered_store_metadata.TABLES),
+    _text("broker-properties", "broker.properties", broker_properties.TABLES),
+    Kind("config", "config_value", ()),
+    Kind(
+        "rocksdb",
+        "rocksdb_entry",
+        (
+            ("queue unit key", rocksdb_consume_queue.UNIT_KEY),
+            ("queue unit", rocksdb_consume_queue.UNIT),
+            ("queue bound key", rocksdb_consume_queue.BOUND_KEY),
+            ("queue bound", rocksdb_consume_queue.BOUND),
+            ("dispatched", rocksdb_consume_queue.CHECKPOINT),
+            ("timer key", rocksdb_store.TIMER_KEY),
+            ("timer", rocksdb_store.TIMER_VALUE),
+            ("transaction key", rocksdb_store.TRANSACTION_KEY),
+            ("transaction", rocksdb_store.TRANSACTION_VALUE),
+            ("index key", rocksdb_store.INDEX_KEY),
+            ("index", rocksdb_store.INDEX_VALUE),
+        ),
+        ("rocksdb_consume_queue", "rocksdb_store"),
+    ),
+)
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (*_ALL, *_CONFIG)}

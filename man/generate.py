@@ -48,6 +48,8 @@ def contents() -> Iterator[tuple[Path, str]]:
     for record_type in types.DERIVED:
         schema = json.dumps(types.derived_schema(record_type), indent=2) + "\n"
         yield types.SCHEMAS / f"{record_type}.json", schema
+    for record_type, found in types.config_schemas().items():
+        yield types.SCHEMAS / f"{record_type}.json", json.dumps(found, indent=2) + "\n"
     tables = _import("mqstore.formats.derive.steps").tables()
     yield ROOT / "formats" / "quick_tables.py", tables
 

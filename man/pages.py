@@ -153,3 +153,9 @@ def _kind(kind: Kind) -> Iterator[str]:
                 f"{roff(row.offset)}  \\fI{roff(row.type)}\\fR  \\fB{roff(row.name)}\\fR",
             )
             yield roff(row.doc) or "\\&"
+    for json_table in kind.tables:
+        yield f".SS {roff(json_table.member or json_table.record_type)}"
+        yield roff(f"Records of type {json_table.record_type}: {json_table.doc}.")
+        for field in json_table.columns:
+            yield from (".TP", f"\\fI{roff(field.type)}\\fR  \\fB{roff(field.column)}\\fR")
+            yield roff(field.doc)

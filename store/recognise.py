@@ -64,7 +64,8 @@ _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
     "timerwheel": "timer-wheel",
     "timercheck": "timer-check",
 }
-_NOT_YET = ("compaction", "config", "rocksdbstore")
+_CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
+_NOT_YET = ("compaction", "config")
 DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
 ROCKSDB_CURRENT = "CURRENT"
@@ -143,10 +144,9 @@ def _refuse_strangers(path: Path) -> None:
     for above, name in pairwise(names):
         if above.startswith(DLEDGER_PREFIX) and name == INDEX:
             raise Unsupported("the index of a DLedger log is not handled", path=path)
-    for depth, name in enumerate(reversed(names)):
-        queues = path if not depth else path.absolute().parents[depth - 1]
-        if name == CONSUME_QUEUE and (queues / ROCKSDB_CURRENT).is_file():
-            raise Unsupported("the consume queues are a RocksDB, which is not handled", path=path)
+    if not path.is_dir() and (path.parent / ROCKSDB_CURRENT).is_file():
+        hint = f"name its directory, {path.parent}"
+        raise Unsupported("one file of a RocksDB", path=path, hint=hint)
 
 
 def _parts(path: Path) -> tuple[str, ...]:
@@ -157,6 +157,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
     name = _parts(path)[-1]
     if name.startswith(DLEDGER_PREFIX) and (path / DLEDGER_DATA).is_dir():
         return Recognised(path, "dledger", f"its name {name}")
+    if (path / ROCKSDB_CURRENT).is_file():
+        return Recognised(path, "rocksdb", f"the file {ROCKSDB_CURRENT} in it")
     if name in QUEUES:
         return Recognised(path, QUEUES[name], f"its name {name}")
     try:
@@ -167,6 +169,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
         return Recognised(path, STORE, "it has the parts of a store")
     if name in _BY_DIRECTORY:
         return Recognised(path, _BY_DIRECTORY[name], f"its name {name}")
+    if any((path / file).is_file() for file in _CONFIG):
+        return Recognised(path, "config", "configuration files in it")
     return _by_place(path, 2) or _by_first_file(path)
 
 
@@ -206,6 +210,9 @@ def _file(path: Path) -> Recognised | None:
         found = _by_place(path, 4)
         if found is not None:
             return found
+    whole = name.removesuffix(".bak").removesuffix(".tmp")
+    if whole in _CONFIG:
+        return Recognised(path, _CONFIG[whole], f"its name {name}")
     plain = name.partition(".")[0]
     if plain in _BY_FILE and name != "abort.bak":
         return Recognised(path, _BY_FILE[plain], f"its name {name}")

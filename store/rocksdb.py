@@ -9,7 +9,6 @@ Needs the extra `rocksdb` (rocksdict), imported only here.
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -69,23 +68,23 @@ class RocksDb:
             raise Unsupported("a RocksDB", path=path, hint=HINT) from error
         links = _links(path)
         try:
-            names = tuple(sorted(rocksdict.Rdict.list_cf(str(links), _options(rocksdict))))
+            names = tuple(sorted(rocksdict.Rdict.list_cf(links.name, _options(rocksdict))))
             database = rocksdict.Rdict(
-                str(links),
+                links.name,
                 _options(rocksdict),
                 column_families={name: _options(rocksdict) for name in names},
                 access_type=rocksdict.AccessType.read_only(False),
             )
         except Exception as error:  # the library raises nothing narrower
-            shutil.rmtree(str(links), ignore_errors=True)
-            raise _error(error, path, links) from error
+            links.cleanup()
+            raise _error(error, path, links.name) from error
         found = cls(path, database, names)
-        found._finalizer = weakref.finalize(found, shutil.rmtree, str(links), ignore_errors=True)
-        found._links = links
+        found._links = links.name
+        found._finalizer = weakref.finalize(found, links.cleanup)
         return found
 
-    _finalizer: weakref.finalize[..., RocksDb]
-    _links: Path
+    _links: str
+    _finalizer: weakref.finalize[[], RocksDb]
 
     def get(self, family: str, key: bytes) -> bytes | None:
         """The value of a key, None without. Raises Unreadable."""
@@ -137,7 +136,7 @@ def _options(rocksdict: Any) -> Any:
     return options
 
 
-def _links(path: Path) -> Path:
+def _links(path: Path) -> tempfile.TemporaryDirectory[str]:
     """A directory for temporary files with a link to each file of `path`."""
     try:
         with os.scandir(path) as entries:
@@ -145,15 +144,16 @@ def _links(path: Path) -> Path:
     except OSError as error:
         raise from_os_error(error, path) from error
     try:
-        target = Path(tempfile.mkdtemp(prefix="mqstore-rocksdb-"))
+        target = tempfile.TemporaryDirectory(prefix="mqstore-rocksdb-", ignore_cleanup_errors=True)
         for entry in files:
-            (target / entry.name).symlink_to(Path(entry.path).absolute())
+            link = Path(target.name, entry.name)
+            link.symlink_to(Path(entry.path).absolute())
     except OSError as error:
         raise from_os_error(error, path, "cannot link to the files of") from error
     return target
 
 
-def _error(error: Exception, path: Path, links: Path) -> Unreadable:
+def _error(error: Exception, path: Path, links: str) -> Unreadable:
     """What the library says, about the files of the store."""
-    said = str(error).replace(str(links), str(path))
+    said = str(error).replace(links, str(path))
     return Unreadable(f"cannot read the RocksDB ({said})", path=path)

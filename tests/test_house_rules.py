@@ -158,10 +158,13 @@ def required(*extras: str) -> set[str]:
     return {re.split(r"[\[<>=,; ]", line)[0] for line in lines}
 
 
+EXTRAS = {"pipeline": ("spark",), "store": ("rocksdb",)}
+
+
 def test_what_is_imported_is_required() -> None:
     wrong = []
     for folder in PACKAGES:
-        allowed = required("spark") if folder == "pipeline" else required()
+        allowed = required(*EXTRAS.get(folder, ()))
         known = allowed | sys.stdlib_module_names
         for path in modules(folder):
             wrong += [f"{where} {name}" for where, name in imported(path) if name not in known]

@@ -1,7 +1,7 @@
 """What `dump` and `inspect` say of each kind of file: one module per kind, named as the kind.
 
 A module has `chunks` and `summary` (see `chunks.FileKind`). It is imported when its kind is asked
-for; a new kind is a new module, a line in `formats.kinds`, and what tells it in `store.recognise`.
+for; files whose content `formats` tells as tables share `config_json`. A new kind is a new module, a line in `formats.kinds`, and what tells it in `store.recognise`.
 """
 
 from __future__ import annotations
@@ -15,4 +15,8 @@ if TYPE_CHECKING:
 
 def file_kind(kind: str) -> FileKind:
     """The module of a kind."""
-    return cast("FileKind", import_module(f".{kind.replace('-', '_')}", __package__))
+    from ...formats.kinds import KINDS
+
+    tables = kind in KINDS and KINDS[kind].tables
+    name = "config_json" if tables else kind.replace("-", "_")
+    return cast("FileKind", import_module(f".{name}", __package__))

@@ -108,6 +108,22 @@ class Single:
         yield Piece(str(self.record["type"]), 0, self.data, self.schema)
 
 
+@dataclass(frozen=True)
+class Texts:
+    """Records that are not told by a schema alone, and the bytes that they come from."""
+
+    found: Iterable[Record]
+    bytes_of: Callable[[], Iterator[Piece]]
+
+    def records(self) -> Iterator[Record]:
+        """Them."""
+        yield from self.found
+
+    def pieces(self) -> Iterator[Piece]:
+        """The bytes."""
+        return self.bytes_of()
+
+
 class Chunk(Protocol):
     """Records of a file in a row; see `Units`, `Range`, `Single`."""
 

@@ -139,6 +139,8 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "dledger": "5.3.3-dledger",
         "consume-queue-ext": "4.9.7-cqext",
         "batch-consume-queue": "5.3.3-batchcq",
+        "lmq-consumer-offset": "4.9.7-lmq",
+        "rocksdb": "5.3.3-rocksdb",
     }
     name = stores_of.get(kind, "5.3.3-timer-clean")
     places = {
@@ -151,10 +153,17 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "timer-log": "timerlog",
         "timer-wheel": "timerwheel",
         "dledger": "dledger-n0",
+        "rocksdb": "consumequeue",
     }
-    path = stores.unpack(name, tmp_path) / places.get(kind, kind)
+    root = stores.unpack(name, tmp_path)
+    missing = ("topicQueueMapping.json", "tieredStoreMetadata.json", "messageRequestMode.json")
+    for file in ("broker.properties", *missing):
+        (root / "config" / file).write_text("{}")
+    if file := KINDS[kind].file:
+        places[kind] = f"config/{file}"
+    path = root / places.get(kind, kind)
     files = [path] if path.is_file() else sorted(p for p in path.rglob("0*") if p.is_file())
-    for each in (path, *files[:1]):
+    for each in (path, *(files[:1] if kind != "rocksdb" else ())):
         found = inspect(each)
         assert (found["type"], found["kind"]) == ("file", kind)
         assert found["bytes"] > 0

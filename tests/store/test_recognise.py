@@ -125,7 +125,6 @@ def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "place", "says"),
     [
-        ("5.3.3-rocksdb", "consumequeue", "RocksDB"),
         ("5.3.3-rocksdb", "consumequeue/CURRENT", "RocksDB"),
         ("5.3.3-dledger", "dledger-n0/index", "index of a DLedger log"),
         ("5.3.3-dledger", "dledger-n0/index/00000000000000000000", "index of a DLedger log"),
@@ -139,6 +138,29 @@ def test_strangers_in_a_known_place(name: str, place: str, says: str, tmp_path: 
 
 def test_kinds_that_are_not_handled_are_named(tmp_path: Path) -> None:
     """Not guessed."""
-    store = unpack("5.3.3-timer-clean", tmp_path)
-    with pytest.raises(errors.Unsupported, match="config/"):
-        recognise(store / "config")
+    (tmp_path / "compaction").mkdir()
+    (tmp_path / "compaction" / "what").write_bytes(b"?")
+    with pytest.raises(errors.Unsupported, match="compaction/"):
+        recognise(tmp_path / "compaction" / "what")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "kind"),
+    [
+        ("5.3.3-rocksdb", "consumequeue", "rocksdb"),
+        ("5.3.3-rocksdb", "config/topics", "rocksdb"),
+        ("5.3.3-rocksdb", "config", "config"),
+        ("5.5.0-rocksdb-killed", "rocksdbstore", "rocksdb"),
+        ("5.5.0-clean", "config/topics.json", "topics"),
+        ("5.5.0-clean", "config/topics.json.bak", "topics"),
+        ("5.5.0-clean", "config/transactionMetrics", "transaction-metrics"),
+        ("4.9.7-cqext", "config/consumerFilter.json.bak", "consumer-filter"),
+    ],
+)
+def test_configuration_and_databases(name: str, place: str, kind: str, tmp_path: Path) -> None:
+    """By their names and what is in them, in the store and elsewhere."""
+    path = unpack(name, tmp_path / "stores") / place
+    assert recognise(path).kind == kind
+    moved = tmp_path / path.name
+    path.rename(moved)
+    assert recognise(moved).kind == kind

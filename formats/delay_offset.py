@@ -1,0 +1,16 @@
+"""delayOffset.json: how far each delay level was delivered, all versions (spec/05-config.md, 5.3)."""
+
+from __future__ import annotations
+
+from .json_table import DATA_VERSION, JsonField, JsonTable
+
+TABLES = (
+    JsonTable(
+        "offsetTable",
+        "delay_offset",
+        "one entry for each delay level that was ever used",
+        (JsonField("delayLevel", "integer", "delay level; its queue is level - 1"),),
+        value=JsonField("offset", "integer", "queue offset of the next message to deliver"),
+    ),
+    DATA_VERSION,
+)

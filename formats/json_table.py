@@ -1,0 +1,103 @@
+"""How the JSON of a configuration file is told: its tables, their keys, the fields of an entry.
+
+A table is a map below one member of the file; its entries are records. Names are those of the file;
+a record has them in snake_case (`readQueueNums` → `read_queue_nums`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TYPES: dict[str, tuple[type, ...]] = {
+    "integer": (int,),
+    "string": (str,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+
+
+@dataclass(frozen=True)
+class JsonField:
+    """One member of an entry, or what a key of a table is.
+
+    type: as in JSON Schema. called: its name in records, where it cannot be that of the file.
+    """
+
+    name: str
+    type: str
+    doc: str
+    called: str = ""
+
+    @property
+    def column(self) -> str:
+        """Its name in records."""
+        return self.called or _WORD.sub("_", self.name).lower()
+
+    def fits(self, value: Any) -> bool:
+        """Whether a value is of the type."""
+        right = isinstance(value, _TYPES[self.type])
+        return right and (self.type == "boolean" or not isinstance(value, bool))
+
+
+@dataclass(frozen=True)
+class Member:
+    """A step down between two levels of keys: the member that holds the next map."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class JsonTable:
+    """One table of a file.
+
+    member: where it stands in the file. record_type: `type` of its records. levels: what the keys
+    are, from the outer map in; two fields in a tuple stand in one key with `@` between them. fields:
+    members of an entry; or value: what an entry is where it is no object.
+    """
+
+    member: str
+    record_type: str
+    doc: str
+    levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...] = ()
+    fields: tuple[JsonField, ...] = ()
+    value: JsonField | None = None
+
+    @property
+    def keys(self) -> tuple[JsonField, ...]:
+        """What the keys give to a record."""
+        return tuple(_keys(self.levels))
+
+    @property
+    def columns(self) -> tuple[JsonField, ...]:
+        """Everything that a record of the table may have of the file."""
+        return (*self.keys, *self.fields, *((self.value,) if self.value else ()))
+
+
+def _keys(
+    levels: tuple[JsonField | tuple[JsonField, JsonField] | Member, ...],
+) -> Iterator[JsonField]:
+    for level in levels:
+        if isinstance(level, tuple):
+            yield from level
+        elif isinstance(level, JsonField):
+            yield level
+
+
+TOPIC = JsonField("topic", "string", "topic")
+GROUP = JsonField("group", "string", "consumer group")
+QUEUE_ID = JsonField("queueId", "integer", "queue id")
+DATA_VERSION = JsonTable(
+    "dataVersion",
+    "data_version",
+    "how often the table was changed; a slave and a switch to RocksDB compare it",
+    fields=(
+        JsonField("counter", "integer", "number of changes"),
+        JsonField("stateVersion", "integer", "version of the controller's state, 4.9+"),
+        JsonField("timestamp", "integer", "time of the last change in ms"),
+    ),
+)

@@ -1,0 +1,18 @@
+"""lmqConsumerOffset.json: offsets of groups of light queues (LMQ), 4.9.3+ (spec/05-config.md, 5.3)."""
+
+from __future__ import annotations
+
+from .consumer_offset import OFFSET
+from .consumer_offset import TABLES as _PLAIN
+from .json_table import GROUP, TOPIC, JsonTable
+
+TABLES = (
+    JsonTable(
+        "lmqOffsetTable",
+        "consumer_offset",
+        "one entry for each light queue and group; the queue id is always 0",
+        ((TOPIC, GROUP),),
+        value=OFFSET,
+    ),
+    *_PLAIN,
+)

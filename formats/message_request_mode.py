@@ -1,0 +1,19 @@
+"""messageRequestMode.json: PULL or POP for each topic and group, 5.0+ (spec/05-config.md, 5.3)."""
+
+from __future__ import annotations
+
+from .json_table import GROUP, TOPIC, JsonField, JsonTable
+
+TABLES = (
+    JsonTable(
+        "messageRequestModeMap",
+        "message_request_mode",
+        "one entry for each topic and group",
+        (TOPIC, GROUP),
+        (
+            JsonField("consumerGroup", "string", "the group again"),
+            JsonField("mode", "string", "PULL or POP"),
+            JsonField("popShareQueueNum", "integer", "queues that members share"),
+        ),
+    ),
+)

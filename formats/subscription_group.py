@@ -1,0 +1,39 @@
+"""subscriptionGroup.json: the consumer groups, all versions (spec/05-config.md, 5.3)."""
+
+from __future__ import annotations
+
+from .json_table import DATA_VERSION, GROUP, TOPIC, JsonField, JsonTable
+
+TABLES = (
+    JsonTable(
+        "subscriptionGroupTable",
+        "subscription_group",
+        "one entry for each consumer group",
+        (GROUP,),
+        (
+            JsonField("groupName", "string", "the group again"),
+            JsonField("consumeEnable", "boolean", "the group may consume"),
+            JsonField("consumeFromMinEnable", "boolean", "may start at the oldest message"),
+            JsonField("consumeBroadcastEnable", "boolean", "may consume in broadcast mode"),
+            JsonField("consumeMessageOrderly", "boolean", "consumes in order; 5.x"),
+            JsonField("retryQueueNums", "integer", "queues of its %RETRY% topic"),
+            JsonField("retryMaxTimes", "integer", "deliveries before the dead letter topic"),
+            JsonField("groupRetryPolicy", "object", "when a message comes again; 5.x"),
+            JsonField("brokerId", "integer", "broker that is consumed from"),
+            JsonField("whichBrokerWhenConsumeSlowly", "integer", "broker for slow consumers"),
+            JsonField("notifyConsumerIdsChangedEnable", "boolean", "members are told of changes"),
+            JsonField("groupSysFlag", "integer", "flags; 5.x"),
+            JsonField("consumeTimeoutMinute", "integer", "minutes; 5.x"),
+            JsonField("subscriptionDataSet", "array", "what the group subscribes to; 5.x"),
+            JsonField("attributes", "object", "more settings; 5.x"),
+        ),
+    ),
+    JsonTable(
+        "forbiddenTable",
+        "forbidden",
+        "topics that a group may not consume; 5.x",
+        (GROUP, TOPIC),
+        value=JsonField("forbidden", "integer", "bits of what is forbidden"),
+    ),
+    DATA_VERSION,
+)

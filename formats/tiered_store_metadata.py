@@ -1,0 +1,56 @@
+"""tieredStoreMetadata.json: what the tiered store holds, 5.1+ (spec/05-config.md, 5.3).
+
+No store with one was seen.
+"""
+
+from __future__ import annotations
+
+from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
+
+_SEGMENT = (
+    JsonField("type", "integer", "kind of the segment", "segment_type"),
+    JsonField("status", "integer", "0 new, 1 sealed, 2 deleted"),
+    JsonField("size", "integer", "bytes"),
+    JsonField("createTimestamp", "integer", "when it was made, in ms"),
+    JsonField("beginTimestamp", "integer", "store time of its first message in ms"),
+    JsonField("endTimestamp", "integer", "store time of its last message in ms"),
+    JsonField("sealTimestamp", "integer", "when it was sealed, in ms"),
+)
+_PLACE = (
+    JsonField("path", "string", "path of the flat file"),
+    JsonField("baseOffset", "integer", "position of its first byte in the flat file"),
+)
+
+
+def _segments(member: str, what: str) -> JsonTable:
+    return JsonTable(member, "tiered_segment", f"segments of {what}", _PLACE, _SEGMENT)
+
+
+TABLES = (
+    JsonTable(
+        "topicMetadataTable",
+        "tiered_topic",
+        "one entry for each topic",
+        (TOPIC,),
+        (
+            JsonField("topicId", "integer", "number of the topic"),
+            JsonField("status", "integer", "status"),
+            JsonField("reserveTime", "integer", "hours it is kept, -1 for the default"),
+            JsonField("updateTimestamp", "integer", "time of the last change in ms"),
+        ),
+    ),
+    JsonTable(
+        "queueMetadataTable",
+        "tiered_queue",
+        "one entry for each queue",
+        (TOPIC, QUEUE_ID),
+        (
+            JsonField("minOffset", "integer", "first queue offset that is there"),
+            JsonField("maxOffset", "integer", "behind the last one"),
+            JsonField("updateTimestamp", "integer", "time of the last change in ms"),
+        ),
+    ),
+    _segments("commitLogFileSegmentTable", "commit logs"),
+    _segments("consumeQueueFileSegmentTable", "consume queues"),
+    _segments("indexFileSegmentTable", "indexes"),
+)

@@ -1,0 +1,29 @@
+"""topics.json: the topics that a broker serves, all versions (spec/05-config.md, 5.3)."""
+
+from __future__ import annotations
+
+from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
+
+TABLES = (
+    JsonTable(
+        "topicConfigTable",
+        "topic_config",
+        "one entry for each topic",
+        (TOPIC,),
+        (
+            JsonField("topicName", "string", "the topic again"),
+            JsonField("readQueueNums", "integer", "queues that consumers see"),
+            JsonField("writeQueueNums", "integer", "queues that producers see"),
+            JsonField("perm", "integer", "4 read + 2 write + 1 inherit, 8 priority (5.x)"),
+            JsonField("order", "boolean", "messages are kept in order"),
+            JsonField("topicFilterType", "string", "SINGLE_TAG or MULTI_TAG"),
+            JsonField("topicSysFlag", "integer", "1 unit, 2 has subscribers in units"),
+            JsonField(
+                "attributes",
+                "object",
+                "queue.type, cleanup.policy, message.type, reserve.time; 5.x",
+            ),
+        ),
+    ),
+    DATA_VERSION,
+)

@@ -1,0 +1,194 @@
+"""The files of `config/`: records of their tables, and which of file and .bak a broker reads.
+
+A file that is broken gives what can be read of it. Nothing is written. Spec 05, 5.2 and 5.3.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..formats.json_table import JsonField, JsonTable, Member
+from ..formats.kinds import KINDS
+from .config import parse_properties
+from .config_parse import Parsed, parse
+from .errors import Missing, from_os_error
+from .regular_file import read_regular
+
+LARGEST_BYTES = 64 << 20
+"""Of a larger file the rest is not read, and it counts as broken."""
+BACKUP = ".bak"
+TEMPORARY = ".tmp"
+FILES: Mapping[str, str] = {kind.file: name for name, kind in KINDS.items() if kind.file}
+"""Name of a file in `config/` → its kind."""
+_VALUE = "config_value"
+
+
+class ConfigProblem(NamedTuple):
+    """What is wrong with a file: from `position` on `size` bytes cannot be read."""
+
+    position: int
+    size: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ConfigFile:
+    """One file as it was read. problem: why a broker does not take it, None where it does.
+
+    value: what could be read: of JSON its members, of properties their values. note: what is odd but
+    taken.
+    """
+
+    path: Path
+    kind: str
+    value: dict[Any, Any]
+    problem: ConfigProblem | None = None
+    note: str = ""
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The entries of its tables, then members that belong to none."""
+        tables = KINDS[self.kind].tables
+        head = {"file": self.path.name}
+        for table in tables:
+            member = self.value.get(table.member) if table.member else self.value
+            if member is not None:
+                yield from entries(table, member, head)
+        known = {table.member for table in tables}
+        for name, value in self.value.items():
+            if name not in known and "" not in known:
+                yield {"type": _VALUE, **head, "name": str(name), "value": value}
+
+
+def read_config_file(path: Path, kind: str) -> ConfigFile:
+    """Read one file. Raises Missing, Unreadable; what is in it raises nothing."""
+    data = read_regular(path, LARGEST_BYTES + 1)
+    if KINDS[kind].file.endswith(".properties"):
+        text = data[:LARGEST_BYTES].decode("iso-8859-1")
+        return ConfigFile(path, kind, parse_properties(text))
+    parsed = parse(data[:LARGEST_BYTES])
+    if len(data) > LARGEST_BYTES:
+        size = os.stat(path).st_size  # noqa: PTH116
+        reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"
+        parsed = Parsed(parsed.value, reason, LARGEST_BYTES)
+    else:
+        size = len(data)
+    value = parsed.value if isinstance(parsed.value, dict) else {}
+    problem = None
+    if parsed.problem:
+        problem = ConfigProblem(parsed.position, size - parsed.position, parsed.problem)
+    return ConfigFile(path, kind, value, problem, parsed.note)
+
+
+def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
+    """What a broker does where a file cannot be read, or is not there: "" where it can.
+
+    path: of the file itself, not of its .bak.
+    """
+    if file is not None and file.problem is None:
+        return ""
+    backup = path.with_name(path.name + BACKUP)
+    try:
+        found = read_config_file(backup, kind)
+    except Missing:
+        return f"there is no {backup.name}"
+    if found.problem is None:
+        return f"a broker reads {backup.name}, which is whole"
+    return f"{backup.name} is broken too: {found.problem.reason}"
+
+
+def config_files(directory: Path) -> Iterator[tuple[str, Path, str]]:
+    """(kind, path, name of the file itself) of files and .bak that there are, by name.
+
+    Raises Unreadable.
+    """
+    try:
+        names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+    for name in names:
+        plain = name.removesuffix(BACKUP).removesuffix(TEMPORARY)
+        if plain in FILES:
+            yield FILES[plain], directory / name, plain
+
+
+def entries(table: JsonTable, value: Any, head: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Records of one table; what does not fit is a `config_value` that says so.
+
+    head: fields in front of all others.
+    """
+    table_head = {**head, "table": table.member} if table.member else dict(head)
+    for path, keys, entry in _walk(table, value):
+        record = _record(table, table_head, keys, entry) if keys is not None else None
+        if record is None:
+            name = ".".join((table.member, *path))
+            yield {
+                "type": _VALUE,
+                **head,
+                "name": name,
+                "value": entry,
+                "problem": f"no {table.record_type.replace('_', ' ')}",
+            }
+        else:
+            yield record
+
+
+_Keys = dict[str, Any]
+
+
+def _walk(table: JsonTable, value: Any) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
+    """(place, keys, entry) of all entries; keys None where the levels are not as declared."""
+    level: list[tuple[tuple[str, ...], _Keys | None, Any]] = [((), {}, value)]
+    for step in table.levels:
+        level = [found for one in level for found in _down(step, *one)]
+    return iter(level)
+
+
+def _down(
+    step: JsonField | tuple[JsonField, JsonField] | Member,
+    place: tuple[str, ...],
+    keys: _Keys | None,
+    value: Any,
+) -> Iterator[tuple[tuple[str, ...], _Keys | None, Any]]:
+    if keys is None or not isinstance(value, dict):
+        yield place, None, value
+    elif isinstance(step, Member):
+        inner = value.get(step.name)
+        yield (*place, step.name), keys if isinstance(inner, dict) else None, inner
+    else:
+        for name, entry in value.items():
+            found = _key(step, str(name))
+            yield (*place, str(name)), None if found is None else keys | found, entry
+
+
+def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
+    """What one key gives to a record, None for one that is not as declared."""
+    if isinstance(step, tuple):
+        # a topic may have an @ itself, a group has none
+        first, separator, second = name.rpartition("@")
+        return {step[0].column: first, step[1].column: second} if separator else None
+    if step.type == "integer":
+        plain = name.removeprefix("-")
+        return {step.column: int(name)} if plain.isdecimal() and len(plain) < 20 else None
+    return {step.column: name}
+
+
+def _record(
+    table: JsonTable, head: Mapping[str, Any], keys: _Keys, entry: Any
+) -> dict[str, Any] | None:
+    record = {"type": table.record_type, **head, **keys}
+    if table.value is not None:
+        return {**record, table.value.column: entry} if table.value.fits(entry) else None
+    if not isinstance(entry, dict):
+        return None
+    more = dict(entry)
+    for field in table.fields:
+        if field.name in more and field.fits(more[field.name]):
+            record[field.column] = more.pop(field.name)
+    for field in table.keys:  # the broker writes some keys into the entry once more
+        if more.get(field.name) == keys[field.column]:
+            del more[field.name]
+    return {**record, "more": more} if more else record
