@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .json_text import dumps
 from .terminal import time_text
 
 Record = Mapping[str, Any]
@@ -72,6 +73,8 @@ class RecordText:
     def _value(self, name: str, value: Any) -> str:
         if name.endswith("_timestamp") and isinstance(value, int) and value > 0:
             return f"{value} ({self._time(value)})"
+        if isinstance(value, dict | list | bool):
+            return dumps(value)
         return str(value)
 
     def _time(self, epoch_ms: int) -> str:

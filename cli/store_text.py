@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,7 @@ def store_json(store: Description) -> dict[str, Any]:
             {"file": i.file, "slots": i.slots, "items": i.items, **i.header._asdict()}
             for i in store.index_files
         ],
+        "config": [asdict(found) for found in store.config],
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
         "notes": store.notes,
     }
@@ -94,6 +96,7 @@ class _Page:
         yield from self._checkpoint()
         yield from self._index()
         yield from self._queues()
+        yield from self._config()
         yield from _listed("foreign", [f"{f.path}: {f.reason}" for f in store.foreign])
         for note in store.notes:
             yield _line("note", note)
@@ -176,6 +179,17 @@ class _Page:
             yield f"  {topic:<{min(width, 50)}}  {_offsets(group)}"
         if len(topics) > len(shown):
             yield f"  … and {len(topics) - len(shown)} more topics (--verbose shows all)"
+
+    def _config(self) -> Iterator[str]:
+        """Files with entries in one line, those that a broker does not take in one each."""
+        from ..store.config_summary import WHOLE, counted
+
+        found = self._store.config
+        told = [counted(one.entries) for one in found if one.state == WHOLE and one.entries]
+        texts = [", ".join(told)] if told else []
+        texts += [f"{one.file}: {one.text}" for one in found if one.state != WHOLE]
+        for number, text in enumerate(texts):
+            yield _line("" if number else "config", text)
 
     def _time(self, epoch_ms: int | None) -> str:
         return time_text(epoch_ms, self._utc) if epoch_ms else "never"

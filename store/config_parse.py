@@ -115,6 +115,8 @@ class _Reader:
         if match is None:
             rest = self.text[self.at :].strip("\0 \t\r\n\f")
             what = "cannot read" if rest else "the file ends before"
+            if rest[:1] in ('"', "'"):
+                what = "the file ends inside"
             raise _Wrong(f"{what} {wanted}", self.at)
         self.at = match.end()
         kind = match.lastgroup or ""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import Batch, CommitLog, LogEnd
 from .config import BrokerConfig
+from .config_summary import ConfigSummary, summaries_of
 from .consume_queue import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
 from .errors import Missing, NotFound, from_os_error
 from .generation import Generation, generation_of
@@ -30,6 +32,7 @@ from .recovery.log_recovery import Switches, start_file
 from .recovery.profiles import Profile, profile_of
 from .recovery.snapshot import Snapshot, list_entries
 from .regular_file import read_regular
+from .rocksdb_consume_queue import open_queues
 
 WALKED_BYTES = 256 << 20
 """A log whose files have at most this many bytes is walked from its start."""
@@ -98,6 +101,7 @@ class Description:
     restart: Restart | None
     index_files: list[IndexSummary]
     foreign: list[Foreign]
+    config: list[ConfigSummary] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -105,7 +109,8 @@ def describe(layout: Layout) -> Description:
     """Look at a store. Reads a bounded part of it. Raises Unreadable, InvalidInput."""
     generation = generation_of(layout)
     foreign = list(layout.foreign)
-    queues = list(_queues(layout, foreign))
+    notes: list[str] = []
+    queues = list(_queues(layout, foreign, notes))
     log = _log(layout, queues, foreign)
     pid = holder(layout.lock)
     exit_kind, exit_reason = _exit(layout.abort, pid)
@@ -121,7 +126,8 @@ def describe(layout: Layout) -> Description:
         restart=_restart(layout, generation, queues),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
-        notes=[*_odd_files(layout), *_notes(layout)],
+        config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
+        notes=[*notes, *_odd_files(layout), *_notes(layout)],
     )
 
 
@@ -130,20 +136,25 @@ class _Queue:
     """A queue as its files tell, whatever the log is."""
 
     directory: QueueDirectory
-    files: MappedFileQueue
+    open: Callable[[], ConsumeQueue]
     summary: QueueSummary
 
-    def open(self) -> ConsumeQueue:
-        return ConsumeQueue(self.directory.topic, self.directory.queue_id, self.files)
 
-
-def _queues(layout: Layout, foreign: list[Foreign]) -> Iterator[_Queue]:
+def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> Iterator[_Queue]:
+    if layout.rocksdb_queues:
+        queues, problem = open_queues(layout)
+        notes += [problem] if problem else []
+        for directory in queues:
+            opened = partial(queues.open, directory.topic, directory.queue_id)
+            yield _Queue(directory, opened, opened().summary())
+        return
     size = layout.sizes.consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)
         foreign += files.foreign
-        with ConsumeQueue(directory.topic, directory.queue_id, files) as queue:
-            yield _Queue(directory, files, queue.summary())
+        opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
+        with opened() as queue:
+            yield _Queue(directory, opened, queue.summary())
 
 
 def _summaries(
@@ -277,8 +288,6 @@ def _odd_files(layout: Layout) -> Iterator[str]:
 def _notes(layout: Layout) -> list[str]:
     """Parts of the store that are not described."""
     notes = []
-    if layout.rocksdb_queues:
-        notes.append("the consume queues are a RocksDB; their offsets are not shown")
     if next(iter(queue_directories(layout.batch_consume_queue)), None) is not None:
         notes.append("there are batch consume queues; their offsets are not shown")
     return [*notes, *_links(layout)]

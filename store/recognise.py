@@ -120,7 +120,7 @@ def recognise(
         raise Unsupported(
             f"files of {place}/ are not handled" if place else "cannot tell what this is",
             path=path,
-            hint=f"name its kind with --as ({', '.join(KINDS)})",
+            hint="name its kind with --as; mqstore dump --help lists the kinds",
         )
     return found
 

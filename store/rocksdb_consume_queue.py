@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..formats import rocksdb_consume_queue as formats
@@ -17,7 +18,7 @@ from .consume_queue import (
     QueueSummary,
     Unit,
 )
-from .errors import NotFound
+from .errors import NotFound, Unreadable, Unsupported
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
 from .rocksdb import RocksDb
@@ -138,6 +139,13 @@ class RocksdbConsumeQueues(ConsumeQueues):
         super().__init__(layout)
         self._path = layout.consume_queue
 
+    @classmethod
+    def at(cls, path: Path) -> RocksdbConsumeQueues:
+        """Those of a RocksDB that need not be in a store."""
+        found = cls(Layout.of(path.parent))
+        found._path = path
+        return found
+
     @cached_property
     def database(self) -> RocksDb:
         """The RocksDB."""
@@ -194,6 +202,16 @@ class RocksdbConsumeQueues(ConsumeQueues):
         if "database" in self.__dict__:
             self.database.close()
             del self.__dict__["database"]
+
+
+def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
+    """The queues of a store that has them in a RocksDB; none, and why, where it cannot be read."""
+    queues = RocksdbConsumeQueues(layout)
+    try:
+        next(iter(queues), None)
+    except (Unsupported, Unreadable) as error:
+        return ConsumeQueues(layout), f"the consume queues cannot be read ({error})"
+    return queues, ""
 
 
 def _queue_of(key: bytes) -> tuple[bytes, int] | None:

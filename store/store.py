@@ -8,7 +8,6 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
-from . import rocksdb
 from .config import BrokerConfig
 from .consume_queue import (
     ConsumeQueue,
@@ -92,12 +91,17 @@ class Store:
 
     @cached_property
     def queues(self) -> ConsumeQueues:
-        """The consume queues, in files or in a RocksDB."""
-        if self.layout.rocksdb_queues and rocksdb.readable():
-            from .rocksdb_consume_queue import RocksdbConsumeQueues
+        """The consume queues, in files or in a RocksDB; none where that cannot be read."""
+        return self._queues_and_problem[0]
 
-            return RocksdbConsumeQueues(self.layout)
-        return ConsumeQueues(self.layout)
+    @cached_property
+    def _queues_and_problem(self) -> tuple[ConsumeQueues, str]:
+        """The consume queues, and why they cannot be read."""
+        if self.layout.rocksdb_queues:
+            from .rocksdb_consume_queue import open_queues
+
+            return open_queues(self.layout)
+        return ConsumeQueues(self.layout), ""
 
     @cached_property
     def index(self) -> Index:
@@ -221,8 +225,8 @@ class Store:
     @cached_property
     def queues_unread(self) -> str:
         """Why there is no consume queue that can be read, "" if there is."""
-        if self.layout.rocksdb_queues and not rocksdb.readable():
-            return f"the consume queues are a RocksDB ({rocksdb.HINT})"
+        if problem := self._queues_and_problem[1]:
+            return problem
         if next(iter(self.queues), None) is None:
             return "there are no consume queues"
         return ""

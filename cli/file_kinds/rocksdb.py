@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -41,23 +40,25 @@ def _pieces(number: int, entry: Entry) -> Any:
     return pieces
 
 
-def contents(path: Path) -> list[str]:
-    """How many records of what; of queue units how many queues."""
-    from ...store.rocksdb import RocksDb
-    from ...store.rocksdb_records import read_entries
-
-    counts: Counter[str] = Counter()
-    with RocksDb.open(path) as database:
-        for entry in read_entries(database):
-            counts.update(record["type"] for record in entry.records)
-    counts.pop("data_version", None)
-    return [f"{n} {name.replace('_', ' ')}{'' if n == 1 else 's'}" for name, n in counts.items()]
-
-
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    """Column families and what is in them; of consume queues the queues."""
+    """Column families and what is in them; of consume queues the queues and their messages."""
+    from ...formats.rocksdb_consume_queue import BOUNDS
+    from ...store.config_summary import count_entries, counted
     from ...store.rocksdb import RocksDb
+    from ...store.rocksdb_consume_queue import RocksdbConsumeQueues
 
     with RocksDb.open(what.path) as database:
         families = list(database.column_families)
-    return {"column_families": families, "contents": contents(what.path)}
+    if BOUNDS not in families:
+        contents = [counted({name: n}) for name, n in count_entries(what.path).items()]
+        return {"column_families": families, "contents": contents}
+    queues = RocksdbConsumeQueues.at(what.path)
+    found = queues.summaries()
+    queues.close()
+    return {
+        "column_families": families,
+        "topics": len({queue.topic for queue in found}),
+        "queues": len(found),
+        "messages": sum(queue.max_offset - queue.min_offset for queue in found),
+        "highest_position": max((q.end_position for q in found if q.end_position), default=0),
+    }
