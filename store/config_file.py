@@ -16,6 +16,7 @@ from ..formats.kinds import KINDS
 from .config import parse_properties
 from .config_parse import Parsed, parse
 from .errors import Missing, from_os_error
+from .mapped_file_queue import is_file
 from .regular_file import read_regular
 
 LARGEST_BYTES = 64 << 20
@@ -106,7 +107,8 @@ def config_files(directory: Path) -> Iterator[tuple[str, Path, str]]:
     Raises Unreadable.
     """
     try:
-        names = sorted(entry.name for entry in os.scandir(directory) if entry.is_file())
+        with os.scandir(directory) as found:
+            names = sorted(entry.name for entry in found if is_file(entry))
     except OSError as error:
         raise from_os_error(error, directory) from error
     for name in names:
