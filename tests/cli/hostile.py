@@ -45,6 +45,8 @@ TEXTS = (
     "\udcff\udcfe",
 )
 FORMULAS = ("=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\t=1", "\r=1")
+#: What stderr has of an error that nobody thought of.
+CRASHES = ("Traceback", "internal error")
 #: What a spreadsheet runs when a cell begins with it.
 RUN = ("=", "+", "-", "@", "\t", "\r")
 #: Names that lead elsewhere when they are taken for a path.
@@ -79,7 +81,8 @@ def mq(*arguments: object, sizes: bool = True) -> Result:
     """A command in this process, which must come to an end and never show a traceback."""
     with patience():
         result = run_here([*map(str, arguments), *(SIZES if sizes else ())])
-    assert "Traceback" not in result.stderr, (arguments, result)
+    for word in CRASHES:
+        assert word not in result.stderr, (arguments, result)
     check_terminal(result.stderr)
     return result
 
@@ -158,6 +161,6 @@ def run_limited(jobs: Iterable[Job], megabytes: int) -> list[list[tuple[int, str
     told: list[list[tuple[int, str]]] = json.loads(done.stdout)
     for job, answers in zip(jobs, told, strict=True):
         for command, (_, stderr) in zip(job.commands, answers, strict=True):
-            for word in ("Traceback", "emory", "no end after"):
+            for word in (*CRASHES, "emory", "no end after"):
                 assert word not in stderr, (job[1:], command, stderr)
     return told
