@@ -21,7 +21,7 @@ class WriterProfile:
     (spec 4.2). checkpoint_fields: how many of the checkpoint's fields it knows (spec 4.1).
     modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
     closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store:
-    the store has a RocksDB of that name, empty or not (spec 4.10).
+    the store has a RocksDB of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4).
     """
 
     start: Profile
@@ -33,6 +33,7 @@ class WriterProfile:
     modern_topics: bool
     closed_dead_letters: bool
     rocksdb_store: bool
+    timer: bool
 
     @property
     def version(self) -> str:
@@ -50,6 +51,7 @@ _OLDEST = WriterProfile(
     modern_topics=False,
     closed_dead_letters=True,
     rocksdb_store=False,
+    timer=False,
 )
 _4_9 = replace(
     _OLDEST,
@@ -60,7 +62,12 @@ _4_9 = replace(
     closed_dead_letters=False,
 )
 _5_1 = replace(
-    _4_9, start=profile_of("5.1"), pid_in_abort=True, checkpoint_fields=5, modern_topics=True
+    _4_9,
+    start=profile_of("5.1"),
+    pid_in_abort=True,
+    checkpoint_fields=5,
+    modern_topics=True,
+    timer=True,
 )
 _5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True)
 _5_4 = replace(_5_3, start=profile_of("5.4"), rocksdb_store=True)
