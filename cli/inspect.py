@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .kind_option import Kind
 from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from ..store.recognise import Recognised
 
 app = command_app()
 
@@ -20,6 +23,20 @@ def inspect(
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
     ],
     kind: Kind = None,
+    delays: Annotated[
+        bool, typer.Option("--delays", help="What waits in each delay level, and when it fires.")
+    ] = False,
+    retries: Annotated[
+        bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
+    ] = False,
+    transactions: Annotated[
+        bool,
+        typer.Option("--transactions", help="Prepared messages: open, committed, rolled back."),
+    ] = False,
+    now: Annotated[
+        str | None,
+        typer.Option("--now", metavar="TIME", help="What is overdue then (default: now)."),
+    ] = None,
     *,
     common: Common,
 ) -> None:
@@ -36,10 +53,17 @@ def inspect(
       mqstore inspect /data/store --format json | jq .exit
       mqstore inspect /data/store/commitlog/00000000001073741824
       mqstore inspect /data/store/consumequeue/orders/0
+      mqstore inspect /data/store --delays --transactions
+      mqstore inspect /data/store --retries --format json | jq .groups
     """
     from ..store.recognise import STORE, recognise
 
     what = recognise(path, kind, common.config())
+    asked = {"delays": delays, "retries": retries, "transactions": transactions}
+    views = [name for name, wanted in asked.items() if wanted]
+    if views:
+        _views(what, views, now, common)
+        return
     if what.kind == STORE:
         from ..store.description import describe_path
         from .store_text import store_json, store_text
@@ -54,3 +78,18 @@ def inspect(
         page = summary_text(record, common.utc)
     with common.open_output() as out:
         out.record(record, text=lambda _: page)
+
+
+def _views(what: Recognised, views: list[str], now: str | None, common: Common) -> None:
+    """Views over the messages of a store. Raises InvalidInput for what is none."""
+    from ..store.errors import InvalidInput
+    from ..store.recognise import STORE
+    from ..store.store import Store
+    from ..store.time_range import parse_time
+    from .views import print_views
+
+    if what.kind != STORE:
+        raise InvalidInput(f"--{views[0]} is for a store, not for kind {what.kind}", path=what.path)
+    now_ms = parse_time("now" if now is None else now)
+    with Store(what.path, common.config(), rate_bytes=common.rate) as store:
+        print_views(store, views, now_ms, common)

@@ -1,0 +1,100 @@
+"""`inspect --delays`, `--retries`, `--transactions`: what the messages of a broker's own topics mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .terminal import escape, time_text
+
+if TYPE_CHECKING:
+    from ..store.store import Store
+    from .options import Common
+
+Record = Mapping[str, Any]
+_SHOWN = 20
+"""Rows of a list before it is folded."""
+
+
+def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> None:
+    """One record for each view that was asked for; one alone is one JSON object."""
+    records = (_VIEWS[name](store, now_ms, common.warn) for name in names)
+
+    def text(record: Record) -> str:
+        return "\n".join(_TEXTS[record["type"]](record, common))
+
+    with common.open_output() as out:
+        if len(names) == 1:
+            out.record(next(records), text=text)
+        else:
+            out.records(records, text=text, columns=("type",))
+
+
+def _delays(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.views.delays import delays
+
+    return delays(store, now_ms, note).to_json()
+
+
+def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.views.retries import retries
+
+    return retries(store, note).to_json()
+
+
+def _transactions(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.views.transactions import transactions
+
+    return transactions(store, note).to_json()
+
+
+def _delays_text(record: Record, common: Common) -> Iterator[str]:
+    yield f"delays: {record['pending']:,} pending, {record['overdue']:,} of them overdue"
+    for row in record["levels"]:
+        wait = "unknown" if row["delay_ms"] is None else f"{row['delay_ms'] / 1000:g} s"
+        first, last = row["first_deliver_timestamp"], row["last_deliver_timestamp"]
+        due = "" if first is None else f"  due {_time(first, common)} … {_time(last, common)}"
+        yield (
+            f"  level {row['level']:>2} ({wait}): {row['messages']:,} messages,"
+            f" {row['pending']:,} pending, {row['overdue']:,} overdue{due}"
+        )
+
+
+def _retries_text(record: Record, common: Common) -> Iterator[str]:
+    yield f"retries: {record['retry']:,}; dead letters: {record['dead_letter']:,}"
+    for row in record["groups"]:
+        left = row["not_consumed"]
+        waiting = "" if left is None else f", {left:,} not consumed"
+        yield (
+            f"  {row['kind'].replace('_', ' ')}  {escape(row['group'])}  of"
+            f" {escape(row['original_topic']) or '(not told)'}: {row['messages']:,} messages"
+            f"{waiting}, consumed up to {row['most_reconsumed']} times in vain,"
+            f" {_time(row['first_store_timestamp'], common)} …"
+            f" {_time(row['last_store_timestamp'], common)}"
+        )
+
+
+def _transactions_text(record: Record, common: Common) -> Iterator[str]:
+    yield (
+        f"transactions: {record['open']:,} open, {record['committed']:,} committed,"
+        f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up"
+    )
+    rows = [row for row in record["transactions"] if row["state"] in ("open", "given_up")]
+    shown = rows if common.verbose else rows[:_SHOWN]
+    for row in shown:
+        yield (
+            f"  {row['state'].replace('_', ' ')}  {escape(row['unique_key'])}"
+            f"  {escape(row['topic'])}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
+            f"  of {escape(row['producer_group'])}, {row['checks']} checks,"
+            f" half message at {row['positions'][-1]}"
+        )
+    if len(rows) > len(shown):
+        yield f"  … {len(rows) - len(shown)} more (--verbose shows all)"
+
+
+def _time(time_ms: int, common: Common) -> str:
+    return time_text(time_ms, common.utc)
+
+
+_VIEWS = {"delays": _delays, "retries": _retries, "transactions": _transactions}
+_TEXTS = {"delays": _delays_text, "retries": _retries_text, "transactions": _transactions_text}
