@@ -19,7 +19,7 @@ TextOf = Callable[[Record], str]
 Columns = Sequence[str] | Callable[[], Sequence[str]]
 """Names of fields, or what tells them when they are needed."""
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet runs when a cell begins with it."""
 
 _TIMES = "_timestamp"
@@ -155,7 +155,8 @@ class Output:
         if not isinstance(value, str):
             return self._cell(name, value)  # numbers, times and JSON are safe
         cell = escape_lines(value)
-        return f"'{cell}" if cell.startswith(_FORMULA) else cell
+        # one that was given with such a mark gets a second one: what is read back is what was there
+        return f"'{cell}" if cell.lstrip("'").startswith(FORMULA) else cell
 
     def _cell(self, name: str, value: Any) -> str:
         """A value as text: times as times, objects and lists as JSON, nothing as nothing."""

@@ -18,7 +18,6 @@ from .options import Common, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.write.message_json import MessageReader
-    from ..store.write.new_message import NewMessage
     from ..store.write.put import Stored, StoreWriter, WriterOptions
     from .output import Output
 
@@ -39,6 +38,15 @@ class Flush(StrEnum):
     ASYNC = "async"
 
 
+class InputFormat(StrEnum):
+    """What `--from` reads."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
 @app.command()
 @shared()
 def put(
@@ -51,8 +59,26 @@ def put(
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE|-", help="Many: NDJSON as `mqstore dump` prints it."),
+        typer.Option(
+            "--from",
+            metavar="FILE|-",
+            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet or Arrow.",
+        ),
     ] = None,
+    form: Annotated[
+        InputFormat | None,
+        typer.Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="With --from: leave out what the store has, by topic, queue, unique key.",
+        ),
+    ] = False,
+    no_answers: Annotated[
+        bool, typer.Option("--no-answers", help="With --from: no answer for each message.")
+    ] = False,
     queue: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="TAGS.")] = None,
     keys: Annotated[
@@ -108,6 +134,7 @@ def put(
       mqstore put /data/store orders 'hello' --keys 4711 --tag new
       mqstore put /data/new-store orders --body-file order.json --as-broker 4.9
       mqstore dump /data/old --format ndjson | mqstore put /data/new --from - --keep-times
+      mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
     from ..store.write.message_json import parse_host
@@ -120,9 +147,11 @@ def put(
         if source is not None:
             if (topic, tag, keys, properties, body_file) != (None,) * 5 or queue:
                 raise InvalidInput("--from takes its messages from FILE, not from the command line")
-            from .put_many import put_many
+            from .put_many import Many, put_many
 
-            answers = put_many(target, source, keep_times, flush is Flush.SYNC, out)
+            at_once = flush is Flush.SYNC
+            many = Many(source, form, keep_times, at_once, resume, not no_answers)
+            answers = put_many(target, many, out)
         else:
             record = {
                 "topic": topic,
@@ -184,13 +213,17 @@ def held_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def new_reader(keep_times: bool = False) -> MessageReader:
-    """Makes messages of JSON objects; keys for those without are this process's own."""
+def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageReader:
+    """Makes messages of JSON objects; keys for those without are this process's own.
+
+    new_keys: False refuses a message without a key.
+    """
     from ..store.write.message_json import MessageReader
     from ..store.write.new_message import NewMessage
-    from ..store.write.unique_keys import UniqueKeys
+    from ..store.write.unique_keys import NoKeys, UniqueKeys
 
-    return MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=keep_times)
+    keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
+    return MessageReader(keys, keep_times=keep_times)
 
 
 def _put_one(
@@ -204,7 +237,7 @@ def _put_one(
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()
-        yield answer(stored, message)
+        yield answer(stored, message.properties)
         out.flush()
 
 
@@ -238,8 +271,8 @@ def _body(text: str | None, path: Path | None) -> bytes:
         raise from_os_error(error, path or "stdin") from error
 
 
-def answer(stored: Stored, message: NewMessage) -> dict[str, Any]:
-    """The record that tells where a message is."""
+def answer(stored: Stored, properties: bytes) -> dict[str, Any]:
+    """The record that tells where a message with these properties is."""
     from ..formats.message_id import message_id
     from ..formats.message_properties import UNIQ_KEY, parse
 
@@ -251,7 +284,7 @@ def answer(stored: Stored, message: NewMessage) -> dict[str, Any]:
         "queue_id": stored.queue_id,
         "queue_offset": stored.queue_offset,
         "message_id": message_id(*stored.store_host, stored.physical_offset),
-        "unique_key": parse(message.properties).get(UNIQ_KEY),
+        "unique_key": parse(properties).get(UNIQ_KEY),
     }
 
 

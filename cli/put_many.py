@@ -3,109 +3,235 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import InvalidInput, LimitExceeded
-from ..store.write.bulk import STEP_ROWS
-from ..store.write.message_columns import columns_of
+from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
+from ..store.write.message_columns import columns_of, columns_where
 from ..store.write.message_json import MessageReader, is_message
 from ..store.write.new_message import NewMessage
 from ..store.write.put import Stored, StoreWriter
-from .ndjson_input import Line, read_portions
-from .put import Target, answer, held_interrupts, new_reader
+from .arrow_input import Rows, columns_of_rows, read_rows
+from .ndjson_input import Line
+from .put import InputFormat, Target, answer, held_interrupts, new_reader
 
 if TYPE_CHECKING:
+    from ..store.write.present_keys import PresentKeys
     from .output import Output
 
-_SYNC_SECONDS = 1.0
+SYNC_SECONDS = 1.0
 """How often messages are brought to the disk that nobody asked for at once."""
 _WAITING_MESSAGES = 1 << 16
 """Messages that wait for the disk at most."""
+_SUFFIXES = {
+    ".parquet": InputFormat.PARQUET,
+    ".arrow": InputFormat.ARROW,
+    ".feather": InputFormat.ARROW,
+    ".csv": InputFormat.CSV,
+}
+Portion = Sequence[Line] | Rows
 
 
-def put_many(
-    target: Target, source: str, keep_times: bool, at_once: bool, out: Output
-) -> Iterator[dict[str, Any]]:
-    """Append what comes from `source` and answer it.
+@dataclass(frozen=True)
+class Many:
+    """What comes, and how it is taken.
 
-    at_once: bring each portion to the disk as it comes; otherwise once a second. A line that makes
-    no sense ends it: what stands before it is appended and answered. Raises InvalidInput.
+    form: None tells it by the name of the file. at_once: bring each portion to the disk as it
+    comes; otherwise once a second. resume: leave out what the store has already.
     """
-    portions = read_portions(source)
-    first = next(portions, None)
-    if first is None:
-        return
-    reader = new_reader(keep_times)
-    _check(reader, first)
-    with target.writer(reader) as writer:
-        stream = _Stream(writer, reader)
-        try:
-            for portion in chain([first], portions):
-                stream.append(portion)
-                if at_once or stream.due:
-                    yield from stream.acknowledge()
-                    out.flush()
-        except (InvalidInput, LimitExceeded):
+
+    source: str
+    form: InputFormat | None = None
+    keep_times: bool = False
+    at_once: bool = False
+    resume: bool = False
+    answers: bool = True
+
+
+def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]]:
+    """Append what comes and answer it.
+
+    A line that makes no sense ends it: what stands before it is appended and answered. Raises
+    InvalidInput.
+    """
+    with target.common.progress("putting", _size_of(many.source)) as progress:
+        portions = _portions(many, progress.advance)
+        first = next((portion for portion in portions if _count(portion)), None)
+        if first is None:
+            return
+        reader = new_reader(many.keep_times, new_keys=not many.resume)
+        _check(reader, first)
+        with target.writer(reader) as writer:
+            stream = _Stream(writer, reader, many)
+            try:
+                for portion in chain([first], portions):
+                    stream.append(portion)
+                    if many.at_once or stream.due:
+                        yield from stream.acknowledge()
+                        out.flush()
+            except (InvalidInput, LimitExceeded) as error:
+                error.path = None if many.source == "-" else many.source
+                yield from stream.acknowledge()
+                out.flush()
+                raise
             yield from stream.acknowledge()
             out.flush()
-            raise
-        yield from stream.acknowledge()
-        out.flush()
-    if stream.skipped:
-        target.common.warn(
-            f"{stream.skipped} records left out: damage, BLANKs, stale records are no messages"
-        )
+    for line in stream.remarks():
+        target.common.warn(line)
 
 
-def _check(reader: MessageReader, portion: Sequence[Line]) -> None:
+def _size_of(source: str) -> int:
+    """Bytes that will be read, as far as that is known."""
+    path = Path(source)
+    return path.stat().st_size if source != "-" and path.is_file() else 0
+
+
+def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
+    form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
+    if form in (InputFormat.PARQUET, InputFormat.ARROW):
+        if many.source == "-":
+            raise InvalidInput(f"{form.value} comes from a file, not from stdin")
+        return read_rows(Path(many.source), form.value, note)
+    if form is InputFormat.CSV:
+        from . import csv_input
+
+        return csv_input.read_portions(many.source, note)
+    from . import ndjson_input
+
+    return ndjson_input.read_portions(many.source, SYNC_SECONDS, note)
+
+
+def _count(portion: Portion) -> int:
+    return portion.batch.num_rows if isinstance(portion, Rows) else len(portion)
+
+
+def _lines(portion: Portion) -> Sequence[Line]:
+    return portion.lines() if isinstance(portion, Rows) else portion
+
+
+def _check(reader: MessageReader, portion: Portion) -> None:
     """Refuse a first message that makes no sense before anything is touched."""
-    line = portion[0]
-    if is_message(line.record):
-        _message(reader, line)
+    if isinstance(portion, Rows):
+        portion = Rows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
+    if is_message(portion[0].record):
+        _message(reader, portion[0])
 
 
 def _message(reader: MessageReader, line: Line) -> NewMessage:
-    try:
+    with _told(line):
         return reader.message(line.record)
-    except InvalidInput as error:
-        raise InvalidInput(f"line {line.number}: {error}") from None
+
+
+@contextmanager
+def _told(line: Line) -> Iterator[None]:
+    """An error says which line it is about."""
+    try:
+        yield
+    except (InvalidInput, LimitExceeded) as error:
+        raise type(error)(f"line {line.number}: {error}") from None
+
+
+def _lacks_a_key(columns: dict[str, Any]) -> bool:
+    from ..formats.message_properties import UNIQ_KEY
+    from ..formats.property_columns import find
+
+    return bool((find(columns["properties"], UNIQ_KEY).length <= 0).any())
+
+
+def _present_in(writer: StoreWriter) -> PresentKeys:
+    from ..store.write.present_keys import PresentKeys
+
+    return PresentKeys.of(writer.layout)
 
 
 class _Stream:
     """Messages on their way: appended, then on disk, then answered."""
 
-    def __init__(self, writer: StoreWriter, reader: MessageReader) -> None:
-        self.skipped = 0
+    def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many) -> None:
+        self._skipped = self._known = self._damaged = 0
         self._writer = writer
         self._reader = reader
-        self._waiting: list[tuple[Stored, NewMessage]] = []
+        self._answers = many.answers
+        self._present = _present_in(writer) if many.resume else None
+        self._waiting: list[tuple[Sequence[Stored] | StoredColumns, Iterable[bytes]]] = []
+        self._waiting_count = 0
         self._synced = time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether it is time to bring the waiting messages to the disk."""
-        late = time.monotonic() - self._synced > _SYNC_SECONDS
-        return late or len(self._waiting) > _WAITING_MESSAGES
+        late = time.monotonic() - self._synced > SYNC_SECONDS
+        return late or self._waiting_count > _WAITING_MESSAGES
 
-    def append(self, portion: Sequence[Line]) -> None:
+    def remarks(self) -> Iterator[str]:
+        """What people should know of the messages."""
+        if self._skipped:
+            yield (
+                f"{self._skipped} records left out: damage, BLANKs, stale records are no messages"
+            )
+        if self._known:
+            yield f"{self._known} messages left out: the store has them already"
+        if self._damaged:
+            yield (
+                f"{self._damaged} messages have a body that failed its checksum;"
+                " their copies have a checksum of what is there"
+            )
+
+    def append(self, portion: Portion) -> None:
         """Append the messages of a portion, up to the first line that makes no sense.
 
         Raises InvalidInput, LimitExceeded with the number of that line.
         """
+        columns = None
+        if isinstance(portion, Rows):
+            columns = columns_of_rows(portion.batch, self._reader)
+            if columns is not None and self._present is not None and _lacks_a_key(columns):
+                columns = None  # the slow way says which row it is
+        if not isinstance(portion, Rows) or columns is None:
+            self._append_lines(_lines(portion), self._present)
+            return
+        if self._present is not None:
+            kept = self._present.lacks(columns)
+            self._known += int((~kept).sum())
+            portion, columns = portion.some(kept), columns_where(columns, kept)
+        if len(columns["body"]) and not self._append_columns(columns):
+            self._append_lines(portion.lines(), None)
+
+    def _append_columns(self, columns: dict[str, Any]) -> bool:
+        """Append a batch; False where a row is refused, and nothing was written."""
+        try:
+            with held_interrupts():
+                stored = append_ahead(self._writer, columns)
+                self._wait(stored, columns["properties"], len(stored.topic_id))
+        except (InvalidInput, LimitExceeded):
+            return False
+        return True
+
+    def _append_lines(self, portion: Sequence[Line], present: PresentKeys | None) -> None:
         lines: list[Line] = []
         messages: list[NewMessage] = []
         problem: InvalidInput | None = None
         for line in portion:
             if not is_message(line.record):
-                self.skipped += 1
+                self._skipped += 1
                 continue
             try:
-                messages.append(_message(self._reader, line))
+                message = _message(self._reader, line)
+                with _told(line):
+                    known = present is not None and present.has(message)
+                self._known += known
+                if known:
+                    continue
             except InvalidInput as error:
                 problem = error
                 break
+            self._damaged += line.record.get("body_crc_ok") is False
+            messages.append(message)
             lines.append(line)
         for first in range(0, len(messages), STEP_ROWS):
             step = slice(first, first + STEP_ROWS)
@@ -117,22 +243,26 @@ class _Stream:
         try:
             with held_interrupts():
                 stored = self._writer.append_columns(columns_of(messages)).rows()
-                self._waiting += zip(stored, messages, strict=True)
+                self._wait(stored, [message.properties for message in messages], len(stored))
         except (InvalidInput, LimitExceeded):
             # none of them was written; which one is it?
             for line, message in zip(lines, messages, strict=True):
-                try:
-                    with held_interrupts():
-                        self._waiting.append((self._writer.append(message), message))
-                except (InvalidInput, LimitExceeded) as error:
-                    raise type(error)(f"line {line.number}: {error}") from None
+                with _told(line), held_interrupts():
+                    self._wait([self._writer.append(message)], [message.properties], 1)
+
+    def _wait(
+        self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int
+    ) -> None:
+        self._waiting.append((stored, properties))
+        self._waiting_count += count
 
     def acknowledge(self) -> Iterator[dict[str, Any]]:
         """Bring everything to the disk, and answer it."""
         if self._waiting:
             with held_interrupts():
                 self._writer.sync()
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._waiting_count = self._waiting, [], 0
         self._synced = time.monotonic()
-        for stored, message in waiting:
-            yield answer(stored, message)
+        for stored, properties in waiting if self._answers else ():
+            rows = stored.rows() if isinstance(stored, StoredColumns) else stored
+            yield from map(answer, rows, properties)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -103,3 +105,41 @@ class Items:
 def find(properties: Ragged, name: str) -> Ragged:
     """Value of one name in each property text, see `Items.find`."""
     return Items(properties).find(name)
+
+
+def joined(parts: Sequence[Ragged]) -> Ragged:
+    """Row by row the strings of all parts, one behind the other; a missing one is empty."""
+    lengths = [np.maximum(part.length, 0) for part in parts]
+    total: Ints = np.zeros(len(lengths[0]), np.int64)
+    for length in lengths:
+        total += length
+    start = np.cumsum(total) - total
+    out = np.empty(int(total.sum()), np.uint8)
+    at = start.copy()
+    for part, length in zip(parts, lengths, strict=True):
+        ragged_copy(out, at, Ragged(part.buffer, part.start, length))
+        at += length
+    return Ragged(out, start, total)
+
+
+def with_items(texts: Ragged, items: Mapping[str, Ragged]) -> Ragged:
+    """Property texts, each ended by a separator, with further items behind them, in order.
+
+    items: name → a value for each text. A text that has the name already stays as it is, and so
+    does one whose value is missing or empty.
+    """
+    have = Items(texts)
+    parts = [texts]
+    for name, values in items.items():
+        wanted = (values.length > 0) & (have.find(name).length < 0)
+        for fixed in (name.encode() + NAME_VALUE_SEPARATOR, None, ITEM_SEPARATOR):
+            part = values if fixed is None else Ragged.repeat(fixed, len(texts))
+            parts.append(Ragged(part.buffer, part.start, np.where(wanted, part.length, 0)))
+    return joined(parts)
+
+
+def item_texts(names: Ragged, values: Ragged) -> Ragged:
+    """One item for each name and value, back to back in one buffer."""
+    separators = (NAME_VALUE_SEPARATOR, ITEM_SEPARATOR)
+    middle, end = (Ragged.repeat(separator, len(names)) for separator in separators)
+    return joined([names, middle, values, end])

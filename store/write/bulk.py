@@ -64,8 +64,9 @@ def append_columns(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredCol
     store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
     `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
     """
+    writer.settle()
     total = count_of(columns)
-    steps = _Steps(writer, aside=total > STEP_ROWS)
+    steps = Steps(writer, aside=total > STEP_ROWS)
     try:
         parts = [
             steps.append(rows_of(columns, total, slice(first, min(first + STEP_ROWS, total))))
@@ -81,8 +82,28 @@ def append_columns(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredCol
     return _joined(parts, writer.rules.store_host)
 
 
-class _Steps:
+def append_ahead(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredColumns:
+    """As `append_columns`, for a stream of columns: up to 16,384 messages at once.
+
+    Their records are still on their way when this returns, and what they add to queues and index
+    follows with the next ones, at the latest with `writer.sync` or `writer.close`.
+    """
+    total = count_of(columns)
+    if writer.ahead is None:
+        writer.ahead = Steps(writer, aside=True)
+    try:
+        return writer.ahead.append(rows_of(columns, total, slice(0, total)))
+    except (InvalidInput, LimitExceeded):
+        raise
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+class Steps:
     """Appends step by step: the records, and then what they add to queues and index.
+
+    Until `finish` nobody else may write to the store, and `StoreWriter.sync` does not count.
 
     aside: while a step's records are encoded and written by another thread, this one finds out what
     they add. That is written when the records are in the log, before those of the next step.
@@ -94,7 +115,10 @@ class _Steps:
         self._found: Dispatched | None = None
 
     def append(self, columns: dict[str, Any]) -> StoredColumns:
-        """Append the rows of a step. Raises as `append_columns`; the step before is not lost."""
+        """Append the rows of a step, as `rows_of` completes them; few enough for memory.
+
+        Raises as `append_columns`: then nothing of this step was written.
+        """
         writer = self._writer
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints, overlapping
@@ -73,6 +74,15 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
             column = column[key]
         chosen[name] = column
     return chosen
+
+
+def columns_where(columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """The rows of columns for which `kept` holds; one value for all stays one."""
+    rows = np.flatnonzero(kept)
+    return {
+        name: column[rows] if isinstance(column, np.ndarray | Ragged) else column
+        for name, column in columns.items()
+    }
 
 
 def prepare(columns: dict[str, Any], count: int, rules: Rules, now_ms: int) -> Dictionary:

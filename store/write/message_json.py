@@ -13,7 +13,7 @@ from ..body import pack
 from ..errors import InvalidInput
 from .new_message import NewMessage
 from .topics import now_ms
-from .unique_keys import UniqueKeys
+from .unique_keys import NoKeys, UniqueKeys
 
 _BITS = {
     "queue_id": 31,
@@ -25,6 +25,11 @@ _BITS = {
     "prepared_transaction_offset": 64,
 }
 """Numbers that are taken, and how many bits they have; a queue id is not negative."""
+NUMBER_LIMITS = {
+    name: (0 if name == "queue_id" else -(1 << bits - 1), (1 << bits - (name != "queue_id")) - 1)
+    for name, bits in _BITS.items()
+}
+"""The least and the largest value of each."""
 
 
 def is_message(record: Mapping[str, Any]) -> bool:
@@ -41,14 +46,14 @@ class MessageReader:
 
     def __init__(
         self,
-        keys: UniqueKeys,
+        keys: UniqueKeys | NoKeys,
         *,
         final_separator: bool = True,
         keep_times: bool = False,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         self.final_separator = final_separator
-        self._keep_times = keep_times
+        self.keep_times = keep_times
         self._keys = keys
         self._clock = clock
 
@@ -68,9 +73,17 @@ class MessageReader:
             body=body,
             properties=self._properties(record),
             born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
-            store_timestamp=store_timestamp if self._keep_times else None,
+            store_timestamp=store_timestamp if self.keep_times else None,
             **given,
         )
+
+    def default(self, name: str) -> int:
+        """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""
+        return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
+
+    def new_key(self) -> str:
+        """A unique key for a message without one."""
+        return self._keys.next()
 
     def _properties(self, record: Mapping[str, Any]) -> bytes:
         for name in ("properties_raw", "properties_raw_base64"):
@@ -115,8 +128,7 @@ def _number(record: Mapping[str, Any], name: str) -> int | None:
     value = record.get(name)
     if value is None:
         return None
-    least = 0 if name == "queue_id" else -(1 << _BITS[name] - 1)
-    largest = (1 << 31) - 1 if name == "queue_id" else (1 << _BITS[name] - 1) - 1
+    least, largest = NUMBER_LIMITS[name]
     if type(value) is not int or not least <= value <= largest:
         raise InvalidInput(f"{name}: not a whole number from {least} to {largest}: {value!r}")
     return value

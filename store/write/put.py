@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ...formats.message import MESSAGE
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..config import BrokerConfig
-from ..delay_level import DEFAULT_LEVELS, TIMER_TOPIC, parse_levels
+from ..delay_level import DEFAULT_LEVELS, parse_levels
 from ..dispatch_record import dispatch_record
 from ..errors import StoreError
 from ..index_file import Geometry
@@ -47,7 +47,7 @@ from .topics import Topics, now_ms
 
 if TYPE_CHECKING:
     from ...formats.derive import Columns
-    from .bulk import StoredColumns
+    from .bulk import Steps, StoredColumns
     from .record_columns import RecordWriter
 
 DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
@@ -121,6 +121,8 @@ class StoreWriter:
         )
         self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
         self.topics = Topics.read(layout.config) if options.topic_config else None
+        #: messages on their way, see `bulk.append_ahead`
+        self.ahead: Steps | None = None
         self._records: RecordWriter | None = None
         self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
         self._highest_queue: dict[str, int] = {}
@@ -182,6 +184,7 @@ class StoreWriter:
         Raises InvalidInput, LimitExceeded for a message that a broker refuses: nothing was
         written then. After any other error the store is left for `recover`.
         """
+        self.settle()
         fields = record_fields(message, self.rules, self.clock())
         found = dispatch_record(
             message.topic,
@@ -225,6 +228,12 @@ class StoreWriter:
         from .bulk import append_columns
 
         return append_columns(self, columns)
+
+    def settle(self) -> None:
+        """Complete what `bulk.append_ahead` has begun."""
+        steps, self.ahead = self.ahead, None
+        if steps is not None:
+            steps.finish()
 
     def records(self) -> RecordWriter:
         """What writes columns of records to the log."""
@@ -321,6 +330,7 @@ class StoreWriter:
 
     def sync(self) -> None:
         """Bring the log to the disk: every message appended so far is acknowledged."""
+        self.settle()
         with self.writing():
             self.log.sync()
 
@@ -331,6 +341,7 @@ class StoreWriter:
         """
         try:
             if self._begun and not self._broken:
+                self.settle()
                 self._finish()
         finally:
             self._release()
@@ -340,10 +351,6 @@ class StoreWriter:
             self.log.clear_head()
             self.log.sync()
             self.queues.sync()
-            if self.profile.timer and TIMER_TOPIC in self._highest_queue:
-                from .timer import enqueue_timers
-
-                enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
             self.index_records()
             if self.index is not None:
                 self.index.sync()

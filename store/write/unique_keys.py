@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
+from ..errors import InvalidInput
 from .topics import now_ms
 
 
@@ -35,6 +36,16 @@ class UniqueKeys:
         key = unique_key(self._ip, self._pid, self._loader_hash, self._time, self._counter)
         self._counter += 1
         return key
+
+
+class NoKeys:
+    """Gives no key: what has none is refused."""
+
+    def next(self) -> str:
+        """Raises InvalidInput."""
+        raise InvalidInput(
+            "no unique key: --resume cannot tell whether the store has the message already"
+        )
 
 
 def _month_start(now: int) -> int:

@@ -1,0 +1,271 @@
+"""Parquet and Arrow files that come in: batches of rows, columns all the way where they are plain.
+
+The columns are named as the JSON fields of a message. What is not plain (compressed bodies, JSON in a
+cell, records that are no messages) becomes rows, and takes the way of NDJSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.derive import Ragged
+from ..formats.derive.ragged import Ints
+from ..formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
+from ..formats.property_columns import Items, item_texts, with_items
+from ..store.dictionary import dictionary
+from ..store.errors import InvalidInput, Unsupported, from_os_error
+from ..store.write.bulk import STEP_ROWS
+from ..store.write.message_json import NUMBER_LIMITS, MessageReader, parse_host
+from .ndjson_input import Line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "body_compression", "raw", "stale")
+"""Columns whose values make a row one for the slow way."""
+_SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
+
+
+class Rows(NamedTuple):
+    """A batch of rows and their numbers, from 1 on."""
+
+    numbers: Ints
+    batch: pa.RecordBatch
+
+    def some(self, kept: npt.NDArray[np.bool_]) -> Rows:
+        """The rows for which `kept` holds."""
+        import pyarrow as pa
+
+        return Rows(self.numbers[kept], self.batch.filter(pa.array(kept)))
+
+    def lines(self) -> list[Line]:
+        """The rows one by one, as NDJSON would have them. Raises InvalidInput."""
+        rows = zip(self.numbers.tolist(), self.batch.to_pylist(), strict=True)
+        return [Line(number, _record(row, number)) for number, row in rows]
+
+
+def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Rows]:
+    """The rows of a file: `parquet` or `arrow` (file or stream).
+
+    note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
+    """
+    try:
+        import pyarrow as pa
+    except ImportError:
+        raise Unsupported(
+            f"{form} files need pyarrow", hint="pip install 'mqstore[spark]', or pyarrow alone"
+        ) from None
+    try:
+        size = path.stat().st_size
+        first, seen = 1, 0
+        for batch, share in (_parquet if form == "parquet" else _arrow)(path):
+            yield Rows(np.arange(first, first + batch.num_rows), batch)
+            first += batch.num_rows
+            note(int(size * share) - seen)
+            seen = int(size * share)
+    except OSError as error:
+        if error.errno is None:  # what pyarrow says of a file that makes no sense
+            raise InvalidInput(f"not a {form} file: {error}", path=path) from None
+        raise from_os_error(error, path) from error
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
+
+
+def _parquet(path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
+    """Batches, and which share of the file they end."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        rows = 0
+        for batch in file.iter_batches(batch_size=STEP_ROWS):
+            rows += batch.num_rows
+            yield batch, rows / file.metadata.num_rows
+
+
+def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as source:
+        try:
+            file = pa.ipc.open_file(source)
+            batches = (file.get_batch(n) for n in range(file.num_record_batches))
+        except pa.ArrowInvalid:
+            source.seek(0)
+            batches = iter(pa.ipc.open_stream(source))
+        for batch in batches:
+            for begin in range(0, batch.num_rows, STEP_ROWS):
+                yield batch.slice(begin, STEP_ROWS), source.tell() / source.size()
+
+
+def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
+    """The columns of MESSAGE that a producer gives; None where rows are not plain."""
+    import pyarrow as pa
+
+    table = {name: batch.column(name) for name in batch.schema.names}
+    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ODD):
+        return None
+    if "type" in table and not set(table["type"].unique().to_pylist()) <= {"message", None}:
+        return None
+    try:
+        columns: dict[str, Any] = {name: _strings(table[name]) for name in ("topic", "body")}
+        if any((column.length < 0).any() for column in columns.values()):
+            return None
+        for name, (least, largest) in NUMBER_LIMITS.items():
+            if name == "store_timestamp" and not reader.keep_times:
+                continue
+            if name in table:
+                numbers = _numbers(table[name], reader.default(name))
+                if numbers.min(initial=0) < least or numbers.max(initial=0) > largest:
+                    return None
+                columns[name] = numbers
+        columns.setdefault("born_timestamp", reader.default("born_timestamp"))
+        properties = _property_texts(table, batch.num_rows, reader)
+        if _has_values(table, "born_host"):
+            columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, InvalidInput, UnicodeError):
+        return None  # the slow way says which row it is
+    return None if properties is None else columns | {"properties": properties}
+
+
+def _has_values(table: dict[str, Any], name: str) -> bool:
+    return name in table and table[name].null_count < len(table[name])
+
+
+def _strings(array: Any) -> Ragged:
+    """A column of texts or bytes, where it lies. Raises ArrowInvalid for another type."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not (pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)):
+        array = array.cast(pa.large_binary())
+    _, ends, data = array.buffers()
+    count = len(array)
+    if not count:
+        return Ragged.of([])
+    places = np.frombuffer(ends, np.int64)[array.offset : array.offset + count + 1]
+    length = np.diff(places)
+    if array.null_count:
+        length = np.where(array.is_valid().to_numpy(zero_copy_only=False), length, -1)
+    buffer = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Ragged(buffer, places[:-1], length)
+
+
+def _numbers(array: Any, missing: int) -> Any:
+    """A column of whole numbers or times (ms since 1970), int64[n]."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(array.type):
+        array = array.cast(pa.timestamp("ms", array.type.tz))
+    elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
+        raise pa.ArrowInvalid("not whole numbers")
+    return array.cast(pa.int64()).fill_null(missing).to_numpy(zero_copy_only=False)
+
+
+def _hosts(array: Any) -> tuple[Ragged, Any]:
+    """Addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
+    known = dictionary(_strings(array))
+    hosts = [parse_host(text.decode(), "born_host") for text in known.values]
+    return Ragged.of([ip for ip, _ in hosts])[known.ids], np.array([p for _, p in hosts])[known.ids]
+
+
+def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) -> Ragged | None:
+    """Property texts as `MessageReader` makes them; None where rows are not plain."""
+    if _has_values(table, "properties_raw"):
+        raw = _strings(table["properties_raw"])
+        return None if (raw.length < 0).any() else raw
+    texts = _given_texts(table.get("properties"), count)
+    if texts is None:
+        return None
+    items = {}
+    for field, name in (("keys", KEYS), ("tags", TAGS)):
+        if _has_values(table, field):
+            if hasattr(table[field], "flatten") and not _lists_are_known(table, field, texts):
+                return None
+            if not hasattr(table[field], "flatten"):
+                items[name] = _strings(table[field])
+    items[UNIQ_KEY] = _unique_keys(table, texts, reader)
+    if not all(map(_plain, items.values())):
+        return None
+    texts = with_items(texts, items)
+    if not reader.final_separator:
+        texts.length = np.maximum(texts.length - len(ITEM_SEPARATOR), 0)
+    return texts
+
+
+def _plain(strings: Ragged) -> bool:
+    """Whether no separator is in the strings, nor anywhere near them."""
+    return not np.isin(strings.buffer, np.frombuffer(_SEPARATORS, np.uint8)).any()
+
+
+def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
+    """Whether the properties have KEYS wherever there is a list of keys beside them."""
+    sizes = table[field].value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    return field == "keys" and bool((Items(texts).find(KEYS).length[sizes > 0] > 0).all())
+
+
+def _given_texts(array: Any, count: int) -> Ragged | None:
+    """The texts of a column of maps or of objects; None for what is not plain."""
+    import pyarrow as pa
+
+    nothing = Ragged.repeat(b"", count)
+    if array is None or array.null_count == len(array):
+        return nothing
+    if pa.types.is_struct(array.type):
+        fields = zip((field.name for field in array.type), array.flatten(), strict=True)
+        values = {name: _strings(column) for name, column in fields}
+        plain = all(_plain(v) and not (v.length == 0).any() for v in values.values())
+        return with_items(nothing, values) if plain and all(values) else None
+    if not pa.types.is_map(array.type) or array.null_count:
+        return None
+    names, values_ = _strings(array.keys), _strings(array.items)
+    if not (_plain(names) and _plain(values_)):
+        return None
+    if (names.length <= 0).any() or (values_.length <= 0).any():
+        return None
+    items = item_texts(names, values_)
+    ends = np.append(items.start, len(items.buffer))
+    places = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + count + 1]
+    start, stop = ends[places[:-1]], ends[places[1:]]
+    return Ragged(items.buffer, start, stop - start)
+
+
+def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) -> Ragged:
+    """A unique key for each row that lacks one, new where the file has no column of them."""
+    if "unique_key" in table:
+        return _strings(table["unique_key"])
+    lacks = Items(texts).find(UNIQ_KEY).length < 0
+    return Ragged.of([reader.new_key().encode() if lack else None for lack in lacks.tolist()])
+
+
+def _record(row: dict[str, Any], number: int) -> dict[str, Any]:
+    """A row as NDJSON would have it. Raises InvalidInput."""
+    record: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
+            record[f"{name}_base64"] = base64.b64encode(value).decode()
+        elif name.endswith("_timestamp") and hasattr(value, "timestamp"):
+            record[name] = round(value.timestamp() * 1000)
+        elif name == "properties" and value is not None:
+            record[name] = _properties(value, number)
+        elif value is not None or name == "unique_key":
+            record[name] = value
+    return record
+
+
+def _properties(value: Any, number: int) -> Any:
+    """Properties that are a map, an object or JSON text. Raises InvalidInput."""
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"row {number}: properties: {error}") from None
+    found = dict(value)
+    return {name: item for name, item in found.items() if item is not None}

@@ -1,0 +1,100 @@
+"""CSV that comes in: rows under a line of field names, as `mqstore dump --format csv` prints them.
+
+A cell that a spreadsheet would run as a formula has a `'` before it, which is taken away again. An
+empty cell is a field that is not there; an empty body is one.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..store.errors import InvalidInput
+from ..store.time_range import parse_time
+from ..store.write.message_json import NUMBER_LIMITS
+from .ndjson_input import Line, opened
+from .output import FORMULA
+
+_ROWS = 1000
+_OBJECTS = ("properties", "keys")
+_TRUTHS = ("raw", "after_damage", "body_crc_ok", "tombstone", "filler")
+_LARGEST_CELL = 256 << 20
+
+
+def read_portions(source: str, note: Callable[[int], None]) -> Iterator[list[Line]]:
+    """Rows of a file, or of stdin for `-`; the row below the names is number 1.
+
+    note: told how many bytes were read. Raises InvalidInput with the row, Missing, Unreadable.
+    """
+    csv.field_size_limit(_LARGEST_CELL)
+    with (
+        opened(source) as descriptor,
+        open(descriptor, encoding="utf-8", newline="", closefd=False) as text,
+    ):
+        rows = csv.reader(_noted(text, note))
+        number = 0
+        portion: list[Line] = []
+        try:
+            names = next(rows, [])
+            if names and not {"topic"} <= set(names):
+                raise InvalidInput("the first line has to name the fields: topic, body, …")
+            for number, row in enumerate(rows, 1):
+                if row:
+                    portion.append(Line(number, _record(names, row)))
+                if len(portion) == _ROWS:
+                    yield portion
+                    portion = []
+        except (ValueError, csv.Error, InvalidInput) as error:
+            if portion:
+                yield portion
+            raise InvalidInput(f"row {number}: {error}") from None
+        if portion:
+            yield portion
+
+
+def _noted(lines: Iterator[str], note: Callable[[int], None]) -> Iterator[str]:
+    for line in lines:
+        note(len(line))
+        yield line
+
+
+def _record(names: list[str], row: list[str]) -> dict[str, Any]:
+    """The object of a row. Raises ValueError, InvalidInput."""
+    if len(row) != len(names):
+        raise ValueError(f"{len(row)} cells under {len(names)} names")
+    cells = zip(names, row, strict=True)
+    record = {name: _value(name, cell) for name, cell in cells if cell}
+    if "body" in names and "body_base64" not in record:
+        record.setdefault("body", "")
+    if "unique_key" in names:
+        record.setdefault("unique_key", None)
+    return record
+
+
+def _value(name: str, cell: str) -> Any:
+    if name in _OBJECTS:
+        return _object(name, cell)
+    if name in _TRUTHS:
+        return cell == "true"
+    if name.endswith("_timestamp"):
+        return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell)
+    if name in NUMBER_LIMITS:
+        return int(cell)
+    return plain(cell)
+
+
+def _object(name: str, cell: str) -> Any:
+    """JSON; KEYS may stand there as they are."""
+    if name == "keys" and not cell.startswith("["):
+        return plain(cell)
+    try:
+        return json.loads(cell)
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
+def plain(cell: str) -> str:
+    """A text without what keeps a spreadsheet from running it."""
+    return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
