@@ -75,24 +75,29 @@ def class_path(version: str) -> str:
         values = [f"-Drocketmq.version={version}", f"-DoutputDirectory={fresh}"]
         command = ["mvn", "-q", "-B", "-f", str(HERE / "pom.xml"), *goal, *values]
         subprocess.run(command, check=True, stdout=sys.stderr)
-        _move_into_place(fresh, home / "lib")
+        move_into_place(fresh, home / "lib")
     return f"{home}/lib/*"
+
+
+def source_hash(sources: Sequence[Path]) -> str:
+    """What names the classes of these sources."""
+    content = b"".join(path.read_bytes() for path in sources)
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def compiled(version: str, sources: Sequence[Path]) -> Path:
     """The folder of classes of `sources` for a version; compiled where it is not there yet."""
-    content = b"".join(path.read_bytes() for path in sources)
-    classes = _home(version) / f"classes-{hashlib.sha256(content).hexdigest()[:16]}"
+    classes = _home(version) / f"classes-{source_hash(sources)}"
     if not classes.exists():
         jars = class_path(version)
         fresh = Path(tempfile.mkdtemp(prefix="classes.", dir=_home(version)))
         command = ["javac", "-nowarn", "-Xlint:-options", "-d", fresh, "-cp", jars, *sources]
         subprocess.run([str(word) for word in command], check=True)
-        _move_into_place(fresh, classes)
+        move_into_place(fresh, classes)
     return classes
 
 
-def _move_into_place(fresh: Path, target: Path) -> None:
+def move_into_place(fresh: Path, target: Path) -> None:
     """Several processes may prepare the same version: the first one wins."""
     try:
         fresh.rename(target)
@@ -102,8 +107,8 @@ def _move_into_place(fresh: Path, target: Path) -> None:
         shutil.rmtree(fresh)
 
 
-def java(version: str, classes: Path, *flags: str, heap: str = "4g") -> list[str]:
-    """The start of a command line that runs something on the jars of a version.
+def java_flags(heap: str) -> list[str]:
+    """What every JVM here needs to be told.
 
     `heap`: a damaged size field makes old brokers allocate that much before they fail.
     """
@@ -111,12 +116,16 @@ def java(version: str, classes: Path, *flags: str, heap: str = "4g") -> list[str
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS]
     exports = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTS]
     return [
-        *("java", *opens, *exports, f"-Xmx{heap}"),
+        *(*opens, *exports, f"-Xmx{heap}"),
         f"-Dlogback.configurationFile={logback}",
         f"-Drmq.logback.configurationFile={logback}",
-        *flags,
-        *("-cp", f"{classes}:{class_path(version)}"),
     ]
+
+
+def java(version: str, classes: Path, *flags: str, heap: str = "4g") -> list[str]:
+    """The start of a command line that runs something on the jars of a version."""
+    jars = class_path(version)
+    return ["java", *java_flags(heap), *flags, "-cp", f"{classes}:{jars}"]
 
 
 class OracleDied(RuntimeError):

@@ -1,0 +1,230 @@
+package broker;
+
+import com.google.gson.*;
+import java.io.*;
+import java.lang.reflect.Field;
+import java.net.*;
+import java.nio.charset.StandardCharsets;
+import java.util.*;
+import java.util.concurrent.*;
+import org.apache.rocketmq.auth.config.AuthConfig;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.client.consumer.*;
+import org.apache.rocketmq.client.consumer.listener.*;
+import org.apache.rocketmq.client.producer.*;
+import org.apache.rocketmq.common.*;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.*;
+import org.apache.rocketmq.common.namesrv.NamesrvConfig;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.remoting.netty.*;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.ha.DefaultHAService;
+
+/**
+ * A whole broker with a name server and real clients, on loopback ports, in one JVM.
+ * One JSON request per line on stdin, one JSON answer per line on stdout: start, consume, received, checked, stop.
+ */
+public final class BrokerMain {
+    private static final Gson JSON = new GsonBuilder().disableHtmlEscaping().serializeNulls().create();
+    private static final String LOOPBACK = "127.0.0.1";
+    private static final String GROUP = "mqstore-interop";
+
+    private final Queue<JsonObject> received = new ConcurrentLinkedQueue<>();
+    private final Queue<JsonObject> checked = new ConcurrentLinkedQueue<>();
+    private NamesrvController names;
+    private BrokerController broker;
+    private String namesAddress;
+
+    public static void main(String[] args) throws Exception {
+        PrintStream answers = new PrintStream(new FileOutputStream(FileDescriptor.out), true, "UTF-8");
+        System.setOut(System.err);                       // whatever a library prints is not an answer
+        System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        BrokerMain main = new BrokerMain();
+        for (String line; (line = requests.readLine()) != null; ) {
+            JsonObject answer = new JsonObject();
+            try {
+                main.answer(JsonParser.parseString(line).getAsJsonObject(), answer);
+            } catch (Throwable e) {
+                e.printStackTrace();
+                answer.addProperty("error", e.toString());
+            }
+            answers.println(JSON.toJson(answer));
+        }
+        Runtime.getRuntime().halt(0);                    // stdin closed without a stop: as a kill
+    }
+
+    private void answer(JsonObject request, JsonObject answer) throws Exception {
+        switch (request.get("do").getAsString()) {
+            case "start": start(request, answer); break;
+            case "consume": consume(request); break;
+            case "produce": produce(request, answer); break;
+            case "decide": decide(request); break;
+            case "received": answer.add("messages", JSON.toJsonTree(received)); break;
+            case "checked": answer.add("messages", JSON.toJsonTree(checked)); break;
+            case "stop": broker.shutdown(); names.shutdown(); break;
+            default: throw new IllegalArgumentException("unknown request " + request);
+        }
+    }
+
+    private void start(JsonObject request, JsonObject answer) throws Exception {
+        NettyServerConfig nameServer = server(freePort());
+        names = new NamesrvController(new NamesrvConfig(), nameServer);
+        if (!names.initialize()) throw new IllegalStateException("the name server does not start");
+        names.start();
+        namesAddress = LOOPBACK + ":" + nameServer.getListenPort();
+
+        BrokerConfig config = new BrokerConfig();
+        config.setNamesrvAddr(namesAddress);
+        config.setBrokerIP1(LOOPBACK);
+        config.setBrokerIP2(LOOPBACK);
+        set(config, request, "broker");
+        MessageStoreConfig store = new MessageStoreConfig();
+        String root = request.get("store").getAsString();
+        store.setStorePathRootDir(root);
+        store.setStorePathCommitLog(root + "/commitlog");
+        store.setHaListenPort(0);
+        set(store, request, "config");
+        NettyServerConfig server = server(freePort());
+        config.setListenPort(server.getListenPort());
+        broker = new BrokerController(config, server, new NettyClientConfig(), store, new AuthConfig());
+        if (!broker.initialize()) throw new IllegalStateException("the broker does not load the store");
+        field(broker.getMessageStore(), "haService").set(broker.getMessageStore(), new LoopbackReplication());
+        broker.start();
+        broker.registerBrokerAll(true, false, true);
+        for (int wait = 0; names.getRouteInfoManager().pickupTopicRouteData(config.getBrokerClusterName()) == null; wait++) {
+            if (wait == 1000) throw new IllegalStateException("the broker does not register");
+            Thread.sleep(10);
+        }
+        answer.addProperty("port", server.getListenPort());
+        answer.addProperty("started_ms", System.currentTimeMillis());
+    }
+
+    private static void set(Object config, JsonObject request, String name) {
+        Properties values = new Properties();
+        if (request.has(name))
+            for (Map.Entry<String, JsonElement> e : request.getAsJsonObject(name).entrySet())
+                values.setProperty(e.getKey(), e.getValue().getAsString());
+        MixAll.properties2Object(values, config);
+    }
+
+    private static NettyServerConfig server(int port) {
+        NettyServerConfig config = new NettyServerConfig();
+        config.setBindAddress(LOOPBACK);
+        config.setListenPort(port);
+        return config;
+    }
+
+    /** The broker also opens the port before the previous one: both have to be free. */
+    private static int freePort() throws IOException {
+        for (int attempt = 0; attempt < 100; attempt++)
+            try (ServerSocket one = new ServerSocket(0, 1, InetAddress.getByName(LOOPBACK));
+                 ServerSocket fast = new ServerSocket(one.getLocalPort() - 2, 1, InetAddress.getByName(LOOPBACK))) {
+                return one.getLocalPort();
+            } catch (BindException taken) { }
+        throw new IOException("no two free ports");
+    }
+
+    /** The port for slaves has no setting for its address, so the service gets one before it binds. */
+    private static final class LoopbackReplication extends DefaultHAService {
+        @Override public void init(DefaultMessageStore store) throws IOException {
+            super.init(store);
+            try {
+                field(acceptSocketService, "socketAddressListen")
+                    .set(acceptSocketService, new InetSocketAddress(LOOPBACK, 0));
+            } catch (ReflectiveOperationException e) {
+                throw new IOException(e);
+            }
+        }
+    }
+
+    private static Field field(Object owner, String name) throws NoSuchFieldException {
+        for (Class<?> type = owner.getClass(); type != null; type = type.getSuperclass())
+            try {
+                Field field = type.getDeclaredField(name);
+                field.setAccessible(true);
+                return field;
+            } catch (NoSuchFieldException above) { }
+        throw new NoSuchFieldException(name);
+    }
+
+    /** A push consumer for {"topics": {"T": "expression"}}; what it gets is kept for `received`. */
+    private void consume(JsonObject request) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(GROUP);
+        consumer.setNamesrvAddr(namesAddress);
+        consumer.setPollNameServerInterval(200);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        for (Map.Entry<String, JsonElement> e : request.getAsJsonObject("topics").entrySet()) {
+            String expression = e.getValue().getAsString();
+            if (request.has("sql")) consumer.subscribe(e.getKey(), MessageSelector.bySql(expression));
+            else consumer.subscribe(e.getKey(), expression);
+        }
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            for (MessageExt message : messages) received.add(describe(message));
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+        consumer.start();
+    }
+
+    private static JsonObject describe(MessageExt m) {
+        JsonObject o = new JsonObject();
+        o.addProperty("received_ms", System.currentTimeMillis());
+        o.addProperty("topic", m.getTopic());
+        o.addProperty("queue_id", m.getQueueId());
+        o.addProperty("queue_offset", m.getQueueOffset());
+        o.addProperty("physical_offset", m.getCommitLogOffset());
+        o.addProperty("store_timestamp", m.getStoreTimestamp());
+        o.addProperty("born_timestamp", m.getBornTimestamp());
+        o.addProperty("flag", m.getFlag());
+        o.addProperty("body", new String(m.getBody(), StandardCharsets.UTF_8));
+        o.add("properties", JSON.toJsonTree(m.getProperties()));
+        return o;
+    }
+
+    /** The real client sends: {"messages": [{topic, body, properties}]}. */
+    private void produce(JsonObject request, JsonObject answer) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(GROUP + "-producer");
+        producer.setNamesrvAddr(namesAddress);
+        producer.start();
+        JsonArray results = new JsonArray();
+        for (JsonElement each : request.getAsJsonArray("messages")) {
+            JsonObject o = each.getAsJsonObject();
+            Message message = new Message(o.get("topic").getAsString(),
+                o.get("body").getAsString().getBytes(StandardCharsets.UTF_8));
+            if (o.has("properties"))
+                for (Map.Entry<String, JsonElement> e : o.getAsJsonObject("properties").entrySet())
+                    MessageAccessor.putProperty(message, e.getKey(), e.getValue().getAsString());
+            results.add(producer.send(message).getSendStatus().toString());
+        }
+        answer.add("results", results);
+        producer.shutdown();
+    }
+
+    /**
+     * A producer of transactions that the broker can ask: {"group", "topic", "decisions": {"body": "COMMIT_MESSAGE"}}.
+     * What it was asked is kept for `checked`.
+     */
+    private void decide(JsonObject request) throws Exception {
+        JsonObject decisions = request.getAsJsonObject("decisions");
+        TransactionMQProducer producer = new TransactionMQProducer(request.get("group").getAsString());
+        producer.setNamesrvAddr(namesAddress);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+                return LocalTransactionState.UNKNOW;
+            }
+
+            @Override public LocalTransactionState checkLocalTransaction(MessageExt message) {
+                JsonObject asked = describe(message);
+                checked.add(asked);
+                return LocalTransactionState.valueOf(decisions.get(asked.get("body").getAsString()).getAsString());
+            }
+        });
+        producer.start();
+        producer.getDefaultMQProducerImpl().getmQClientFactory()                  // who to send heartbeats to
+            .updateTopicRouteInfoFromNameServer(request.get("topic").getAsString());
+        producer.getDefaultMQProducerImpl().getmQClientFactory().sendHeartbeatToAllBrokerWithLock();
+    }
+}

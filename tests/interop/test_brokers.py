@@ -1,0 +1,162 @@
+"""A real broker, started on what `put` wrote, delivers each message to real clients at its time.
+
+`put` fires nothing: what it was given waits in the store until there is a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .brokers import VERSIONS, Broker, missing
+from .served import Row, as_broker, mqstore, put, rows, settings
+
+pytestmark = pytest.mark.interop
+
+SIZES = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 2000,
+    "mappedFileSizeTimerLog": 1 << 20,
+}
+#: The levels that a broker has unless told otherwise: 1 s, 5 s, 10 s.
+LEVEL_MS = {1: 1_000, 2: 5_000, 3: 10_000}
+TIMER_TICK_MS = 1_000
+#: A slow machine may deliver late, but what is delivered so late was forgotten.
+LATE_MS = 15_000
+
+
+@contextmanager
+def broker(version: str, root: Path, config: Row, **settings: Any) -> Iterator[Broker]:
+    """A broker that is killed at the end; skips where there is none."""
+    if why_not := missing(version):
+        pytest.skip(f"no broker {version} here: {why_not}")
+    with Broker(version, root, config, settings) as running:
+        yield running
+
+
+def message(topic: str, body: str, properties: Row | None = None, queue_id: int = 0) -> Row:
+    """A line of `put --from -`; the unique key tells who it is when it comes out."""
+    kept = {"UNIQ_KEY": f"key-of-{body}".replace(" ", "-")} | (properties or {})
+    return {
+        "type": "message",
+        "topic": topic,
+        "queue_id": queue_id,
+        "body": body,
+        "properties": kept,
+    }
+
+
+def delayed(level: int) -> Row:
+    """As a broker stores a message that waits in a level."""
+    wait = {"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "1"}
+    return message("SCHEDULE_TOPIC_XXXX", f"level {level}", wait, level - 1)
+
+
+def timed(body: str, out_ms: int) -> Row:
+    """As a broker stores a message that is due at some time."""
+    times = {"TIMER_OUT_MS": str(out_ms), "TIMER_DELIVER_MS": str(out_ms + TIMER_TICK_MS)}
+    real = {"REAL_TOPIC": "orders", "REAL_QID": "1"}
+    return message("rmq_sys_wheel_timer", body, times | real)
+
+
+def half(body: str) -> Row:
+    """As a broker stores the first half of a transaction."""
+    real = {"REAL_TOPIC": "orders", "REAL_QID": "1", "TRAN_MSG": "true", "PGROUP": "payers"}
+    return message("RMQ_SYS_TRANS_HALF_TOPIC", body, real)
+
+
+def visible(root: Path) -> list[str]:
+    """Bodies that a consumer of `orders` can get."""
+    got = mqstore("get", root, "--topic", "orders", "--format", "ndjson", *settings(SIZES))
+    return [row["body"] for row in rows(got) if row["type"] == "message"]
+
+
+def assert_on_time(got: list[Row], due_ms: dict[str, int], started_ms: int) -> None:
+    """Each once, none before its time, none forgotten."""
+    assert sorted(row["body"] for row in got) == sorted(due_ms)
+    for row in got:
+        due = due_ms[row["body"]]
+        assert row["store_timestamp"] >= due, f"{row['body']}: {due - row['store_timestamp']} early"
+        late = row["store_timestamp"] - max(due, started_ms)
+        assert late < LATE_MS, f"{row['body']}: {late} ms late"
+        assert row["topic"] == "orders" and row["queue_id"] == 1
+        assert row["properties"]["UNIQ_KEY"] == f"key-of-{row['body']}".replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    "version", [VERSIONS[0], *(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[1:])]
+)
+def test_delay_levels_come_at_their_time(version: str, tmp_path: Path) -> None:
+    root, now = tmp_path / "store", int(time.time() * 1000)
+    lines = [message("orders", "at once"), *map(delayed, LEVEL_MS)]
+    put(root, lines, SIZES, *as_broker(version))
+    assert visible(root) == ["at once"]
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "*"})
+        got = running.received(len(lines))
+        due = {f"level {level}": now + wait for level, wait in LEVEL_MS.items()}
+        assert_on_time([m for m in got if m["body"] != "at once"], due, running.started_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_timer_messages_come_at_their_time(version: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    now = int(time.time()) * 1000
+    due = {f"after {wait} ms": now + wait for wait in (1_000, 12_000, 12_000, 15_000, 20_000)}
+    lines = [timed(body, out) for body, out in due.items()]
+    put(root, [message("orders", "at once"), *lines], SIZES, *as_broker(version))
+    assert visible(root) == ["at once"]
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "*"})
+        got = running.received(len(lines) + 1, seconds=45)
+        assert_on_time([m for m in got if m["body"] != "at once"], due, running.started_ms)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_half_messages_are_asked_for(version: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    put(
+        root,
+        [message("orders", "at once"), half("kept"), half("dropped")],
+        SIZES,
+        *as_broker(version),
+    )
+    assert visible(root) == ["at once"]
+    often = {"transactionCheckInterval": 1_000, "transactionTimeOut": 1_000}
+    answers = {"kept": "COMMIT_MESSAGE", "dropped": "ROLLBACK_MESSAGE"}
+    with broker(version, root, SIZES, **often) as running:
+        running.consume({"orders": "*"})
+        running.decide("payers", "orders", answers)
+        got = running.received(2)
+        asked = {row["body"]: row["properties"] for row in running.checked(2)}
+        assert asked.keys() == answers.keys()
+        kept = next(row for row in got if row["body"] == "kept")
+        assert (kept["topic"], kept["queue_id"]) == ("orders", 1)
+        # asked each second, but answers are noted in batches of three: it may be asked again
+        bodies = {row["body"] for row in running.received(9, seconds=3)}
+        assert bodies == {"at once", "kept"}, "rolled back, but delivered"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_consumers_select_by_sql(version: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    lines = [
+        message("orders", f"m{n}", {"TAGS": f"t{n % 3}", "price": str(n)}, n % 4) for n in range(30)
+    ]
+    put(root, lines, SIZES, *as_broker(version))
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "price BETWEEN 7 AND 12 AND TAGS <> 't0'"}, sql=True)
+        wanted = {f"m{n}" for n in range(7, 13) if n % 3}
+        got = running.received(len(wanted))
+        assert {row["body"] for row in got} == wanted
+        assert running.produce([{"topic": "orders", "body": "sent"}]) == ["SEND_OK"]
