@@ -136,15 +136,27 @@ class QueueAudit:
         """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
         filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
         first = int(filled[0]) if len(filled) else None
-        for begin in range(self._disk_first(), fix.end, _WINDOW):
+        for begin, count in self._windows(self._disk_first(), fix.end, _WINDOW):
             if first is not None and begin > first:
                 break
-            units = self.read(begin, min(_WINDOW, fix.end - begin))
+            units = self.read(begin, count)
             inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
             if inside.any():
                 found = begin + int(inside.argmax())
                 return found if first is None else min(found, first)
         return first
+
+    def _windows(self, begin: int, end: int, most: int) -> list[tuple[int, int]]:
+        """Queue offsets begin ≤ k < end that a file holds: (first, count), `most` at a time.
+
+        Any number can stand in a record or be the name of a file: between files nothing is read.
+        """
+        found = []
+        for start in sorted(self.files):
+            low = max(begin, start // UNIT_BYTES)
+            high = min(end, (start + self.file_bytes) // UNIT_BYTES)
+            found += [(first, min(most, high - first)) for first in range(low, high, most)]
+        return found
 
     def _disk_first(self) -> int:
         return min(self.files, default=0) // UNIT_BYTES
@@ -159,9 +171,9 @@ class QueueAudit:
         """
         if not self._conflicts:
             return False
-        for begin in range(self.next, self._disk_first(), -_LOOKED_UP_AT_ONCE):
-            first = max(self._disk_first(), begin - _LOOKED_UP_AT_ONCE)
-            units = self.read(first, begin - first)
+        before = self._windows(self._disk_first(), self.next, _LOOKED_UP_AT_ONCE)
+        for first, count in reversed(before):
+            units = self.read(first, count)
             used = is_valid(units) & (units["physical_offset"] < self.log_end)
             used &= units != _PRE_FILL
             if used.any():
