@@ -18,6 +18,7 @@ from .json_schema import errors
 STORES = (
     *("4.3.1-killed", "4.9.7-lmq", "5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger"),
     *("5.5.0-ipv6", "5.3.3-v2", "5.3.3-batchcq", "5.3.3-killed-torn"),
+    *("5.3.3-rocksdb", "5.5.0-rocksdb-killed", "4.9.7-cqext"),
 )
 _schema = cache(schema_of)
 
@@ -49,12 +50,14 @@ def test_everything_that_is_printed_of_a_store(name: str, tmp_path: Path) -> Non
         ):
             assert wrong(record) == []
             seen.add(record["type"])
-    assert {"message", "store", "file", "consume_queue_unit", "checkpoint"} <= seen
+    units = "rocksdb_queue_unit" if name == "5.3.3-rocksdb" else "consume_queue_unit"
+    wanted = {"message", "store", "file", "checkpoint", "topic_config"}
+    assert wanted | ({units} if name != "5.5.0-rocksdb-killed" else set()) <= seen
 
 
 _PARTS = {
     *("abort", "lock", "checkpoint", "commitlog", "consumequeue", "index"),
-    *("timerlog", "timerwheel", "dledger-n0"),
+    *("timerlog", "timerwheel", "dledger-n0", "config", "rocksdbstore"),
 }
 
 
