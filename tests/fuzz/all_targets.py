@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import bytes_targets, file_targets, text_targets
+from . import bytes_targets, file_targets, kind_targets, text_targets
 from .target import TARGETS
 
-__all__ = ["TARGETS", "bytes_targets", "file_targets", "text_targets"]
+__all__ = ["TARGETS", "bytes_targets", "file_targets", "kind_targets", "text_targets"]

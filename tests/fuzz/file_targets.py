@@ -33,7 +33,7 @@ _LIMIT = 1 << 16
 _FILES = 5
 
 
-def _in_files(folder: str, data: bytes, unit: int) -> dict[str, bytes]:
+def in_files(folder: str, data: bytes, unit: int) -> dict[str, bytes]:
     """A stream in files of equal size: the first byte says how large; the last may be short."""
     if not data:
         return {f"{folder}/{file_name(0)}": b""}
@@ -61,7 +61,7 @@ def _accepted(log: CommitLog, stream: bytes) -> None:
 @target
 def log_scan(data: bytes) -> None:
     """A commit log: every byte told once, no false record, and the same in pieces."""
-    content = _in_files("commitlog", data, 1)
+    content = in_files("commitlog", data, 1)
     with files(content) as root, log_of(root / "commitlog").queue as queue:
         log = CommitLog(queue, None)
         whole = account(log)
@@ -82,7 +82,7 @@ def dledger_scan(data: bytes) -> None:
     """The same in entries of DLedger."""
     from mqstore.formats.dledger import HEADER_BYTES
 
-    with files(_in_files("data", data, 1)) as root:
+    with files(in_files("data", data, 1)) as root:
         log = log_of(root / "data", dledger=True)
         with log.queue:
             account(log, around=HEADER_BYTES)
@@ -91,7 +91,7 @@ def dledger_scan(data: bytes) -> None:
 @target
 def queue(data: bytes) -> None:
     """A consume queue over no log: summaries, units from both ends."""
-    with files(_in_files("consumequeue/T/0", data, UNIT_BYTES)) as root:
+    with files(in_files("consumequeue/T/0", data, UNIT_BYTES)) as root:
         queues = ConsumeQueues(Layout.of(root))
         (found,) = queues.summaries()
         with queues.open("T", 0) as one:
@@ -119,7 +119,7 @@ def timers(data: bytes) -> None:
     """Timer log and timer wheel: each byte of the log told once."""
     from mqstore.formats.timer_log import UNIT_BYTES as TIMER_BYTES
 
-    content = _in_files("timerlog", data, 1) | {"timerwheel": data[:_LIMIT]}
+    content = in_files("timerlog", data, 1) | {"timerwheel": data[:_LIMIT]}
     with files(content) as root:
         layout = Layout.of(root)
         told = 0
@@ -146,7 +146,7 @@ def recognised(data: bytes) -> None:
 
 def _store(data: bytes) -> dict[str, bytes]:
     log, units, items, check, topics, rest = cut(data, 6)
-    content = _in_files("commitlog", log, 1) | _in_files("consumequeue/T/0", units, UNIT_BYTES)
+    content = in_files("commitlog", log, 1) | in_files("consumequeue/T/0", units, UNIT_BYTES)
     content |= {"index/20260101000000000": items, "checkpoint": check, "config/topics.json": topics}
     return content | ({"abort": rest} if rest[:1] else {})
 

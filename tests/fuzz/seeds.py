@@ -11,6 +11,7 @@ import json
 import tempfile
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import lz4.frame
@@ -18,6 +19,8 @@ import zstandard
 
 from mqstore.formats.index_file import ITEM_BYTES, items_offset
 from mqstore.formats.message import SysFlag
+from mqstore.formats.rocksdb_consume_queue import bound_key, unit_key
+from mqstore.store.config_file import FILES
 
 from .. import stores
 from ..formats.derive.schemas import REAL_SCHEMAS
@@ -152,6 +155,31 @@ def text_seeds(root: Path) -> Iterator[tuple[str, str, bytes]]:
     yield "journals", "outside", planted(path="../victim")
 
 
+def kind_seeds(root: Path, folder: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The same, of the other kinds of files."""
+    filtered, batches = stores.unpack("4.9.7-cqext", folder), stores.unpack("5.3.3-batchcq", folder)
+    for number, name in enumerate(sorted(FILES)):
+        path = root / "config" / name
+        if path.exists():
+            yield "config_kinds", name.replace(".", "-"), bytes([number]) + path.read_bytes()[:1500]
+    text = (filtered / "config" / "consumerFilter.json").read_bytes()
+    yield "config_text", "filters", text
+    yield "config_text", "odd", b"\xef\xbb\xbf{a:1,'b':[1.5e3,null,],/* x */\"c\":{0:-1}}\0"
+    yield "filters", "real", text
+    yield (
+        "ext",
+        "real",
+        b"\0" + first_file(filtered / "consumequeue_ext" / "sql").read_bytes()[:600],
+    )
+    queue = first_file(batches / "batchconsumequeue").read_bytes()
+    yield "batch_queue", "real", b"\0" + queue
+    yield "batch_queue", "two-files", b"\1" + queue
+    yield "timer_check", "real", (root / "config" / "timercheck").read_bytes()[:32]
+    yield "rocksdb_entries", "unit", joined([unit_key(b"T", 1, 7), bytes(28)])
+    yield "rocksdb_entries", "bound", joined([bound_key(b"T", 1, b"max"), bytes(16)])
+    yield "rocksdb_entries", "config", joined([b"T", b'{"topicName":"T","perm":6}'])
+
+
 def main() -> None:
     """Write the corpus."""
     for path in CORPUS.rglob("*"):
@@ -160,7 +188,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = stores.unpack(STORE, Path(folder))
         other = stores.unpack("5.3.3-dledger", Path(folder))
-        for target, name, data in (*file_seeds(root, other), *content_seeds(), *text_seeds(root)):
+        made = (file_seeds(root, other), content_seeds(), text_seeds(root))
+        for target, name, data in chain(*made, kind_seeds(root, Path(folder))):
             assert target in TARGETS, target
             (CORPUS / target).mkdir(parents=True, exist_ok=True)
             (CORPUS / target / f"{name}.bin").write_bytes(data)
