@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from ...formats.message import MESSAGE
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..config import BrokerConfig
-from ..delay_level import DEFAULT_LEVELS, parse_levels
+from ..delay_level import DEFAULT_LEVELS, TIMER_TOPIC, parse_levels
 from ..dispatch_record import dispatch_record
 from ..errors import StoreError
 from ..index_file import Geometry
@@ -351,6 +351,10 @@ class StoreWriter:
             self.log.clear_head()
             self.log.sync()
             self.queues.sync()
+            if self.profile.timer and TIMER_TOPIC in self._highest_queue:
+                from .timer import enqueue_timers
+
+                enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
             self.index_records()
             if self.index is not None:
                 self.index.sync()
