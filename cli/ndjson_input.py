@@ -123,7 +123,7 @@ def _what_is_there(descriptor: int, source: str) -> bytes:
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
     """The object of a line, None for an empty one. Raises ValueError."""
-    if not line.strip():
+    if not line or line.isspace():
         return None
     try:
         record = json.loads(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -237,7 +237,7 @@ def _put_one(
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()
-        yield answer(stored, message.properties)
+        yield from answers_of([stored], [message.properties])
         out.flush()
 
 
@@ -271,21 +271,22 @@ def _body(text: str | None, path: Path | None) -> bytes:
         raise from_os_error(error, path or "stdin") from error
 
 
-def answer(stored: Stored, properties: bytes) -> dict[str, Any]:
-    """The record that tells where a message with these properties is."""
+def answers_of(stored: Iterable[Stored], properties: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The records that tell where messages with these properties are."""
     from ..formats.message_id import message_id
     from ..formats.message_properties import UNIQ_KEY, parse
 
-    return {
-        "type": "stored",
-        "physical_offset": stored.physical_offset,
-        "total_size": stored.total_size,
-        "topic": stored.topic,
-        "queue_id": stored.queue_id,
-        "queue_offset": stored.queue_offset,
-        "message_id": message_id(*stored.store_host, stored.physical_offset),
-        "unique_key": parse(properties).get(UNIQ_KEY),
-    }
+    for at, text in zip(stored, properties, strict=True):
+        yield {
+            "type": "stored",
+            "physical_offset": at.physical_offset,
+            "total_size": at.total_size,
+            "topic": at.topic,
+            "queue_id": at.queue_id,
+            "queue_offset": at.queue_offset,
+            "message_id": message_id(*at.store_host, at.physical_offset),
+            "unique_key": parse(text).get(UNIQ_KEY),
+        }
 
 
 def _text(record: Mapping[str, Any]) -> str:

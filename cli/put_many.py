@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.errors import InvalidInput, LimitExceeded
+from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
 from ..store.write.message_columns import columns_of, columns_where
 from ..store.write.message_json import MessageReader, is_message
@@ -18,7 +17,7 @@ from ..store.write.new_message import NewMessage
 from ..store.write.put import Stored, StoreWriter
 from .arrow_input import Rows, columns_of_rows, read_rows
 from .ndjson_input import Line
-from .put import InputFormat, Target, answer, held_interrupts, new_reader
+from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
     from ..store.write.present_keys import PresentKeys
@@ -123,17 +122,15 @@ def _check(reader: MessageReader, portion: Portion) -> None:
 
 
 def _message(reader: MessageReader, line: Line) -> NewMessage:
-    with _told(line):
-        return reader.message(line.record)
-
-
-@contextmanager
-def _told(line: Line) -> Iterator[None]:
-    """An error says which line it is about."""
     try:
-        yield
-    except (InvalidInput, LimitExceeded) as error:
-        raise type(error)(f"line {line.number}: {error}") from None
+        return reader.message(line.record)
+    except InvalidInput as error:
+        raise _told(error, line) from None
+
+
+def _told(error: StoreError, line: Line) -> StoreError:
+    """The error, saying which line it is about."""
+    return type(error)(f"line {line.number}: {error}")
 
 
 def _lacks_a_key(columns: dict[str, Any]) -> bool:
@@ -222,10 +219,7 @@ class _Stream:
                 continue
             try:
                 message = _message(self._reader, line)
-                with _told(line):
-                    known = present is not None and present.has(message)
-                self._known += known
-                if known:
+                if present is not None and self._has(present, message, line):
                     continue
             except InvalidInput as error:
                 problem = error
@@ -239,6 +233,14 @@ class _Stream:
         if problem is not None:
             raise problem
 
+    def _has(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
+        try:
+            known = present.has(message)
+        except InvalidInput as error:
+            raise _told(error, line) from None
+        self._known += known
+        return known
+
     def _append_step(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
         try:
             with held_interrupts():
@@ -247,8 +249,11 @@ class _Stream:
         except (InvalidInput, LimitExceeded):
             # none of them was written; which one is it?
             for line, message in zip(lines, messages, strict=True):
-                with _told(line), held_interrupts():
-                    self._wait([self._writer.append(message)], [message.properties], 1)
+                try:
+                    with held_interrupts():
+                        self._wait([self._writer.append(message)], [message.properties], 1)
+                except (InvalidInput, LimitExceeded) as error:
+                    raise _told(error, line) from None
 
     def _wait(
         self, stored: Sequence[Stored] | StoredColumns, properties: Iterable[bytes], count: int
@@ -265,4 +270,4 @@ class _Stream:
         self._synced = time.monotonic()
         for stored, properties in waiting if self._answers else ():
             rows = stored.rows() if isinstance(stored, StoredColumns) else stored
-            yield from map(answer, rows, properties)
+            yield from answers_of(rows, properties)

@@ -19,6 +19,7 @@ def host_text(ip: bytes, port: int) -> str:
     return f"[{ip_address(ip)}]:{port}"
 
 
+@lru_cache(maxsize=4096)
 def host_of(text: str) -> tuple[bytes, int]:
     """Inverse of `host_text`. Raises ValueError for anything that is not `ip:port`."""
     from ipaddress import ip_address
