@@ -68,9 +68,9 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     """Read one file. Raises Missing, Unreadable; what is in it raises nothing."""
     data = read_regular(path, LARGEST_BYTES + 1)
     if KINDS[kind].file.endswith(".properties"):
-        text = data[:LARGEST_BYTES].decode("iso-8859-1")
-        return ConfigFile(path, kind, parse_properties(text))
-    parsed = parse(data[:LARGEST_BYTES])
+        parsed = Parsed(parse_properties(data[:LARGEST_BYTES].decode("iso-8859-1")))
+    else:
+        parsed = parse(data[:LARGEST_BYTES])
     if len(data) > LARGEST_BYTES:
         size = os.stat(path).st_size  # noqa: PTH116
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"

@@ -44,6 +44,7 @@ from .layout import (
     Layout,
 )
 from .mapped_file_queue import start_of
+from .recognise_text import kind_of_text
 from .regular_file import open_regular
 
 STORE = "store"
@@ -227,6 +228,8 @@ def _by_content(path: Path) -> Recognised | None:
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise from_os_error(error, path) from error
+    if text_kind := kind_of_text(head):
+        return Recognised(path, text_kind, "its content")
     for kind, looks_like in _TESTS.items():
         if looks_like(head, size):
             return Recognised(path, kind, "its content")

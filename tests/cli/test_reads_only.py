@@ -104,6 +104,9 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
         "lock",
         "timerlog",
         "timerwheel",
+        "config",
+        "config/topics",
+        "config/topics.json",
     ):
         yield ("dump", f"{{}}/{part}")
         yield ("inspect", f"{{}}/{part}")

@@ -28,7 +28,7 @@ LEFT = {"groupTopicMap", "orderInfoCount", "orderedConsumptionLevel"}
 
 def read_all(config: Path) -> list[dict[str, Any]]:
     """Every record of every file, which must be whole."""
-    records = []
+    records: list[dict[str, Any]] = []
     for kind, path, _ in config_files(config):
         file = read_config_file(path, kind)
         assert file.problem is None, path

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats import kinds
 from mqstore.store import errors
+from mqstore.store.config_file import config_files, read_config_file
 from mqstore.store.recognise import recognise
 
 from ..stores import unpack
@@ -164,3 +166,15 @@ def test_configuration_and_databases(name: str, place: str, kind: str, tmp_path:
     moved = tmp_path / path.name
     path.rename(moved)
     assert recognise(moved).kind == kind
+
+
+@pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-lmq", "4.9.7-cqext", "5.3.3-clean"])
+def test_configuration_that_has_lost_its_name(name: str, tmp_path: Path) -> None:
+    """Told by its tables, as far as it has any entries."""
+    for kind, path, _ in config_files(unpack(name, tmp_path / "stores") / "config"):
+        assert recognise(path).kind == kind
+        records = [r["type"] for r in read_config_file(path, kind).records()]
+        copy = tmp_path / "copy.bin"
+        copy.write_bytes(path.read_bytes())
+        if kinds.KINDS[kind].record_type in records:
+            assert recognise(copy).kind == kind, path
