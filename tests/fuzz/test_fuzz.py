@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -87,20 +88,29 @@ def test_any_bytes(name: str, data: bytes) -> None:
         TARGETS[name](data)
 
 
+#: Without atheris (it has wheels for Linux on x86-64 only) no target is guided.
+GUIDED = pick(tuple(TARGETS), "fuzz targets") if find_spec("atheris") else []
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", pick(tuple(TARGETS), "fuzz targets"))
-def test_guided_by_coverage(name: str, tmp_path: Path) -> None:
-    """atheris for a minute, with a limit of memory and of time for one input."""
-    pytest.importorskip("atheris", reason="atheris has no wheel for this Python")
+def test_guided_by_coverage(tmp_path: Path) -> None:
+    """atheris for a minute a target, with a limit of memory and of time for one input."""
+    for name in GUIDED:
+        guide(name, tmp_path / name)
+
+
+def guide(name: str, folder: Path) -> None:
+    """Run atheris on one target."""
+    folder.mkdir()
     done = subprocess.run(
         [sys.executable, "-m", "tests.fuzz", name, str(share(SECONDS)), str(SEED)],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "MQSTORE_FUZZ_FOUND": str(tmp_path), "PYTHONPATH": "src"},
+        env={**os.environ, "MQSTORE_FUZZ_FOUND": str(folder), "PYTHONPATH": "src"},
         capture_output=True,
         check=False,
         timeout=20 * SECONDS,
     )
-    found = {path.name: path.read_bytes().hex() for path in tmp_path.glob("*-*") if path.is_file()}
+    found = {path.name: path.read_bytes().hex() for path in folder.glob("*-*") if path.is_file()}
     said = done.stderr.decode(errors="replace")
     assert done.returncode == 0, (name, SEED, found, said[-4000:])
-    assert "Done" in said or "stat::number_of_executed_units" in said, said[-2000:]
+    assert "stat::number_of_executed_units" in said, said[-2000:]
