@@ -75,6 +75,12 @@ def get(
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
     ] = None,
     reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last one first.")] = False,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Wait for new messages; with --since those of before come first."
+        ),
+    ] = False,
     offset_at: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +108,9 @@ def get(
     Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
     (found_by). Bodies that the producer compressed come out decompressed.
 
+    --follow begins at the end of the log, or at --since, and goes on until --limit, Ctrl-C or a closed
+    pipe: over new files, files that were made ahead, and a broker that starts again.
+
     \b
     Examples:
       mqstore get /data/store --topic orders --queue 0 --offset 17
@@ -110,6 +119,7 @@ def get(
       mqstore get /data/store --topic 'orders*' --where "price > 50.0 AND @queue_id IN ('0', '1')"
       mqstore get /data/store --message-id 7F00000100002A9F0000000000000345 --format body
       mqstore get /data/store --topic orders --queue 0 --offset-at yesterday
+      mqstore get /data/store --topic orders --follow --format ndjson
     """
     from .get_answer import Question, answer, answer_offset_at
 
@@ -131,7 +141,11 @@ def get(
         reverse=reverse,
         max_body_bytes=max_body,
     )
-    if offset_at is not None:
+    if follow:
+        from .follow import follow_log
+
+        follow_log(store, question, raw, common)
+    elif offset_at is not None:
         answer_offset_at(store, question, offset_at, common)
     else:
         answer(store, question, raw, common)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..store.message import Message
     from .file_kinds.chunks import Piece
     from .options import Common
+    from .output import Output
     from .progress import Progress
 
 _ADDRESSES = ("offset", "at", "message_id", "unique_key", "key")
@@ -94,7 +95,7 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
     selection = question.selection()
     with Store(path, common.config(), rate_bytes=common.rate) as store, _progress(store, common):
         found = _Count(islice(_find(store, question, selection, common), question.limit))
-        _print(store, found, question, raw, common)
+        print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
     if not found.all:
@@ -169,10 +170,16 @@ def answer_offset_at(path: Path, question: Question, time: str, common: Common) 
 # -- printing -------------------------------------------------------------------------------------
 
 
-def _print(
-    store: Store, found: Iterable[Found], question: Question, raw: bool, common: Common
+def print_found(
+    store: Store,
+    found: Iterable[Found],
+    question: Question,
+    raw: bool,
+    common: Common,
+    output: Output | None = None,
 ) -> None:
-    with common.open_output() as out:
+    """Print messages as they come, in any of the formats."""
+    with output or common.open_output() as out:
         if out.format == "body":
             for one in found:
                 out.raw(_body(one.message, question, raw))

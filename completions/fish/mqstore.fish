@@ -50,6 +50,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from get' -l where -x -d 'That Ro
 complete -c mqstore -n '__fish_seen_subcommand_from get' -l grep -x -d 'With a body in which this is found.'
 complete -c mqstore -n '__fish_seen_subcommand_from get' -s n -l limit -x -d 'Print N at most.'
 complete -c mqstore -n '__fish_seen_subcommand_from get' -s r -l reverse -d 'The last one first.'
+complete -c mqstore -n '__fish_seen_subcommand_from get' -s f -l follow -d 'Wait for new messages; with --since those of before come first.'
 complete -c mqstore -n '__fish_seen_subcommand_from get' -l offset-at -x -d 'Print the queue offset that a broker answers for this time.'
 complete -c mqstore -n '__fish_seen_subcommand_from get' -l raw -d 'Bodies as stored, neither decompressed nor decoded.'
 complete -c mqstore -n '__fish_seen_subcommand_from get' -l max-body -x -d 'Bodies that are larger when decompressed are printed as stored.'

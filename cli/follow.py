@@ -1,0 +1,75 @@
+"""`mqstore get --follow`: new messages as they come."""
+
+from __future__ import annotations
+
+import select
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..store.errors import InvalidInput, Unsupported
+from ..store.found import Found
+from ..store.store import Store
+from .get_answer import Question, print_found
+
+if TYPE_CHECKING:
+    from ..store.selection import Selection
+    from .options import Common
+    from .output import Output
+
+_NOT_WITH = ("offset", "how_many", "at", "message_id", "until")
+
+
+def follow_log(path: Path, question: Question, raw: bool, common: Common) -> None:
+    """Print new messages until the limit, Ctrl-C or a closed pipe.
+
+    Raises InvalidInput for what does not go with it, Unsupported, Unreadable, BrokenPipeError.
+    """
+    for name in _NOT_WITH:
+        if getattr(question, name) is not None:
+            option = "count" if name == "how_many" else name.replace("_", "-")
+            raise InvalidInput(f"--follow and --{option} exclude each other")
+    if question.reverse:
+        raise InvalidInput("--follow and --reverse exclude each other")
+    selection = question.selection()
+    with Store(path, common.config(), rate_bytes=common.rate) as store:
+        if store.layout.dledger is not None:
+            raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
+        out = common.open_output()
+        found = _messages(store, selection, common, out)
+        print_found(store, islice(found, question.limit), question, raw, common, out)
+
+
+def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[Found]:
+    """The wanted ones of all new messages, for ever."""
+    from ..store.follow import Follower
+    from ..store.found import Via
+    from ..store.log_search import found_in, time_bounds
+
+    start = store.log_end.position
+    if selection.times.since_ms:
+        start, _ = time_bounds(store, selection.times)
+
+    def idle() -> None:
+        out.flush()
+        _check_reader(common)
+
+    follower = Follower(store.layout, start, common.warn)
+    for batch in follower.batches(idle):
+        yield from found_in(batch.take(selection.mask(batch)), Via.SCAN)
+
+
+def _check_reader(common: Common) -> None:
+    """A pipe that nobody reads any more ends it at once. Raises BrokenPipeError."""
+    if common.output is not None or sys.stdout is None:
+        return
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        events = poll.poll(0)
+    except (OSError, ValueError):
+        return
+    if any(event & (select.POLLERR | select.POLLHUP) for _, event in events):
+        raise BrokenPipeError
