@@ -10,7 +10,7 @@ import struct
 from functools import lru_cache
 from typing import Any
 
-from construct import Construct, FormatField, Renamed
+from construct import Construct, FormatField, Rebuild, Renamed
 
 
 @lru_cache(maxsize=64)
@@ -22,7 +22,7 @@ def numbers_of(schema: Construct[Any, Any]) -> struct.Struct:
     codes = []
     for member in schema.subcons:  # type: ignore[attr-defined]
         inner = member
-        while isinstance(inner, Renamed):
+        while isinstance(inner, Renamed | Rebuild):
             inner = inner.subcon
         if not isinstance(inner, FormatField):
             raise TypeError(f"{member.name}: not a number")

@@ -16,7 +16,7 @@ from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ..dictionary import Dictionary
-from ..dispatch import Dispatched, Units, dispatch_columns
+from ..dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..errors import InvalidInput, LimitExceeded
 from .commit_log import place_columns
 from .message_columns import count_of, prepare, rows_of
@@ -220,6 +220,8 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
         records.set(name, columns[name])
     for name in ("total_size", "sys_flag", "store_timestamp"):
         records.set(name, columns[name])
+    if writer.queues.ext is not None:
+        writer.queues.ext.look_at(records, topics)
     rules = writer.profile.start.dispatch
     return dispatch_columns(
         records,
@@ -244,6 +246,9 @@ def _write_units(writer: StoreWriter, found: Dispatched) -> None:
         groups.queues, groups.begin[:-1].tolist(), groups.begin[1:].tolist(), strict=True
     ):
         queue = (found.topics[topic_id], queue_id)
+        ext = writer.queues.ext
+        if ext is not None and not queue[0].startswith(LMQ_PREFIX):
+            rows["tags_code"][begin:end] = ext.add(*queue, sorted_units.take(slice(begin, end)))
         for first, stop in _runs(sorted_units, begin, end):
             unit = rows.itemsize
             offset = int(sorted_units.queue_offset[first])

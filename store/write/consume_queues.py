@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats.consume_queue import UNIT_BYTES
+from ..layout import Layout
 from ..mapped_file_queue import file_name
 from .consume_queue import QueueWriter, queue_directory
 from .files import Files
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from .consume_queue_ext import ExtWriter
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -23,7 +26,7 @@ class QueuesWriter:
     """Appends units to any queue; they reach the files by `flush`, at the latest by `sync`.
 
     next_offsets: queue offset of the next unit by queue, counted on here; a queue that is not in
-    it has no unit yet.
+    it has no unit yet. ext: where units put their tags code, None where they keep it.
     """
 
     def __init__(
@@ -37,6 +40,18 @@ class QueuesWriter:
         self._checked: set[Queue] = set()
         self._pending: dict[Queue, bytearray] = {}
         self._pending_bytes = 0
+        self.ext: ExtWriter | None = None
+
+    @classmethod
+    def of(cls, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> QueuesWriter:
+        """Of a store, as its configuration says. Raises Unsupported, InvalidInput for that."""
+        size = layout.sizes.consume_queue.value
+        queues = cls(files, layout.consume_queue, size, next_offsets)
+        if layout.broker_config.get_bool("enableConsumeQueueExt"):
+            from .consume_queue_ext import ExtWriter
+
+            queues.ext = ExtWriter(files, layout)
+        return queues
 
     def check(self, queue: Queue) -> None:
         """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
@@ -83,6 +98,8 @@ class QueuesWriter:
 
     def sync(self) -> None:
         """`flush`, and bring everything to the disk."""
+        if self.ext is not None:
+            self.ext.sync()
         self.flush()
         for writer in self._writers.values():
             writer.sync()

@@ -116,9 +116,7 @@ class StoreWriter:
             read_only=[Path(p) for p in config.get_paths("readOnlyCommitLogStorePaths")],
             stale_blank=profile.stale_blank,
         )
-        self.queues = QueuesWriter(
-            files, layout.consume_queue, sizes.consume_queue.value, tail.next_offsets
-        )
+        self.queues = QueuesWriter.of(files, layout, tail.next_offsets)
         self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
         self.topics = Topics.read(layout.config) if options.topic_config else None
         #: messages on their way, see `bulk.append_ahead`
@@ -194,7 +192,8 @@ class StoreWriter:
             index_tags=self.profile.start.dispatch.index_tags,
             delay_levels=self.delay_levels,
         )
-        if found.names_queues or self.rules.append_crc or ends_with_crc(message.properties):
+        odd = found.names_queues or self.rules.append_crc or self.queues.ext is not None
+        if odd or ends_with_crc(message.properties):
             return self._append_columns_of([message])
         queue = (found.topic, message.queue_id)
         self.queues.check(queue)
