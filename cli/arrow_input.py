@@ -201,8 +201,12 @@ def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) ->
 
 
 def _plain(strings: Ragged) -> bool:
-    """Whether no separator is in the strings, nor anywhere near them."""
-    return not np.isin(strings.buffer, np.frombuffer(_SEPARATORS, np.uint8)).any()
+    """Whether no separator is in the strings, nor between them."""
+    length = np.maximum(strings.length, 0)
+    if not length.any():
+        return True
+    begin, end = int(strings.start.min()), int((strings.start + length).max())
+    return not any((strings.buffer[begin:end] == mark).any() for mark in _SEPARATORS)
 
 
 def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
@@ -225,14 +229,16 @@ def _given_texts(array: Any, count: int) -> Ragged | None:
         return with_items(nothing, values) if plain and all(values) else None
     if not pa.types.is_map(array.type) or array.null_count:
         return None
-    names, values_ = _strings(array.keys), _strings(array.items)
+    places = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + count + 1]
+    some = slice(int(places[0]), int(places[-1]))
+    names, values_ = _strings(array.keys[some]), _strings(array.items[some])
     if not (_plain(names) and _plain(values_)):
         return None
     if (names.length <= 0).any() or (values_.length <= 0).any():
         return None
     items = item_texts(names, values_)
     ends = np.append(items.start, len(items.buffer))
-    places = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + count + 1]
+    places = places - places[0]
     start, stop = ends[places[:-1]], ends[places[1:]]
     return Ragged(items.buffer, start, stop - start)
 
@@ -242,6 +248,8 @@ def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) ->
     if "unique_key" in table:
         return _strings(table["unique_key"])
     lacks = Items(texts).find(UNIQ_KEY).length < 0
+    if not lacks.any():
+        return Ragged.repeat(b"", len(lacks))
     return Ragged.of([reader.new_key().encode() if lack else None for lack in lacks.tolist()])
 
 

@@ -16,12 +16,17 @@ _SOURCE = Path(__file__).resolve().parent / "java" / "StoreBench.java"
 
 
 def store_bench(mode: str, *options: str) -> dict[str, str]:
-    """Run the Java side; the last of its result lines, or of several the one with the most."""
+    """Run the Java side: its result line, or of several the best of each figure."""
     flags = java(VERSION, compiled(VERSION, [_SOURCE]), "-Xms512m", heap="2g")
     cost = run([*flags, "StoreBench", mode, *options, f"start={time.time():.6f}"])
     lines = [line.split()[1:] for line in cost.output.splitlines() if line.startswith("R ")]
     rows = [dict(pair.split("=", 1) for pair in line) for line in lines]
-    return max(rows, key=lambda row: float(row.get("acknowledged_per_s", 0)))
+    best = dict(rows[0])
+    for row in rows[1:]:
+        for name, value in row.items():
+            choose = max if name.endswith("_per_s") else min
+            best[name] = choose(best[name], value, key=float)
+    return best
 
 
 def make(work: Path, name: str) -> Path:

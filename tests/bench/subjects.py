@@ -113,8 +113,54 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
     return result | {"messages": APPEND_MESSAGES, "bytes": written}
 
 
+def messages(path: str) -> dict[str, Any]:
+    """Make a file of messages for `put --from`: 1 KB bodies, a producer's properties."""
+    import pyarrow as pa
+
+    count = 60_000 if path.endswith(".ndjson") else 4 * APPEND_MESSAGES
+    properties = [
+        [("KEYS", f"order-{n:012}"), ("UNIQ_KEY", f"7F0000010A2C18B4AAC2{n:012X}"), ("TAGS", "a")]
+        for n in range(min(count, APPEND_MESSAGES))
+    ]
+    if path.endswith(".ndjson"):
+        common = {"topic": "BenchTopic", "born_host": "10.0.0.1:40000", "body": "x" * 1000}
+        with Path(path).open("w") as out:
+            out.writelines(json.dumps(common | {"properties": dict(p)}) + "\n" for p in properties)
+        return {"messages": count}
+    batch = pa.record_batch(
+        {
+            "topic": ["BenchTopic"] * len(properties),
+            "body": pa.array([b"x" * 1000] * len(properties), pa.binary()),
+            "properties": pa.array(properties, pa.map_(pa.string(), pa.string())),
+        }
+    )
+    with pa.ipc.new_file(path, batch.schema) as out:
+        for _ in range(count // len(properties)):
+            out.write_batch(batch)
+    return {"messages": count}
+
+
+def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
+    """The command, without the start of its process; imports are done before."""
+    from mqstore.cli import app, put_many
+    from mqstore.store.write import bulk
+
+    assert put_many and bulk
+    if source.endswith(".arrow"):
+        import pyarrow.ipc
+
+        assert pyarrow.ipc
+    answers = ["--output", "/dev/null"] if "--no-answers" not in words else []
+    cpu, start = time.process_time(), time.perf_counter()
+    code = app.run(["put", root, "--from", source, *words, *answers])
+    result = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - start}
+    assert code == 0
+    return result | {"messages": 60_000 if source.endswith(".ndjson") else 4 * APPEND_MESSAGES}
+
+
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
-    subject.__name__: subject for subject in (walk, decode, where, construct, append)
+    subject.__name__: subject
+    for subject in (walk, decode, where, construct, append, messages, put_from)
 }
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Usage: StoreBench MODE name=value...
  *
  * gen   root= body= gib=       a store of exactly that many commit log files, bodies 0.5 .. 1.5 of the mean
- * rate  root= body= secs= rounds=   acknowledged messages a second, asynchronous flush, one thread;
+ * rate  root= body= secs= rounds= flush=   acknowledged messages a second, and dispatched ones, by one thread;
  *                                   CPU of the whole process for one, dispatch and flush included
  * one   root=                  one message, synchronous flush, from the start of the process (start= is its time)
  */
@@ -151,7 +151,8 @@ public final class StoreBench {
     }
 
     private static void rate() throws Exception {
-        DefaultMessageStore store = open(FlushDiskType.ASYNC_FLUSH);
+        boolean sync = "sync".equals(OPTIONS.get("flush"));
+        DefaultMessageStore store = open(sync ? FlushDiskType.SYNC_FLUSH : FlushDiskType.ASYNC_FLUSH);
         byte[][] bodies = bodies((int) number("body"), false);
         long id = 0;
         for (int round = -3; round < number("rounds"); round++) {
@@ -161,8 +162,9 @@ public final class StoreBench {
                 put(store, message("BenchTopic", 0, bodies[(int) (id % BODIES)], id));
             double seconds = (System.nanoTime() - start) / 1e9;
             while (store.dispatchBehindBytes() > 0) Thread.sleep(1);
-            double cpu = (cpu() - before) / count;
-            if (round >= 0) System.out.printf("R acknowledged_per_s=%.0f cpu_s=%.9f%n", count / seconds, cpu);
+            double dispatched = (System.nanoTime() - start) / 1e9, cpu = (cpu() - before) / count;
+            if (round >= 0)
+                System.out.printf("R acknowledged_per_s=%.0f dispatched_per_s=%.0f cpu_s=%.9f%n", count / seconds, count / dispatched, cpu);
             store.getCommitLog().deleteExpiredFile(0, 0, 0, true);
         }
     }
