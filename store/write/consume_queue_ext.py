@@ -82,8 +82,8 @@ class ExtWriter:
 
         A unit that would be too long is left out, as a broker does; its unit keeps its own code.
         """
-        directory = queue_directory(self._root, topic, queue_id)
-        end = self._ends[directory] if directory in self._ends else self._end(directory)
+        directory = self.check(topic, queue_id)
+        end = self._ends[directory]
         codes, pieces = [], dict[int, tuple[int, bytearray]]()
         columns = (units.tags_code.tolist(), units.store_timestamp.tolist(), units.record.tolist())
         for code, time, record in zip(*columns, strict=True):
@@ -103,6 +103,14 @@ class ExtWriter:
         self._ends[directory] = end
         return codes
 
+    def check(self, topic: str, queue_id: int) -> Path:
+        """The directory of a queue's units. Raises Refused for one that cannot be gone on with."""
+        directory = queue_directory(self._root, topic, queue_id)
+        if directory not in self._ends:
+            self._files.check_inside(directory)
+            self._ends[directory] = self._end(directory)
+        return directory
+
     def _piece(self, pieces: dict[int, tuple[int, bytearray]], position: int) -> bytearray:
         """The bytes for the file that holds a position; they go on where they end."""
         offset = position % self._file_size
@@ -119,7 +127,7 @@ class ExtWriter:
             self._touched.add(path)
 
     def _end(self, directory: Path) -> int:
-        """Where the next unit goes. Raises Refused for files that a broker could not go on with."""
+        """Where the next unit goes. Raises Refused for damage."""
         from ..consume_queue_ext import ExtUnits, ext_units
 
         with MappedFileQueue.open(directory, self._file_size) as files:

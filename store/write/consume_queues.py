@@ -59,6 +59,8 @@ class QueuesWriter:
         if queue not in self._checked:
             position = self.next_offsets.get(queue, 0) * UNIT_BYTES
             self._files.check_inside(directory / file_name(position - position % self._file_size))
+            if self.ext is not None:
+                self.ext.check(*queue)
             self._checked.add(queue)
 
     def add(self, queue: Queue, first: int, units: Buffer) -> None:
