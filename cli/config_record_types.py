@@ -22,15 +22,16 @@ _OF_FILE: Mapping[str, tuple[str, ...]] = {
     "broker-properties": ("broker_property", *_REST),
 }
 _CONFIG = tuple(dict.fromkeys(name for names in _OF_FILE.values() for name in names))
-_LAYOUTS: Mapping[str, tuple[str, str]] = {
+_LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "rocksdb_queue_unit": ("queue unit key", "queue unit"),
     "rocksdb_queue_bound": ("queue bound key", "queue bound"),
     "rocksdb_dispatched": ("queue bound key", "dispatched"),
     "rocksdb_timer": ("timer key", "timer"),
     "rocksdb_transaction": ("transaction key", "transaction"),
     "rocksdb_index": ("index key", "index"),
+    "rocksdb_position": ("position",),
 }
-"""Record type → layouts of key and value of the kind `rocksdb`."""
+"""Record type → layouts of key and value, or of a value alone, of the kind `rocksdb`."""
 _ENTRY = "rocksdb_entry"
 OF_KIND: Mapping[str, tuple[str, ...]] = {
     **_OF_FILE,
@@ -89,7 +90,7 @@ def _of_table(table: Any) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
 
 
 def _of_layouts(
-    record_type: str, layouts: tuple[str, str]
+    record_type: str, layouts: tuple[str, ...]
 ) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
     from ..formats.derive import columns_of
     from ..formats.kinds import KINDS
@@ -105,4 +106,15 @@ def _of_layouts(
         for column in columns_of(known[layout])
         if is_shown(column.name)
     }
-    return record_type, f"{layouts[1]}: an entry of a RocksDB", fields, tuple(fields)
+    if record_type == "rocksdb_index":  # the name in the key is taken apart
+        del fields["name"]
+        fields |= {
+            "topic": _STRING,
+            "index_type": {**_STRING, "description": "K key, T tag, U unique key"},
+            "key": {**_STRING, "description": "key or tag, empty for a unique key"},
+            "unique_key": _STRING,
+            "physical_offset": {"type": "integer", "description": "position of the record"},
+        }
+    if record_type == "rocksdb_position":
+        fields = {"column_family": _STRING, "name": _STRING, **fields}
+    return record_type, f"{layouts[-1]}: an entry of a RocksDB", fields, tuple(fields)

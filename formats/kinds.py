@@ -126,6 +126,7 @@ _CONFIG = (
             ("transaction", rocksdb_store.TRANSACTION_VALUE),
             ("index key", rocksdb_store.INDEX_KEY),
             ("index", rocksdb_store.INDEX_VALUE),
+            ("position", rocksdb_store.POSITION),
         ),
         ("rocksdb_consume_queue", "rocksdb_store"),
     ),

@@ -1,10 +1,13 @@
 """The RocksDB `rocksdbstore/`: timers, transactions and index items, 5.4+ (spec/04, 4.10).
 
 Every start of a broker makes it; its column families stay empty unless timerRocksDBEnable,
-transRocksDBEnable or indexRocksDBEnable is on. No store with any of them on was seen.
+transRocksDBEnable or indexRocksDBEnable is on. The index was seen as 5.4.0 and 5.5.0 write it, with two
+rows besides that tell how far it goes; of timers and transactions no entry was seen.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from construct import GreedyBytes, Int32sb, Int64sb, Struct
 
@@ -27,8 +30,42 @@ TRANSACTION_VALUE = Struct(
     "size" / Int32sb * "total_size of the record",
 )
 INDEX_KEY = Struct(
-    "store_hour" / Int64sb * "hour of the store time",
+    "store_hour" / Int64sb * "hour of the store time, in ms",
     "name" / GreedyBytes * "@topic@K@key@uniq@, @topic@T@tag@uniq@ or @topic@U@uniq@, "
     "then the position of the record in the commit log, 8 bytes",
 )
 INDEX_VALUE = Struct("store_timestamp" / Int64sb * "store time of the record in ms")
+POSITION = Struct("value" / Int64sb * "position in the commit log, or store time in ms")
+"""Value of the rows lastOffsetPy and lastStoreTimeStamp, whose keys are these texts."""
+
+
+class IndexName(NamedTuple):
+    """What the name in an index key says. index_type: K key, T tag, U unique key."""
+
+    topic: bytes
+    index_type: bytes
+    key: bytes
+    unique_key: bytes
+    physical_offset: int
+
+
+def index_name(name: bytes) -> IndexName | None:
+    """The parts of a name in an index key, None for anything else. A topic has no @, a key may."""
+    text, tail = name[:-_OFFSET_BYTES], name[-_OFFSET_BYTES:]
+    parts = text[1:-1].split(b"@", 2)
+    if len(tail) < _OFFSET_BYTES or text[:1] + text[-1:] != b"@@" or len(parts) < 3:
+        return None
+    topic, index_type, rest = parts
+    key, _, unique_key = rest.rpartition(b"@")
+    if index_type not in (b"K", b"T", b"U"):
+        return None
+    return IndexName(topic, index_type, key, unique_key, int(_OFFSET.parse(tail)))
+
+
+def is_text_key(key: bytes) -> bool:
+    """Whether a key is the name of a row; a time or a position begins with zeros."""
+    return bool(key) and key.isascii() and key.isalpha()
+
+
+_OFFSET = Int64sb
+_OFFSET_BYTES = _OFFSET.sizeof()

@@ -78,7 +78,7 @@ def _reader(database: RocksDb, family: str) -> _Reader:
             )
         return _bound
     if {rocksdb_store.TIMER, rocksdb_store.TRANSACTION} <= families:
-        return _fields(family, *_STORE[family]) if family in _STORE else _unknown
+        return _store(family) if family in _SCHEMAS else _unknown
     name = database.path.absolute().name
     if family == _DATA_VERSION or (family == _OWN and name in _CONFIG):
         table = DATA_VERSION if family == _DATA_VERSION else _CONFIG[name]
@@ -87,7 +87,7 @@ def _reader(database: RocksDb, family: str) -> _Reader:
 
 
 _OWN = "default"
-_STORE: dict[str, tuple[str, Schema, Schema]] = {
+_SCHEMAS: dict[str, tuple[str, Schema, Schema]] = {
     rocksdb_store.TIMER: ("rocksdb_timer", rocksdb_store.TIMER_KEY, rocksdb_store.TIMER_VALUE),
     rocksdb_store.TRANSACTION: (
         "rocksdb_transaction",
@@ -96,6 +96,40 @@ _STORE: dict[str, tuple[str, Schema, Schema]] = {
     ),
     rocksdb_store.INDEX: ("rocksdb_index", rocksdb_store.INDEX_KEY, rocksdb_store.INDEX_VALUE),
 }
+
+
+def _store(family: str) -> _Reader:
+    """Reads `rocksdbstore/`: entries, and rows that tell how far they go."""
+    fields = _fields(family, *_SCHEMAS[family])
+
+    def read(key: bytes, value: bytes) -> Entry | None:
+        if rocksdb_store.is_text_key(key):
+            position = _parsed(rocksdb_store.POSITION, value)
+            if position is None:
+                return None
+            head = {"type": "rocksdb_position", "column_family": family, "name": key.decode()}
+            record = {**head, **position}
+            return Entry(family, key, value, (record,), None, rocksdb_store.POSITION)
+        return fields(key, value) if family != rocksdb_store.INDEX else _index(key, value, fields)
+
+    return read
+
+
+def _index(key: bytes, value: bytes, fields: _Reader) -> Entry | None:
+    """An index item: the name in its key is taken apart."""
+    found = fields(key, value)
+    if found is None:
+        return None
+    name = rocksdb_store.index_name(rocksdb_store.INDEX_KEY.parse(key).name)
+    if name is None:
+        return None
+    (record,) = found.records
+    del record["name"]
+    texts = {
+        field: part.decode("utf-8", "backslashreplace") if isinstance(part, bytes) else part
+        for field, part in name._asdict().items()
+    }
+    return found._replace(records=({**record, **texts},))
 
 
 def _unknown(key: bytes, value: bytes) -> None:
