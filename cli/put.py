@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Common, command_app, shared
+from .options import Common, command_app, parse_bytes, shared
 
 if TYPE_CHECKING:
     from ..store.write.message_json import MessageReader
+    from ..store.write.producer import Wishes
     from ..store.write.put import Stored, StoreWriter, WriterOptions
     from .output import Output
 
@@ -45,6 +46,14 @@ class InputFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
+
+
+class Compression(StrEnum):
+    """How a client compresses a body."""
+
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
 
 
 @app.command()
@@ -90,6 +99,25 @@ def put(
     body_file: Annotated[
         Path | None, typer.Option("--body-file", metavar="FILE", help="The body is in FILE.")
     ] = None,
+    delay_level: Annotated[
+        int | None,
+        typer.Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
+    ] = None,
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(
+            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
+        ),
+    ] = None,
+    compress: Annotated[
+        Compression | None, typer.Option("--compress", help="Compress the body as a client does.")
+    ] = None,
+    compress_over: Annotated[
+        int,
+        typer.Option(
+            "--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."
+        ),
+    ] = 4096,
     as_broker: Annotated[
         str | None,
         typer.Option("--as-broker", metavar="V", help="Write as this version; default: a guess."),
@@ -127,11 +155,14 @@ def put(
 
     Log, consume queues, index, checkpoint and config/topics.json get what the broker of the store
     would write. An answer means: the message is on disk. A store that is in use (exit 4) or was not
-    shut down cleanly (exit 3) is left alone.
+    shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as the
+    broker stores it; the broker delivers it when it runs, put never does.
 
     \b
     Examples:
       mqstore put /data/store orders 'hello' --keys 4711 --tag new
+      mqstore put /data/store orders 'later' --delay-level 3
+      mqstore put /data/store orders 'at nine' --deliver-at 2026-11-22T09:00:00Z
       mqstore put /data/new-store orders --body-file order.json --as-broker 4.9
       mqstore dump /data/old --format ndjson | mqstore put /data/new --from - --keep-times
       mqstore put /data/new --from orders.parquet --no-answers --resume
@@ -145,7 +176,8 @@ def put(
     target = Target(store, options, common)
     with common.open_output() as out:
         if source is not None:
-            if (topic, tag, keys, properties, body_file) != (None,) * 5 or queue:
+            given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
+            if any(each is not None for each in given) or queue:
                 raise InvalidInput("--from takes its messages from FILE, not from the command line")
             from .put_many import Many, put_many
 
@@ -162,7 +194,8 @@ def put(
             }
             if topic is None:
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
-            answers = _put_one(target, record, _body(body, body_file), out)
+            wishes = _wishes(delay_level, deliver_at, compress, compress_over)
+            answers = _put_one(target, record, _body(body, body_file), wishes, out)
         out.records(answers, text=_text, columns=COLUMNS)
 
 
@@ -226,14 +259,32 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
     return MessageReader(keys, keep_times=keep_times)
 
 
+def _wishes(
+    delay_level: int | None, deliver_at: str | None, compress: Compression | None, over: int
+) -> Wishes:
+    """What the command line asks of a broker. Raises InvalidInput."""
+    from ..store.errors import InvalidInput
+    from ..store.time_range import parse_time
+    from ..store.write.producer import Wishes
+
+    try:
+        deliver_ms = None if deliver_at is None else parse_time(deliver_at)
+    except InvalidInput as error:
+        raise InvalidInput(f"--deliver-at: {error}") from None
+    return Wishes(delay_level, deliver_ms, compress.value if compress else "", over)
+
+
 def _put_one(
-    target: Target, record: dict[str, Any], body: bytes, out: Output
+    target: Target, record: dict[str, Any], body: bytes, wishes: Wishes, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
+    from ..store.write.producer import as_stored, check_producer_topic
+
     reader = new_reader()
-    reader.with_body(record, body)  # what makes no sense is refused before anything is touched
+    # what makes no sense is refused before anything is touched
+    check_producer_topic(reader.with_body(record, body).topic)
     with target.writer(reader) as writer:
-        message = reader.with_body(record, body)
+        message = as_stored(reader.with_body(record, body), wishes, writer)
         with held_interrupts():
             stored = writer.append(message)
             writer.sync()

@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
 DEFAULT_WAIT_SECONDS = 10.0
-_UNINDEXED = 1024
-"""Records that wait to be indexed at most."""
+_UNINDEXED = 1024  # records that wait to be indexed at most
 
 
 class Stored(NamedTuple):
@@ -312,7 +311,11 @@ class StoreWriter:
         """Remember the last record, and which queues the topics need."""
         self._last = position, timestamp
         for topic, queue_id in highest_queue.items():
-            self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
+            self.expect(topic, queue_id)
+
+    def expect(self, topic: str, queue_id: int) -> None:
+        """Messages will be delivered to this queue: its topic has to be known, too."""
+        self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
 
     @property
     def unserved(self) -> list[tuple[str, int, int]]:

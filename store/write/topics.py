@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config_json import dumps, loads
+from ..delay_level import SCHEDULE_TOPIC, parse_levels
 from ..errors import Missing, Refused
 from ..regular_file import read_regular
 from .files import Files, write_new
@@ -108,6 +109,8 @@ class Topics:
 def new_topic(topic: str, highest_queue: int, profile: WriterProfile) -> dict[str, Any]:
     """The entry that a broker makes when a producer sends to a topic that it does not know."""
     queues = 1 if topic.startswith(_ONE_QUEUE) else _QUEUES_OF_A_NEW_TOPIC
+    if topic == SCHEDULE_TOPIC:
+        queues = len(parse_levels())
     queues = max(queues, highest_queue + 1)
     closed = profile.closed_dead_letters and topic.startswith("%DLQ%")
     entry: dict[str, Any] = {"attributes": {}} if profile.modern_topics else {}

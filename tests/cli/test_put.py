@@ -95,9 +95,19 @@ def test_one_message_and_its_answer(tmp_path: Path) -> None:
 
 
 def test_an_answer_is_one_harmless_line(tmp_path: Path) -> None:
-    said = run_here(["put", str(tmp_path), "a\nb\x1b[31m", "x"]).stdout
+    lines = tmp_path / "lines"
+    lines.write_text(json.dumps({"topic": "a\nb\x1b[31m", "body": "x"}) + "\n")
+    said = run_here(["put", str(tmp_path / "store"), "--from", str(lines)]).stdout
     assert said.startswith("a\\nb\\x1b[31m queue 0 offset 0: ")
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("topic", ["a\nb\x1b[31m", "a/b", "..", "a b", "x" * 128, "订单", "a.b"])
+def test_topics_that_no_client_sends_to(topic: str, tmp_path: Path) -> None:
+    said = run_here(["put", str(tmp_path / "store"), topic, "x"])
+    assert said.code in (2, 5) and said.stdout == ""
+    assert len(said.stderr.splitlines()) == 1 and "\x1b" not in said.stderr
+    assert not (tmp_path / "store").exists()
 
 
 def test_where_a_body_comes_from(tmp_path: Path) -> None:

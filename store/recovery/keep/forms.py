@@ -18,9 +18,8 @@ from ....formats.message_properties import (
     format_properties,
 )
 from ....formats.tombstone import LOST_ITEM
-from ...delay_level import SCHEDULE_TOPIC
+from ...delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 _OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"

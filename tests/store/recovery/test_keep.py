@@ -12,12 +12,12 @@ from mqstore.formats.message import SMALLEST
 from mqstore.formats.message_properties import crc_ok, parse
 from mqstore.formats.tombstone import LOST_ITEM, lost_item
 from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.delay_level import SCHEDULE_TOPIC
+from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.errors import Refused
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.keep.fill import SMALLEST_FILLER, fill
-from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, TIMER_TOPIC, Forms
+from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, Forms
 from mqstore.store.recovery.keep.gaps import Gap
 from mqstore.store.recovery.keep.lost_units import LostUnits
 from mqstore.store.recovery.keep.records import encoded

@@ -1,0 +1,103 @@
+"""What a producer may ask for with a message, and the message that a broker stores then."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...formats import message_properties as names
+from ...formats.hashing import java_string
+from ...formats.message import TOPIC_BYTES_MAX_V1
+from ..errors import InvalidInput
+from .compression import OVER_BYTES, compressed
+from .delay import delayed, timed
+from .new_message import NewMessage
+
+if TYPE_CHECKING:
+    from .put import StoreWriter
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LONG_TOPICS = ("%RETRY%", "%DLQ%")
+_LEVEL = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
+    least `over_bytes`.
+    """
+
+    delay_level: int | None = None
+    deliver_ms: int | None = None
+    compress: str = ""
+    over_bytes: int = OVER_BYTES
+
+
+def check_producer_topic(topic: bytes) -> None:
+    """Refuse a topic that every client and broker refuses (spec 05). Raises InvalidInput.
+
+    A copy of a record is not asked: what lies in a store may have any name.
+    """
+    text = topic.decode("utf-8", "replace")
+    if not _TOPIC.fullmatch(text):
+        raise InvalidInput(
+            f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed"
+        )
+    if len(text) > TOPIC_BYTES_MAX_V1 and not text.startswith(_LONG_TOPICS):
+        raise InvalidInput(f"a topic of {len(text)} characters: clients take {TOPIC_BYTES_MAX_V1}")
+
+
+def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMessage:
+    """The message that the broker of `writer` stores for what a producer asks.
+
+    Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
+    TIMER_DELAY_MS. Raises InvalidInput, LimitExceeded.
+    """
+    check_producer_topic(message.topic)
+    if wishes.compress:
+        message = compressed(message, wishes.compress, writer.profile, wishes.over_bytes)
+    found = names.parse(message.properties)
+    now_ms = writer.clock()
+    level = wishes.delay_level
+    if level is None and _LEVEL.fullmatch(found.get(names.DELAY, "")):
+        level = int(found[names.DELAY]) or None
+    deliver_ms = wishes.deliver_ms if wishes.deliver_ms is not None else _asked_ms(found, now_ms)
+    if level is not None and deliver_ms is not None:
+        raise InvalidInput("a message has a delay level or a time, not both")
+    if level is not None or deliver_ms is not None:
+        writer.expect(java_string(message.topic), message.queue_id)
+    if level is not None:
+        return delayed(message, level, len(writer.delay_levels), writer.profile)
+    if deliver_ms is None:
+        return message
+    config = writer.layout.broker_config
+    if not config.get_bool("timerWheelEnable", True):
+        raise InvalidInput("timerWheelEnable is off: the broker refuses messages with a time")
+    precision_ms = config.get_int("timerPrecisionMs", 1000) or 1000
+    limit = config.get_int("timerMaxDelaySec")
+    if limit is None:
+        return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms)
+    return timed(
+        message,
+        deliver_ms,
+        now_ms,
+        writer.profile,
+        precision_ms=precision_ms,
+        max_delay_seconds=limit,
+    )
+
+
+def _asked_ms(properties: dict[str, str], now_ms: int) -> int | None:
+    """When the properties ask for a delivery, None where they do not."""
+    for name, unit_ms, base_ms in (
+        ("TIMER_DELAY_SEC", 1000, now_ms),
+        ("TIMER_DELAY_MS", 1, now_ms),
+        ("TIMER_DELIVER_MS", 1, 0),
+    ):
+        text = properties.get(name)
+        if text is not None:
+            if not re.fullmatch(r"[0-9]{1,18}", text):
+                raise InvalidInput(f"{name} is not a number: {text}")
+            return base_ms + int(text) * unit_ms
+    return None
