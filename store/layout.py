@@ -98,7 +98,11 @@ class Layout:
     def _parts(self) -> tuple[Path, ...]:
         """What makes a directory a store; a log found somewhere inside does not, alone."""
         return (
-            *(self.commit_log_directories if self.commit_log_origin != "found" else ()),
+            *(
+                path
+                for path in self.commit_log_directories
+                if self.commit_log_origin != "found" and path != self.root
+            ),
             self.root / COMMIT_LOG,
             self.consume_queue,
             self.index,
@@ -172,7 +176,7 @@ class Layout:
     @property
     def _inside(self) -> list[Path]:
         """Commit log directories under the root."""
-        return [path for path in self.commit_log_directories if path.is_relative_to(self.root)]
+        return [path for path in self.commit_log_directories if self.root in path.parents]
 
     @cached_property
     def rocksdb_queues(self) -> bool:

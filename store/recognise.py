@@ -163,7 +163,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
     if name in QUEUES:
         return Recognised(path, QUEUES[name], f"its name {name}")
     try:
-        Layout.open(path, config)
+        # the log of a configuration does not make a store of the directory of another part
+        Layout.open(path, None if name in _BY_DIRECTORY else config)
     except NotAStore:
         pass
     else:

@@ -10,6 +10,7 @@ import pytest
 
 from mqstore.formats import kinds
 from mqstore.store import errors
+from mqstore.store.config import BrokerConfig
 from mqstore.store.config_file import config_files, read_config_file
 from mqstore.store.recognise import recognise
 
@@ -178,3 +179,14 @@ def test_configuration_that_has_lost_its_name(name: str, tmp_path: Path) -> None
         copy.write_bytes(path.read_bytes())
         if kinds.KINDS[kind].record_type in records:
             assert recognise(copy).kind == kind, path
+
+
+def test_a_configured_log_makes_no_store_of_its_own_directory(tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    for name, kind in (("commitlog", "commit-log"), ("index", "index-file")):
+        config = BrokerConfig({"storePathCommitLog": str(root / "commitlog")})
+        assert recognise(root / name, config=config).kind == kind
+    (root / "commitlog").rename(root / "log")
+    config = BrokerConfig({"storePathCommitLog": str(root / "log")})
+    assert recognise(root, config=config).kind == "store"
+    assert recognise(root / "log", config=config).kind == "commit-log"
