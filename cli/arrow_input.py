@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ..formats.derive import Ragged
 from ..formats.derive.ragged import Ints
 from ..formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
@@ -26,6 +23,8 @@ from ..store.write.message_json import NUMBER_LIMITS, MessageReader, parse_host
 from .ndjson_input import Line
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
 
 _ODD = ("body_base64", "topic_base64", "properties_raw_base64", "body_compression", "raw", "stale")
@@ -56,11 +55,13 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Ro
 
     note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
+    import numpy as np
+
     try:
         import pyarrow as pa
     except ImportError:
         raise Unsupported(
-            f"{form} files need pyarrow", hint="pip install 'mqstore[spark]', or pyarrow alone"
+            f"{form} files need pyarrow", hint="pip install 'mqstore[arrow]'"
         ) from None
     try:
         size = path.stat().st_size
@@ -129,7 +130,7 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
         properties = _property_texts(table, batch.num_rows, reader)
         if _has_values(table, "born_host"):
             columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, InvalidInput, UnicodeError):
+    except (pa.ArrowException, InvalidInput, UnicodeError):
         return None  # the slow way says which row it is
     return None if properties is None else columns | {"properties": properties}
 
@@ -140,6 +141,7 @@ def _has_values(table: dict[str, Any], name: str) -> bool:
 
 def _strings(array: Any) -> Ragged:
     """A column of texts or bytes, where it lies. Raises ArrowInvalid for another type."""
+    import numpy as np
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):
@@ -171,6 +173,8 @@ def _numbers(array: Any, missing: int) -> Any:
 
 def _hosts(array: Any) -> tuple[Ragged, Any]:
     """Addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
+    import numpy as np
+
     known = dictionary(_strings(array))
     hosts = [parse_host(text.decode(), "born_host") for text in known.values]
     return Ragged.of([ip for ip, _ in hosts])[known.ids], np.array([p for _, p in hosts])[known.ids]
@@ -196,12 +200,14 @@ def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) ->
         return None
     texts = with_items(texts, items)
     if not reader.final_separator:
-        texts.length = np.maximum(texts.length - len(ITEM_SEPARATOR), 0)
+        texts.length = (texts.length - len(ITEM_SEPARATOR)).clip(0)
     return texts
 
 
 def _plain(strings: Ragged) -> bool:
     """Whether no separator is in the strings, nor between them."""
+    import numpy as np
+
     length = np.maximum(strings.length, 0)
     if not length.any():
         return True
@@ -217,6 +223,7 @@ def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
 
 def _given_texts(array: Any, count: int) -> Ragged | None:
     """The texts of a column of maps or of objects; None for what is not plain."""
+    import numpy as np
     import pyarrow as pa
 
     nothing = Ragged.repeat(b"", count)

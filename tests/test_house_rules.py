@@ -150,15 +150,20 @@ def test_heavy_imports_stay_above_formats_and_store() -> None:
 
 
 def required(*extras: str) -> set[str]:
-    """The libraries that pyproject.toml asks for, by their names without versions."""
+    """The modules of the libraries that pyproject.toml asks for, named like them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lines = [*project["dependencies"]]
     for extra in extras:
         lines += project["optional-dependencies"][extra]
-    return {re.split(r"[\[<>=,; ]", line)[0] for line in lines}
+    return {re.split(r"[\[<>=,; ]", line)[0].replace("-", "_") for line in lines}
 
 
-EXTRAS = {"pipeline": ("spark",), "store": ("rocksdb",)}
+EXTRAS = {
+    "pipeline": ("spark",),
+    "store": ("rocksdb",),
+    "cli": ("arrow",),
+    "formats": ("fast",),
+}
 
 
 def test_what_is_imported_is_required() -> None:

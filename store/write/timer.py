@@ -7,7 +7,7 @@ where the timer files are not what a clean stop leaves.
 
 Order of effects: master offset of timercheck, log, wheel, timercheck. A broker's start finds the
 queue offset from the last unit of the log, but never goes beyond the master offset: cut off
-anywhere, no message is lost and none is in the wheel twice.
+anywhere, no message is lost, and none is in the wheel twice unless the cut tore a unit.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ class TimerWriter:
                     self._begin(state)
                 end = self._append(batch, wheel, end, write_ms)
                 count += len(batch)
-        if count:
-            self._write_wheel(wheel)
+        if count or wheel.changed:
+            self._write_wheel(wheel.changed)
             self._finish(state, state.queue_offset + count, end, write_ms)
         return count
 
@@ -108,8 +108,7 @@ class TimerWriter:
         check = read_timer_check(self._check)
         wheel_bytes = _size(self._layout.timer_wheel)
         with MappedFileQueue.open(self._layout.timer_log, self._file_size) as files:
-            new = not files.files and not wheel_bytes
-            if (check is None and not new) or wheel_bytes not in (0, FILE_BYTES):
+            if (check is None and files.files) or wheel_bytes not in (0, FILE_BYTES):
                 return None
             check = check or TimerCheck()
             begin = max(0, check.last_timer_log_flush_pos - self._file_size)
@@ -151,7 +150,8 @@ class TimerWriter:
                     yield message
 
     def _begin(self, state: TimerState) -> None:
-        """Let a broker's start believe what the log will say."""
+        """Let a broker's start believe what the log will say, and have a wheel to put it into."""
+        self._write_wheel({})
         self._files.make_directory(self._check.parent)
         self._write_check(state.check._replace(master_timer_queue_offset=self._next_offset))
 
@@ -189,12 +189,12 @@ class TimerWriter:
         except FileNotFoundError:
             return Slot(0, 0, 0, 0, 0)
 
-    def _write_wheel(self, wheel: Wheel) -> None:
+    def _write_wheel(self, slots: Mapping[int, Slot]) -> None:
         path = self._layout.timer_wheel
         with self._files.open_or_create(path) as file:
             if file.size < FILE_BYTES:
                 file.truncate(FILE_BYTES)
-            for number, slot in sorted(wheel.changed.items()):
+            for number, slot in sorted(slots.items()):
                 file.pwrite(slot.to_bytes(), number * SLOT_BYTES)
             file.sync()
         self._files.sync_directory(path.parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -55,26 +56,60 @@ PATHS = ("../evil", "../../evil", "a/../../../evil", "/evil", "..", ".", "a/b", 
 _COLOURS = re.compile(r"\x1b\[\d*m")
 
 
+SYSTEM_TOPICS = (b"SCHEDULE_TOPIC_XXXX", b"RMQ_SYS_TRANS_HALF_TOPIC", b"rmq_sys_wheel_timer")
+#: Properties in which a broker keeps a name of somebody.
+NAMES = ("REAL_TOPIC", "RETRY_TOPIC", "PGROUP", "ORIGIN_MESSAGE_ID", "TAGS", "KEYS", "UNIQ_KEY")
+
+
 def hostile_store(root: Path, texts: Iterable[str]) -> Path:
-    """A store whose topics, properties, bodies and queue directories are the texts."""
+    """A store whose topics, properties, bodies, queue directories and configuration are the texts."""
     log = MadeLog(LOG_FILE_BYTES)
-    queues: dict[str, list[bytes]] = {}
+    queues: dict[bytes, list[bytes]] = {}
+    texts = list(texts)
     for text in texts:
         raw = text.encode("utf-8", "surrogateescape")
         items = b"\x02".join(
-            (b"TAGS\x01" + raw, b"KEYS\x01" + raw, b"UNIQ_KEY\x01" + raw, raw + b"\x01" + raw)
+            [name.encode() + b"\x01" + raw for name in NAMES]
+            + [raw + b"\x01" + raw, b"DELAY\x013", b"REAL_QID\x010"]
         )
-        at = log.append(raw, topic=raw[:127], properties=items, queue_offset=0)
-        unit = (at, log.end - at, java_hash(text))
-        names = ("physical_offset", "size", "tags_code")
-        queues.setdefault(text, []).append(UNIT.build(dict(zip(names, unit, strict=True))))
+        for topic in (raw, b"%RETRY%" + raw, b"%DLQ%" + raw, *SYSTEM_TOPICS):
+            units = queues.setdefault(topic, [])
+            at = log.append(raw, topic=topic[:127], properties=items, queue_offset=len(units))
+            size = log.spans[-1][1]
+            names = ("physical_offset", "size", "tags_code")
+            unit = (at, size, java_hash(text))
+            units.append(UNIT.build(dict(zip(names, unit, strict=True))))
     log.write(root / "commitlog")
     for topic, units in queues.items():
-        if topic and not {"/", "\0"} & set(topic) and topic not in (".", ".."):
-            folder = root / "consumequeue" / topic / "0"
+        if (
+            topic
+            and not {b"/", b"\0"} & {topic[i : i + 1] for i in range(len(topic))}
+            and topic not in (b".", b"..")
+        ):
+            folder = root / "consumequeue" / os.fsdecode(topic) / "0"
             folder.mkdir(parents=True)
             (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(QUEUE_FILE_BYTES, b"\0"))
+    _hostile_configuration(root / "config", texts)
     return root
+
+
+def _hostile_configuration(folder: Path, texts: list[str]) -> None:
+    """Tables whose keys and values are the texts."""
+    folder.mkdir()
+    for name, member, value in (
+        (
+            "topics.json",
+            "topicConfigTable",
+            lambda text: {"topicName": text, "attributes": {text: text}},
+        ),
+        ("subscriptionGroup.json", "subscriptionGroupTable", lambda text: {"groupName": text}),
+        ("consumerOffset.json", "offsetTable", lambda text: {text: 1, "0": 2}),
+        ("consumerFilter.json", "filterDataByTopic", lambda text: {"topic": text}),
+        ("delayOffset.json", "offsetTable", lambda text: text),
+    ):
+        table = {f"{text}@{text}": value(text) for text in texts}
+        data = json.dumps({member: table}, ensure_ascii=False)
+        (folder / name).write_bytes(data.encode("utf-8", "surrogateescape"))
 
 
 def mq(*arguments: object, sizes: bool = True) -> Result:

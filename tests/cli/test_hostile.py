@@ -50,6 +50,13 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["get", store, "--topic", "*", "--limit", "3"],
         ["get", store, "--topic", TEXTS[4], "--queue", "0", "--offset", "0"],
         ["get", store, "--where", f"a = '{TEXTS[0]}' AND ("],
+        ["inspect", store, "--delays", "--retries", "--transactions"],
+        ["inspect", f"{store}/config"],
+        *(
+            [command, str(path)]
+            for command in ("dump", "inspect")
+            for path in sorted((root / "config").iterdir())
+        ),
         ["recover", store],
         ["dump", f"{store}/{TEXTS[0]}"],
         ["get", store, "--fields", TEXTS[0], "--at", "0"],

@@ -197,7 +197,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
 def test_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     result = run_here(["put", str(tmp_path / "new"), "--from", str(tmp_path / "in.parquet")])
-    assert result.code == 5 and "pip install 'mqstore[spark]'" in result.stderr
+    assert result.code == 5 and "pip install 'mqstore[arrow]'" in result.stderr
     assert arrow_input.__name__ and not (tmp_path / "new").exists()
 
 

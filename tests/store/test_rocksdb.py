@@ -21,7 +21,7 @@ from mqstore.store.rocksdb_consume_queue import RocksdbConsumeQueues
 from mqstore.store.selection import Selection
 from mqstore.store.store import Store
 
-from ..stores import NAMES, truth, unpack
+from ..stores import ALL, NAMES, truth, unpack
 
 STORES = [name for name in NAMES if "rocksdb" in truth(name)]
 WITH_QUEUES = [n for n in STORES if truth(n)["rocksdb"].get("consumequeue", {}).get("default")]
@@ -176,3 +176,30 @@ def test_queues_that_are_not_there(store: Callable[[str], Path]) -> None:
                 opened.queues.open(topic, queue_id)
         queue = opened.queues.open("TopicA", 0)
         assert [queue.unit(n) for n in (-1, 10**6, 1 << 63, 1 << 70)] == [None] * 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in ALL if "rocksdb" in n])
+def test_all_stores_that_have_one(name: str, tmp_path: Path) -> None:
+    """Entries, queues, times and what a consumer pulls; before a recovery there may be no queues."""
+    test_entries_are_those_of_the_real_library(name, tmp_path)
+    facts = truth(name)
+    with Store(tmp_path / name) as opened:
+        if opened.queues_unread:
+            assert facts["exit"] == "killed"
+            return
+        found = {
+            f"{q.topic}/{q.queue_id}": {"min_offset": q.min_offset, "max_offset": q.max_offset}
+            for q in opened.queue_summaries
+        }
+        assert found == facts["queues"]
+        for query in facts["time_queries"]:
+            offset = opened.offset_at(query["topic"], query["queue_id"], query["timestamp"])
+            assert offset == query["offset"], query
+        for query in facts["get_queries"]:
+            if query["status"] == "FOUND":
+                selection = Selection(topic=query["topic"], queue_id=query["queue_id"])
+                count = len(query["queue_offsets"])
+                got = list(find(opened, selection, offset=query["queue_offsets"][0], count=count))
+                positions = [one.message.physical_offset for one in got]
+                assert positions == query["physical_offsets"], query
