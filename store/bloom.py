@@ -2,7 +2,7 @@
 
 A broker gives each consumer group with an SQL92 filter some bits of a bloom filter, keeps them in
 config/consumerFilter.json, and sets them in the bit map of each message that passes, when it
-dispatches the message (enableCalcFilterBitMap). All functions are pure.
+dispatches the message (enableCalcFilterBitMap). All but `read_filters` are pure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..formats.murmur3 import murmur3_low
-from .errors import InvalidInput
+from . import config_json
+from .errors import InvalidInput, Missing, Unsupported
+from .regular_file import read_regular
 from .where import Where
 
 if TYPE_CHECKING:
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
 
     from .batch import Batch
     from .config import BrokerConfig
+    from .layout import Layout
 
 _INT = 1 << 32
+_CONFIG_BYTES = 16 << 20
 _BYTE = 8
 SQL92 = "SQL92"
 ERROR_RATE_PERCENT = 20
@@ -66,6 +70,11 @@ class BloomFilter(NamedTuple):
             CONSUMERS if consumers is None else consumers,
         )
 
+    @property
+    def bytes(self) -> int:
+        """Size of a bit map."""
+        return self.bits // _BYTE
+
     def positions(self, group: str, topic: str) -> tuple[int, ...]:
         """The bits of a consumer group in a topic; some may be there twice."""
         found = murmur3_low(f"{group}#{topic}".encode())
@@ -99,6 +108,21 @@ class ConsumerFilter(NamedTuple):
             return True
         number = int.from_bytes(bit_map, "little")
         return all(number >> at & 1 for at in self.positions)
+
+
+def read_filters(layout: Layout) -> dict[str, object]:
+    """config/consumerFilter.json, parsed; empty where there is none. Raises Unsupported."""
+    path = layout.config / "consumerFilter.json"
+    try:
+        text = read_regular(path, _CONFIG_BYTES).decode()
+        found = config_json.loads(text)
+    except Missing:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise Unsupported("not the JSON of a broker", path=path) from error
+    if not isinstance(found, dict):
+        raise Unsupported("not the JSON of a broker", path=path)
+    return found
 
 
 def consumer_filters(
@@ -177,7 +201,7 @@ def bit_map(
         if one.where is not None and one.where.matches(properties):
             for at in one.positions:
                 number |= 1 << at
-    return number.to_bytes(bloom.bits // _BYTE, "little")
+    return number.to_bytes(bloom.bytes, "little")
 
 
 def bit_maps(
@@ -186,7 +210,7 @@ def bit_maps(
     """uint8[n, bytes of a bit map]: equal to `bit_map` of each record of one topic."""
     import numpy as np
 
-    out = np.zeros((len(batch), bloom.bits // _BYTE if filters else 0), np.uint8)
+    out = np.zeros((len(batch), bloom.bytes if filters else 0), np.uint8)
     for one in filters:
         if one.where is not None:
             passing = one.where.mask(batch)

@@ -22,7 +22,8 @@ KEPT_FILES = 3
 class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
-    multi_dispatch: enableLmq and enableMultiDispatch are both on.
+    multi_dispatch: enableLmq and enableMultiDispatch are both on. consume_queue_ext: the queues
+    have units in consumequeue_ext.
     """
 
     check_crc: bool = True
@@ -31,6 +32,7 @@ class Switches(NamedTuple):
     message_index_safe: bool = False
     recover_max_files: int | None = None
     multi_dispatch: bool = False
+    consume_queue_ext: bool = False
 
     @property
     def body_check(self) -> BodyCheck:
@@ -49,6 +51,7 @@ class Switches(NamedTuple):
             message_index_safe=config.get_bool("messageIndexSafe", False),
             recover_max_files=config.get_int("commitLogRecoverMaxNum"),
             multi_dispatch=config.get_bool("enableLmq") and config.get_bool("enableMultiDispatch"),
+            consume_queue_ext=config.get_bool("enableConsumeQueueExt"),
         )
 
 

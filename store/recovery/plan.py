@@ -25,6 +25,7 @@ from ..mapped_file_queue import MappedFileQueue
 from ..write.consume_queue import queue_directory
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
+from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
@@ -247,10 +248,10 @@ def make_plan(
     wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
     tell: called with the log position reached. Raises Refused, Unreadable.
     """
-    wish = wish or Wish()
+    wish, switches = wish or Wish(), outcome.switches
     policy, keep = wish.policy, wish.policy is Policy.KEEP
     rules = profile.dispatch
-    multi_dispatch = rules.multi_dispatch and outcome.switches.multi_dispatch
+    multi_dispatch = rules.multi_dispatch and switches.multi_dispatch
     mended, edits = mend(snapshot, any_length=keep)
     if not mended.log:
         return Plan(policy, 0, 0)
@@ -269,7 +270,7 @@ def make_plan(
         auditors = ()
     else:
         if edits or outcome.refusal or outcome.log.hidden:
-            outcome = simulate(mended, profile, outcome.switches)
+            outcome = simulate(mended, profile, switches._replace(consume_queue_ext=False))
         log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
@@ -291,7 +292,9 @@ def make_plan(
     plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
-    plan.index = maker.index.finish() if outcome.switches.message_index_enable else None
+    if switches.consume_queue_ext:
+        plan.edits += ext_edits(snapshot)
+    plan.index = maker.index.finish() if switches.message_index_enable else None
     if plan.index is not None:
         plan.edits += _index_edits(snapshot, plan.index)
     plan.edits += log.edits

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ..mapped_file_queue import file_name
 from .cases import Case
+from .ext_state import ExtState
 from .groups import GroupLoss
 from .profiles import Profile
 from .queue_edits import last_byte
@@ -180,6 +181,9 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
     directory = snapshot.layout.consume_queue
     for name, queue in sorted(outcome.queues.items()):
         yield from _queue_changes(queue, directory / name.topic / str(name.queue_id))
+        if queue.ext is not None:
+            place = snapshot.layout.consume_queue_ext / name.topic / str(name.queue_id)
+            yield from _ext_changes(queue.ext, place)
     for header in outcome.index.deleted:
         yield FileChange(header.entry.path, "removed", 0, header.entry.size)
 
@@ -205,6 +209,20 @@ def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
             yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
         if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
             yield from _given_up(file.entry, file.wrote)
+
+
+def _ext_changes(ext: ExtState, directory: Path) -> Iterator[FileChange]:
+    made = {file.start for file in ext.files if file.entry is None}
+    for file in ext.removed:
+        if file.entry is not None and file.start not in made:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    replaced = {file.start for file in ext.removed}
+    for file in ext.files:
+        if file.entry is None:
+            change: Change = "rewritten" if file.start in replaced else "created"
+            yield FileChange(str(directory / file_name(file.start)), change, 0, file.wrote)
+        elif file.added_at is not None:
+            yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
 
 
 def _relative(path: str | None, root: str) -> str | None:

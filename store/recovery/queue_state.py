@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
+from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..errors import from_os_error
 from ..regular_file import open_regular
+from .ext_state import ExtState
 from .loading import LoadedFile, truncate
 from .profiles import MinOffset, QueueRules
 from .snapshot import Entry
@@ -26,6 +27,7 @@ Units = npt.NDArray[np.void]
 UNIT_DTYPE = dtype_of(UNIT)
 _WINDOW = 4096
 _RECOVERED_FILES = 3
+_NO_ADDRESS = 1
 
 
 @dataclass
@@ -85,7 +87,10 @@ def is_valid(units: Units) -> npt.NDArray[np.bool_]:
 
 @dataclass
 class QueueState:
-    """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one."""
+    """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one.
+
+    ext: its files in consumequeue_ext, None where the broker has none.
+    """
 
     rules: QueueRules
     file_bytes: int
@@ -93,6 +98,7 @@ class QueueState:
     removed: list[QueueFile] = field(default_factory=list)
     max_physical: int = -1
     min_logic: int = 0
+    ext: ExtState | None = None
 
     @classmethod
     def of(cls, loaded: Sequence[LoadedFile], file_bytes: int, rules: QueueRules) -> QueueState:
@@ -125,10 +131,14 @@ class QueueState:
             yield start, file.read(start, min(_WINDOW, total - start))
 
     def recover(self) -> None:
-        """Find the end: the first unit that is not valid, from the third last file on (2.5)."""
+        """Find the end: the first unit that is not valid, from the third last file on (2.5).
+
+        Raises ExtDamage.
+        """
         if not self.files:
             return
         index = max(0, len(self.files) - _RECOVERED_FILES)
+        last_address = _NO_ADDRESS
         while True:
             file = self.files[index]
             valid_units = 0
@@ -137,6 +147,7 @@ class QueueState:
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
                     self.max_physical = self._reach(units[count - 1])
+                    last_address = _last_address(units[:count], last_address)
                 valid_units = start + count
                 if len(bad):
                     break
@@ -145,6 +156,8 @@ class QueueState:
                 break
             index += 1
         self._truncate(position)
+        if self.ext is not None:
+            self.ext.recover(last_address)
 
     def _truncate(self, end: int) -> None:
         files: list[LoadedFile] = list(self.files)
@@ -180,10 +193,19 @@ class QueueState:
         self.removed += self.files
         self.files = []
         self.max_physical = -1
+        if self.ext is not None:
+            self.ext.clear()
 
-    def put(self, units: Units, offsets: npt.NDArray[np.int64]) -> None:
-        """Dispatch units, in log order, with the queue offsets of their records (spec 2.2)."""
+    def put(self, units: Units, offsets: npt.NDArray[np.int64], ext_bytes: int = 0) -> None:
+        """Dispatch units, in log order, with the queue offsets of their records (spec 2.2).
+
+        ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay
+        where a unit turns out to be there already.
+        """
         position, count = 0, len(units)
+        if self.ext is not None and (addresses := self.ext.append(count, ext_bytes)) is not None:
+            units = units.copy()
+            units["tags_code"] = addresses
         while position < count:
             run = self._regular_run(units[position:], offsets[position:])
             if run:
@@ -255,7 +277,7 @@ class QueueState:
             inside = units[: max(0, file.wrote // UNIT_BYTES - start)]
             good = np.flatnonzero(inside["physical_offset"] >= log_start)
             if len(good):
-                self.min_logic = file.start + (start + int(good[0])) * UNIT_BYTES
+                self._set_min(file, start + int(good[0]), inside[good[0]])
                 return
             if len(inside) < len(units):
                 return
@@ -294,8 +316,13 @@ class QueueState:
                 low = middle
         for number in range(low, high + 1):
             if self._physical(file, number) >= log_start:
-                self.min_logic = file.start + number * UNIT_BYTES
+                self._set_min(file, number, file.read(number, 1)[0])
                 return
+
+    def _set_min(self, file: QueueFile, number: int, unit: np.void) -> None:
+        self.min_logic = file.start + number * UNIT_BYTES
+        if self.ext is not None:
+            self.ext.drop_before(int(unit["tags_code"]))
 
     def _physical(self, file: QueueFile, number: int) -> int:
         return int(file.read(number, 1)["physical_offset"][0])
@@ -309,6 +336,12 @@ class QueueState:
             if len(mine):
                 found[mine] = gather(file.read, (positions[mine] - file.start) // UNIT_BYTES)
         return found
+
+
+def _last_address(units: Units, before: int) -> int:
+    """tags_code of the last unit that names one in consumequeue_ext, else `before`."""
+    named = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
+    return int(units["tags_code"][named[-1]]) if len(named) else before
 
 
 def gather(read: Callable[[int, int], Units], numbers: npt.NDArray[np.int64]) -> Units:

@@ -191,10 +191,17 @@ def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
 
 
 def switches_of(snapshot: Snapshot) -> Switches:
-    """The broker's switches; LMQ count as enabled where there are some."""
-    switches = Switches.of(snapshot.layout.broker_config)
-    light = any(name.topic.startswith(LMQ_PREFIX) for name in snapshot.queues)
-    return switches._replace(multi_dispatch=switches.multi_dispatch or light)
+    """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
+    config = snapshot.layout.broker_config
+    switches = Switches.of(config)
+    light = "enableLmq" not in config and any(
+        name.topic.startswith(LMQ_PREFIX) for name in snapshot.queues
+    )
+    ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
+    return switches._replace(
+        multi_dispatch=switches.multi_dispatch or light,
+        consume_queue_ext=switches.consume_queue_ext or ext,
+    )
 
 
 def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import Columns
-from ..dispatch import dispatch_columns
+from ..dispatch import LMQ_PREFIX, dispatch_columns
+from .ext_state import ExtDamage, ExtRules
 from .index_state import IndexState, load_index
 from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
 from .log_recovery import Ghost, LogWalk, Records, StartFile, Switches, start_file
@@ -53,6 +54,8 @@ class Outcome:
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
     indexed_from: int | None = None
+    #: None: the broker keeps no consumequeue_ext.
+    ext: ExtRules | None = None
 
     @property
     def log_start(self) -> int:
@@ -82,12 +85,18 @@ def simulate(snapshot: Snapshot, profile: Profile, switches: Switches | None = N
         switches,
         load_files(snapshot.log, snapshot.log_file_bytes, profile.load),
     )
+    if switches.consume_queue_ext:
+        outcome.ext = ExtRules.of(snapshot)
     outcome.refusal = outcome.log.refusal or _load_queues(outcome)
     if outcome.refusal:
         return outcome
     crashed = snapshot.abort
     outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
-    _recover_queues(outcome)
+    try:
+        _recover_queues(outcome)
+    except ExtDamage as damage:
+        outcome.refusal = Refusal("ext-unreadable", damage.reason, damage.path)
+        return outcome
     try:
         if outcome.log.files:
             _recover_log(outcome)
@@ -119,14 +128,23 @@ def _load_queues(outcome: Outcome) -> Refusal | None:
     for queue, entries in snapshot.queues.items():
         loaded = load_files(entries, snapshot.queue_file_bytes, profile.load)
         if loaded.refusal:
-            return Refusal(
-                "queue-" + loaded.refusal.case, loaded.refusal.reason, loaded.refusal.path
-            )
+            return _refusal("queue-", loaded.refusal)
         outcome.queue_deletions += loaded.deleted
-        outcome.queues[queue] = QueueState.of(
-            loaded.files, snapshot.queue_file_bytes, profile.queues
-        )
+        state = QueueState.of(loaded.files, snapshot.queue_file_bytes, profile.queues)
+        outcome.queues[queue] = state
+        if outcome.ext is not None:
+            state.ext = outcome.ext.new()
+            loaded = load_files(snapshot.ext.get(queue, ()), state.ext.file_bytes, profile.load)
+            if loaded.refusal:
+                return _refusal("ext-", loaded.refusal)
+            state.ext.load(loaded.files)
+            outcome.queue_deletions += loaded.deleted
     return None
+
+
+def _refusal(prefix: str, refusal: Refusal) -> Refusal:
+    """The refusal of a load of queues, by the label of its case."""
+    return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
 def _recover_queues(outcome: Outcome) -> None:
@@ -252,6 +270,8 @@ def _queue(outcome: Outcome, name: QueueId) -> QueueState:
     queue = outcome.queues.get(name)
     if queue is None:
         queue = QueueState(outcome.profile.queues, outcome.snapshot.queue_file_bytes)
+        if outcome.ext is not None and not name.topic.startswith(LMQ_PREFIX):
+            queue.ext = outcome.ext.new()
         outcome.queues[name] = queue
     return queue
 
@@ -268,7 +288,8 @@ def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
             outcome.delay_seconds += RETRY_SECONDS * len(units)
             _queue(outcome, name)
             continue
-        _queue(outcome, name).put(units, offsets)
+        ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
+        _queue(outcome, name).put(units, offsets, ext_bytes)
 
 
 def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:

@@ -7,7 +7,8 @@ and never written. A snapshot knows nothing about versions.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -51,7 +52,8 @@ class QueueId(NamedTuple):
 class Snapshot:
     """A store at rest.
 
-    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue.
+    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue;
+    ext: the same of consumequeue_ext.
     checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
     file is there.
     """
@@ -64,6 +66,8 @@ class Snapshot:
     index: tuple[Entry, ...]
     checkpoint: Mapping[str, int]
     abort: bool
+    ext: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    ext_file_bytes: int = 0
     _maps: dict[str, Bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -73,6 +77,7 @@ class Snapshot:
         sizes = layout.sizes
         entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
+        ext = dict(_queues(layout.consume_queue_ext))
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
@@ -82,6 +87,8 @@ class Snapshot:
             index=tuple(list_entries(layout.index)),
             checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
             abort=layout.abort.exists(),
+            ext=ext,
+            ext_file_bytes=_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
         )
 
     def bytes_of(self, entry: Entry) -> Bytes:
@@ -140,6 +147,13 @@ def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
         for queue in list_entries(topic.path):
             if queue.directory and _is_java_int(queue.name):
                 yield QueueId(topic.name, int(queue.name)), tuple(list_entries(queue.path))
+
+
+def _file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
+    """Size of files: as configured, else what most of them have, else a broker's default."""
+    value, origin = layout.broker_config.size(option)
+    sizes = Counter(e.size for entries in listed for e in entries if e.size and not e.directory)
+    return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
 
 
 def _is_java_int(name: str) -> bool:

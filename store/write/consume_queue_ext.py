@@ -19,11 +19,9 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MIN,
 )
 from ...formats.fixed import numbers_of
-from .. import config_json
-from ..errors import Missing, Refused, Unsupported
+from ..errors import Refused
 from ..layout import Layout
 from ..mapped_file_queue import MappedFileQueue, file_name
-from ..regular_file import read_regular
 from .consume_queue import queue_directory
 from .files import Files
 
@@ -37,7 +35,6 @@ _HEAD = numbers_of(HEAD)
 _END = END.build({"size": END_OF_FILE})
 _ROOM = 2 * END.sizeof()
 """Bytes that a broker leaves at the end of a file."""
-_CONFIG_BYTES = 16 << 20
 
 
 class ExtWriter:
@@ -54,10 +51,10 @@ class ExtWriter:
         self._filters: dict[str, list[ConsumerFilter]] = {}
         self._bloom: BloomFilter | None = None
         if config.get_bool("enableCalcFilterBitMap"):
-            from ..bloom import BloomFilter, consumer_filters
+            from ..bloom import BloomFilter, consumer_filters, read_filters
 
             self._bloom = BloomFilter.from_config(config)
-            self._filters = consumer_filters(_filter_config(layout), self._bloom)
+            self._filters = consumer_filters(read_filters(layout), self._bloom)
 
     def look_at(self, records: Columns, topics: Dictionary) -> None:
         """Find the bit maps of n records, for the units that `add` gets of them."""
@@ -152,18 +149,3 @@ class ExtWriter:
         for directory in sorted({path.parent for path in self._touched}):
             self._files.sync_directory(directory)
         self._touched.clear()
-
-
-def _filter_config(layout: Layout) -> dict[str, object]:
-    """config/consumerFilter.json, parsed; empty where there is none. Raises Unsupported."""
-    path = layout.config / "consumerFilter.json"
-    try:
-        text = read_regular(path, _CONFIG_BYTES).decode()
-        found = config_json.loads(text)
-    except Missing:
-        return {}
-    except (ValueError, RecursionError) as error:
-        raise Unsupported("not the JSON of a broker", path=path) from error
-    if not isinstance(found, dict):
-        raise Unsupported("not the JSON of a broker", path=path)
-    return found

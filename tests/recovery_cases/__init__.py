@@ -2,6 +2,7 @@
 
 `CASES` are the cases in this folder: every kind of damage once; `all_cases()` gives those of
 ``../shared/recovery-cases``, where that folder is there. The project does not need it.
+`feature_cases` and `all_feature_cases` are those of stores that use more than plain queues.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mqstore.store.config import BrokerConfig
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "recovery-cases"
+FEATURES = "features"
 
 Case = dict[str, Any]
 
@@ -51,9 +53,31 @@ def all_cases() -> tuple[Case, ...]:
     return tuple(_read(SHARED)) if (SHARED / "cases.jsonl.gz").exists() else cases()
 
 
+@functools.cache
+def feature_cases() -> tuple[Case, ...]:
+    """Every kind of damage of each feature once."""
+    return tuple(_read(HERE / FEATURES))
+
+
+@functools.cache
+def all_feature_cases() -> tuple[Case, ...]:
+    """All of ``../shared`` whose outcome is no matter of luck; those here where it is missing."""
+    there = (SHARED / FEATURES / "cases.jsonl.gz").exists()
+    found = tuple(_read(SHARED / FEATURES)) if there else feature_cases()
+    return tuple(case for case in found if not case.get("unstable"))
+
+
+def config_of(case: Case, root: Path) -> BrokerConfig:
+    """What the store of a case is to be opened with."""
+    if "config" not in case:
+        return CONFIG
+    texts = ((name, str(value)) for name, value in case["config"].items())
+    return BrokerConfig({name: text.replace("{store}", str(root)) for name, text in texts})
+
+
 def case_of(kind: str, version: str = "", exit: str = "") -> Case:
     """A case of this folder by its kind; the first that fits."""
-    for case in cases():
+    for case in (*cases(), *feature_cases()):
         fits = case["kind"] == kind and case["version"].startswith(version)
         if fits and exit in ("", case["exit"]):
             return case
@@ -64,9 +88,10 @@ def base(name: str, work: Path) -> Path:
     """The undamaged store of that name, unpacked once below `work`; do not change it."""
     target = work / "bases" / name
     if not target.exists():
-        folder = HERE if (HERE / "bases" / f"{name}.tar.gz").exists() else SHARED
+        folders = [folder / part for folder in (HERE, SHARED) for part in ("", FEATURES)]
+        files = [folder / "bases" / f"{name}.tar.gz" for folder in folders]
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(folder / "bases" / f"{name}.tar.gz") as archive:
+        with tarfile.open(next(file for file in files if file.exists())) as archive:
             archive.extractall(target.parent, filter="data")
     return target
 

@@ -23,6 +23,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "recovery.md"
 TABLE_MARK = "<!-- store/recovery/cases.py -->"
 LOG_FILE = 8192
 QUEUE = "consumequeue/TopicA/0"
+EXT = "consumequeue_ext/TopicA/0"
 
 Make = Callable[[Path], tuple[Path, str]]
 
@@ -44,9 +45,14 @@ def spoilt(base: str, spoil: Callable[[Path], object]) -> Make:
         root = work / "store"
         shutil.copytree(recovery_cases.base(base, work), root)
         spoil(root)
-        return root, base.split("-")[0]
+        return root, next(part for part in base.split("-") if part[0].isdigit())
 
     return make
+
+
+def ext(spoil: Callable[[Path], object]) -> Make:
+    """A good store of 4.9 with consumequeue_ext."""
+    return spoilt("cqext-4.9.7-halt-2", spoil)
 
 
 def sized(name: str, size: int) -> Callable[[Path], object]:
@@ -104,6 +110,11 @@ MADE: dict[str, Make] = {
     "queue-wrong-length": spoilt("5.3.3-clean-1", short_queue_file),
     "queue-directory": spoilt("4.9.7-clean-1", lambda root: (root / QUEUE / "old").mkdir()),
     "queue-empty-last-file": spoilt("4.9.7-clean-1", sized(f"{QUEUE}/00000000000000004000", 0)),
+    "ext-foreign-name": ext(sized(f"{EXT}/copy", 400)),
+    "ext-wrong-length": ext(sized(f"{EXT}/00000000000000000000", 100)),
+    "ext-directory": ext(lambda root: (root / EXT / "old").mkdir()),
+    "ext-empty-last-file": kind("ext_empty_last", "4.9"),
+    "ext-unreadable": kind("ext_size_huge"),
     "queue-without-unit": spoilt("5.1.4-clean-1", no_unit),
     "files-hidden": kind("short_middle", "4.3"),
     "odd-number": kind("extra_short_number"),
@@ -146,7 +157,11 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     assert shown["prediction"]["case"] == label
     if shown["plan"] is not None:
         assert shown["plan"]["case"] == label
-    refuses = label.startswith("queue-") or label in ("foreign-name", "wrong-length", "directory")
+    refuses = label.startswith(("queue-", "ext-")) or label in (
+        "foreign-name",
+        "wrong-length",
+        "directory",
+    )
     assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
 

@@ -13,13 +13,14 @@ from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.plan import can_have_files
 from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
+from mqstore.store.recovery.simulate import Outcome
 from mqstore.store.recovery.survey import Readability, survey
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases
-from ...recovery_cases import CONFIG
 from ...slices import pick
 from .recovered import changes_of_starts, started
+from .test_simulate import predicted
 
 
 class Unflushed(Files):
@@ -32,49 +33,57 @@ class Unflushed(Files):
 def faults(case: dict[str, Any], work: Path) -> list[str]:
     """What is wrong with a store once its plan is applied."""
     root = recovery_cases.damaged(case, work)
-    found = examine(Layout.open(root, CONFIG), case["version"])
+    config = recovery_cases.config_of(case, root)
+    found = examine(Layout.open(root, config), case["version"])
     plan = found.plan
     if plan is None:
         return [] if found.refusal else ["no plan and no reason"]
     if not found.nothing_to_do:
-        layout = Layout.open(root, CONFIG)
+        layout = Layout.open(root, config)
         apply(layout, plan, lambda: plan_again(layout, case["version"]), Unflushed())
     wrong = [
-        f"left to do: {e}" for e in plan_again(Layout.open(root, CONFIG), case["version"]).edits
+        f"left to do: {e}" for e in plan_again(Layout.open(root, config), case["version"]).edits
     ]
-    wrong += changes_of_starts(root, CONFIG, plan, _versions(case, found))
-    after = Readability.after(started(root, CONFIG, case["version"]), can_have_files)
-    log = CommitLog.open(Layout.open(root, CONFIG))
-    survey(log, [after], index_tags=False, multi_dispatch=False)
+    wrong += changes_of_starts(root, config, plan, _versions(case, found))
+    start = started(root, config, case["version"])
+    after = Readability.after(start, can_have_files)
+    log = CommitLog.open(Layout.open(root, config))
+    survey(log, [after], index_tags=False, multi_dispatch=_dispatches_to_many(start))
     # a record whose own queue offset was changed has its unit, at another offset than it says
-    astray = 1 if case["kind"].startswith("queue_offset") else 0
+    astray = 1 if case["kind"].startswith(("queue_offset", "offset_", "flip_queueOffset")) else 0
     if after.lost.messages or after.invisible.messages > astray:
         wrong.append(f"{after.lost.messages} lost, {after.invisible.messages} without a unit")
     if found.messages - after.total != plan.lost.messages:
         wrong.append(f"{found.messages} before, {after.total} after, {plan.lost.messages} told")
-    start = found.prediction
-    exact = start.starts and start.case.label != "ghost-record"
-    if exact and plan.lost.messages > start.lost.messages:
-        wrong.append(f"{plan.lost.messages} lost, by a broker {start.lost.messages}")
+    told = found.prediction
+    exact = told.starts and told.case.label != "ghost-record"
+    if exact and plan.lost.messages > told.lost.messages:
+        wrong.append(f"{plan.lost.messages} lost, by a broker {told.lost.messages}")
     return wrong
+
+
+def _dispatches_to_many(start: Outcome) -> bool:
+    return start.profile.dispatch.multi_dispatch and start.switches.multi_dispatch
 
 
 def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
     """Versions whose start must change nothing.
 
     4.3 does not know the IPv6 hosts of the newer stores, nor does a flag mean them to it that others
-    take at its word. Damage that the broker's recovery does not meet stays, and other versions may
+    take at its word; nobody before 5.1 knows version 2 records. Damage that the broker's recovery does not meet stays, and other versions may
     begin before it.
     """
     own = case["version"][:3]
     if found.damaged or found.damaged_bytes or (own == "4.3" and "_v6_" in case["kind"]):
         return [own]
+    if case.get("feature") == "v2ipv6":
+        return [version for version in VERSIONS if version >= own]
     return [version for version in VERSIONS if version != "4.3" or own == "4.3"]
 
 
 def test_some_kinds_of_damage(tmp_path: Path) -> None:
     failed = {}
-    for case in recovery_cases.cases()[::5]:
+    for case in (*recovery_cases.cases()[::5], *predicted(recovery_cases.feature_cases())[::12]):
         found = faults(case, tmp_path)
         if found:
             failed[case["case"]] = found
@@ -84,7 +93,8 @@ def test_some_kinds_of_damage(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_measured_damage(tmp_path: Path) -> None:
     failed = {}
-    for case in pick(recovery_cases.all_cases(), "recovery plans"):
+    every = (*recovery_cases.all_cases(), *predicted(recovery_cases.all_feature_cases()))
+    for case in pick(every, "recovery plans"):
         found = faults(case, tmp_path)
         if found:
             failed[case["case"]] = found
