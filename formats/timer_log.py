@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from construct import Int32sb, Int32ub, Int64sb, Struct
 
+from .blank import MAGIC_BLANK
+
 UNIT = Struct(
     "size" / Int32sb * "52",
     "prev_pos" / Int64sb * "previous entry of the same tick, -1 = none",
@@ -24,6 +26,8 @@ BLANK = Struct(
     "prev_pos" / Int64sb * "0",
     "magic" / Int32ub * "CBD43194",
 )
+#: The magic of a BLANK as the field of a unit reads it, which has a sign.
+MAGIC_BLANK_SIGNED: int = UNIT.magic.parse(BLANK.magic.build(MAGIC_BLANK))
 UNIT_BYTES = UNIT.sizeof()
 BLANK_BYTES = BLANK.sizeof()
 assert (UNIT_BYTES, BLANK_BYTES) == (52, 16)

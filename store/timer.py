@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.blank import MAGIC_BLANK
 from ..formats.derive import dtype_of
-from ..formats.timer_log import BLANK, BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
+from ..formats.timer_log import (
+    BLANK,
+    BLANK_BYTES,
+    MAGIC_BLANK_SIGNED,
+    MAGIC_MAX,
+    UNIT,
+    UNIT_BYTES,
+)
 from ..formats.timer_wheel import SLOT, SLOT_BYTES
 from .errors import from_os_error
 from .mapped_file_queue import MappedFile, MappedFileQueue
@@ -77,7 +84,7 @@ def _window(data: bytes, file: MappedFile, offset: int) -> Iterator[TimerUnits |
     kind = np.where(_written(data, whole, UNIT_BYTES), _DAMAGE, _ZEROS)
     good = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX)
     kind[good] = _UNIT
-    blank = (units["magic"] == _BLANK_MAGIC) & (units["size"] == file.end - position)
+    blank = (units["magic"] == MAGIC_BLANK_SIGNED) & (units["size"] == file.end - position)
     end = int(np.argmax(blank)) if blank.any() else whole
     edges = [0, *(np.flatnonzero(np.diff(kind[:end])) + 1).tolist(), end]
     for first, behind in pairwise(edges if end else []):
@@ -93,8 +100,6 @@ def _window(data: bytes, file: MappedFile, offset: int) -> Iterator[TimerUnits |
 
 
 _UNIT, _DAMAGE, _ZEROS = range(3)
-_BLANK_MAGIC = UNIT.magic.parse(BLANK.magic.build(MAGIC_BLANK))
-"""As the field of a unit reads it, which has a sign."""
 
 
 def _written(data: bytes, count: int, size: int) -> npt.NDArray[np.bool_]:

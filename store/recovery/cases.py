@@ -134,6 +134,18 @@ CASES: tuple[Case, ...] = (
         ("B37",),
         ("I-079",),
     ),
+    _refusal("timer-foreign-name", "a timer log file's name is not a number", _MOVED, "I-005"),
+    _refusal("timer-wrong-length", "a timer log file has a wrong length", "restores it", "I-003"),
+    _refusal("timer-wheel-length", "the timer wheel has a wrong length", "makes it anew", "I-120"),
+    Case(
+        "timer-log-end",
+        "the last file of the timer log has no entry",
+        "throws in load and refuses to start, up to 5.3",
+        _MOVED,
+        lambda facts: facts.refused == "timer-log-end",
+        ("B32",),
+        ("I-126",),
+    ),
     Case(
         "queue-without-unit",
         "a queue has files but no unit, and nothing is dispatched to it",

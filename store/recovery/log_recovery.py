@@ -33,6 +33,7 @@ class Switches(NamedTuple):
     recover_max_files: int | None = None
     multi_dispatch: bool = False
     consume_queue_ext: bool = False
+    timer_wheel_enable: bool = True
 
     @property
     def body_check(self) -> BodyCheck:
@@ -52,6 +53,7 @@ class Switches(NamedTuple):
             recover_max_files=config.get_int("commitLogRecoverMaxNum"),
             multi_dispatch=config.get_bool("enableLmq") and config.get_bool("enableMultiDispatch"),
             consume_queue_ext=config.get_bool("enableConsumeQueueExt"),
+            timer_wheel_enable=config.get_bool("timerWheelEnable", True),
         )
 
 

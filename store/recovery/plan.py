@@ -38,6 +38,7 @@ from .simulate import Outcome, simulate
 from .snapshot import Entry, QueueId, Snapshot
 from .survey import Auditor, Messages, survey
 from .tally import Tally
+from .timer_edits import timer_edits
 from .wish import Policy, Wish
 
 
@@ -270,7 +271,11 @@ def make_plan(
         auditors = ()
     else:
         if edits or outcome.refusal or outcome.log.hidden:
-            outcome = simulate(mended, profile, switches._replace(consume_queue_ext=False))
+            outcome = simulate(
+                mended,
+                profile,
+                switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
+            )
         log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
@@ -294,6 +299,8 @@ def make_plan(
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
     if switches.consume_queue_ext:
         plan.edits += ext_edits(snapshot)
+    if profile.timer and switches.timer_wheel_enable:
+        plan.edits += timer_edits(snapshot)
     plan.index = maker.index.finish() if switches.message_index_enable else None
     if plan.index is not None:
         plan.edits += _index_edits(snapshot, plan.index)

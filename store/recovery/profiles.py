@@ -134,6 +134,16 @@ class DispatchRules:
 
 
 @dataclass(frozen=True)
+class TimerRules:
+    """Load of the timer (spec 4.9)."""
+
+    #: the next unit to read is one that the queue has (since 5.3.2)
+    clamps: bool
+    #: a size of no message in the last entry is nothing to throw at (B32)
+    any_size: bool
+
+
+@dataclass(frozen=True)
 class Profile:
     """One generation of brokers."""
 
@@ -147,6 +157,8 @@ class Profile:
     start: StartRules
     queues: QueueRules
     dispatch: DispatchRules
+    #: None: it has no timer (before 5.0)
+    timer: TimerRules | None = None
 
 
 _HIDING = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
@@ -208,6 +220,7 @@ PROFILES: dict[str, Profile] = {
                 True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
             ),
             DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
+            TimerRules(clamps=False, any_size=False),
         ),
         Profile(
             "5.3",
@@ -220,6 +233,7 @@ PROFILES: dict[str, Profile] = {
                 True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=False),
         ),
         Profile(
             "5.4",
@@ -234,6 +248,7 @@ PROFILES: dict[str, Profile] = {
                 True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, False, True, has_confirm_offset=True
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=True),
         ),
         Profile(
             "5.5",
@@ -252,6 +267,7 @@ PROFILES: dict[str, Profile] = {
                 has_flushed_position=True,
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=True),
         ),
     )
 }

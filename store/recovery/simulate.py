@@ -22,6 +22,8 @@ from .profiles import Profile, QueueCut, ReputStart
 from .queue_state import UNIT_DTYPE, QueueState, Units
 from .record_check import BodyCheck, Failure, walk
 from .snapshot import Entry, QueueId, Snapshot
+from .timer_state import QUEUE as TIMER_QUEUE
+from .timer_state import TimerState, recover_timer
 
 Ints = npt.NDArray[np.int64]
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
@@ -56,6 +58,8 @@ class Outcome:
     indexed_from: int | None = None
     #: None: the broker keeps no consumequeue_ext.
     ext: ExtRules | None = None
+    #: None: no timer.
+    timer: TimerState | None = None
 
     @property
     def log_start(self) -> int:
@@ -76,8 +80,13 @@ class Outcome:
         return self.log.files[self.start.number].start if self.start and self.log.files else 0
 
 
-def simulate(snapshot: Snapshot, profile: Profile, switches: Switches | None = None) -> Outcome:
-    """Play a broker's start through. Raises Unreadable."""
+def simulate(
+    snapshot: Snapshot, profile: Profile, switches: Switches | None = None, now_ms: int = 0
+) -> Outcome:
+    """Play a broker's start through. Raises Unreadable.
+
+    now_ms: the broker's clock, which decides from when on a timer that has stood for long reads.
+    """
     switches = switches or Switches()
     outcome = Outcome(
         profile,
@@ -107,12 +116,24 @@ def simulate(snapshot: Snapshot, profile: Profile, switches: Switches | None = N
         outcome.refusal = Refusal("poison-record", poison.reason, path)
         return outcome
     _correct_min_offsets(outcome)
+    if outcome.refusal is None and switches.timer_wheel_enable:
+        _load_timer(outcome, now_ms)
     if outcome.refusal is None:
         try:
             _dispatch_after_start(outcome)
         except _Poison as poison:
             outcome.hangs = poison.reason
     return outcome
+
+
+def _load_timer(outcome: Outcome, now_ms: int) -> None:
+    log = (outcome.log_start, outcome.log_end)
+    queue = outcome.queues.get(TIMER_QUEUE)
+    found = recover_timer(outcome.snapshot, outcome.profile, log, queue, now_ms)
+    if isinstance(found, Refusal):
+        outcome.refusal = found
+    else:
+        outcome.timer = found
 
 
 class _Poison(Exception):

@@ -53,7 +53,7 @@ class Snapshot:
     """A store at rest.
 
     log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue;
-    ext: the same of consumequeue_ext.
+    ext: the same of consumequeue_ext. has_timer: there is a timer log, a wheel or a timercheck.
     checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
     file is there.
     """
@@ -68,6 +68,9 @@ class Snapshot:
     abort: bool
     ext: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
     ext_file_bytes: int = 0
+    timer_log: tuple[Entry, ...] = ()
+    timer_file_bytes: int = 0
+    has_timer: bool = False
     _maps: dict[str, Bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -78,6 +81,8 @@ class Snapshot:
         entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
         ext = dict(_queues(layout.consume_queue_ext))
+        timer_log = tuple(list_entries(layout.timer_log))
+        check = layout.config / "timercheck"
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
@@ -89,6 +94,9 @@ class Snapshot:
             abort=layout.abort.exists(),
             ext=ext,
             ext_file_bytes=_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
+            timer_log=timer_log,
+            timer_file_bytes=_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
+            has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
     def bytes_of(self, entry: Entry) -> Bytes:

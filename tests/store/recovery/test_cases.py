@@ -115,6 +115,10 @@ MADE: dict[str, Make] = {
     "ext-directory": ext(lambda root: (root / EXT / "old").mkdir()),
     "ext-empty-last-file": kind("ext_empty_last", "4.9"),
     "ext-unreadable": kind("ext_size_huge"),
+    "timer-foreign-name": spoilt("timer-5.3.3-clean-1", sized("timerlog/copy", 600)),
+    "timer-wrong-length": kind("log_short_last"),
+    "timer-wheel-length": kind("wheel_short"),
+    "timer-log-end": spoilt("timer-5.3.3-clean-1", sized("timerlog/00000000000000003600", 600)),
     "queue-without-unit": spoilt("5.1.4-clean-1", no_unit),
     "files-hidden": kind("short_middle", "4.3"),
     "odd-number": kind("extra_short_number"),
@@ -157,7 +161,7 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     assert shown["prediction"]["case"] == label
     if shown["plan"] is not None:
         assert shown["plan"]["case"] == label
-    refuses = label.startswith(("queue-", "ext-")) or label in (
+    refuses = label.startswith(("queue-", "ext-", "timer-")) or label in (
         "foreign-name",
         "wrong-length",
         "directory",

@@ -1,0 +1,75 @@
+"""What a plan does to the timer, so that a broker loads it: its log, and a wheel of a wrong length.
+
+A wheel that is lost costs a broker all messages but those of the last log files (B33); it is made
+anew from the whole log here. Entries that are gone are read again from the timer topic's queue by
+the broker itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from ...formats.blank import MAGIC_BLANK
+from ...formats.timer_log import BLANK, BLANK_BYTES, UNIT_BYTES
+from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
+from .edits import Edit
+from .queue_edits import is_whole_file, last_byte
+from .snapshot import Entry, Snapshot
+from .timer_state import entries_end, rebuilt_wheel
+
+_LOG_CODES = ("I-126",)
+_WHEEL_CODES = ("I-120",)
+
+
+def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
+    """The edits for a store whose broker has a timer. Raises Unreadable."""
+    size = snapshot.timer_file_bytes
+    kept: list[Entry] = []
+    for entry in snapshot.timer_log:
+        if is_whole_file(entry._replace(size=size), size) and entry.size:
+            kept.append(entry)
+        else:
+            yield Edit("move", entry.path, "no file of the timer log", ("I-005",))
+    while len(kept) > 1 and kept[-1].size == size and not _has_entry(snapshot, kept[-1]):
+        entry = kept.pop()
+        yield Edit("move", entry.path, "no entry is in it: a broker may not start", _LOG_CODES)
+    for entry in kept:
+        if entry.size != size:
+            yield from _whole(snapshot, entry, size, last=entry is kept[-1])
+    wheel = snapshot.layout.timer_wheel
+    if wheel.exists() and wheel.stat().st_size not in (0, FILE_BYTES):
+        reason = "a wheel of a wrong length: a broker does not start"
+        yield Edit("move", str(wheel), reason, _WHEEL_CODES)
+        yield _new_wheel(snapshot, kept)
+
+
+def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:
+    return entries_end(snapshot.bytes_of(entry)) > 0
+
+
+def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterator[Edit]:
+    """Give a file its length; behind its last entry a BLANK leads on to the next file."""
+    reason = f"{entry.size} bytes, not {size}: a broker does not start"
+    end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
+    yield Edit("truncate", entry.path, reason, ("I-003",), length=size)
+    if (torn := min(entry.size, size) - end) > 0 and last_byte(entry, end) > end:
+        yield Edit("write", entry.path, "an entry that is cut off", _LOG_CODES, end, torn)
+    if not last and size - end >= BLANK_BYTES:
+        blank = BLANK.build({"size": size - end, "prev_pos": 0, "magic": MAGIC_BLANK})
+        yield Edit(
+            "write", entry.path, "go on in the next file", _LOG_CODES, end, len(blank), blank
+        )
+
+
+def _new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:
+    """A wheel that names the entries of all files."""
+    whole = replace(snapshot, timer_log=tuple(kept))
+    slots = rebuilt_wheel(whole)
+    used = np.flatnonzero(slots["time"])
+    pieces = tuple((int(n) * SLOT_BYTES, slots[n].tobytes()) for n in used)
+    path = str(snapshot.layout.timer_wheel)
+    reason = f"{len(used)} ticks of the timer log"
+    return Edit("create", path, reason, _WHEEL_CODES, length=FILE_BYTES, pieces=pieces)
