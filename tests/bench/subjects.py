@@ -6,6 +6,7 @@ A subject imports first, then takes the time of its work alone, and prints one J
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 CONSTRUCT_RECORDS = 3000
 APPEND_MESSAGES = 400_000
+APPEND_ROUNDS = 3
 
 
 def walk(root: str) -> dict[str, Any]:
@@ -82,12 +84,14 @@ def construct(root: str) -> dict[str, Any]:
 
 
 def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]:
-    """Append columns through the library, as a producer's messages: a key, a unique key, a tag."""
+    """Append columns through the library, as a producer's messages: a key, a unique key, a tag.
+
+    The best of some rounds in one process, as a JVM has them on the other side.
+    """
     import numpy as np
 
     from mqstore.formats.derive import Ragged
     from mqstore.store.config import BrokerConfig
-    from mqstore.store.write.put import StoreWriter
 
     size = int(body_bytes)
     noise = np.random.default_rng(size).integers(32, 127, size * APPEND_MESSAGES // 64, np.uint8)
@@ -105,7 +109,16 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
     config = BrokerConfig().with_set(
         ["messageIndexEnable=" + ("true" if indexed == "index" else "false")]
     )
-    with StoreWriter.open(root, config) as writer:
+    rounds = [_append(Path(root), config, columns) for _ in range(APPEND_ROUNDS)]
+    return min(rounds, key=lambda result: result["wall_s"])
+
+
+def _append(root: Path, config: BrokerConfig, columns: dict[str, Any]) -> dict[str, Any]:
+    """One round: all columns into a new store of the generation that is compared with."""
+    from mqstore.store.write.put import StoreWriter, WriterOptions
+
+    shutil.rmtree(root, ignore_errors=True)
+    with StoreWriter.open(root, config, WriterOptions("5.3")) as writer:
         cpu, start = time.process_time(), time.perf_counter()
         stored = writer.append_columns(columns)
         result = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - start}
