@@ -11,7 +11,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mqstore.store.config import BrokerConfig
 
 CONSTRUCT_RECORDS = 3000
 APPEND_MESSAGES = 400_000
