@@ -18,11 +18,12 @@ from ..formats.derive import Ragged, decode
 from ..formats.derive.ragged import Ints
 from ..formats.message import MESSAGE
 from .batch import Batch, Extent, ExtentKind, LogEnd
-from .errors import NotFound, from_os_error
+from .compressed import plain_name
+from .errors import NotFound
 from .layout import Layout
 from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
 from .log_scan import LogScan
-from .mapped_file_queue import MappedFile, MappedFileQueue, start_of
+from .mapped_file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from .mark import Mark
 from .scan import Window, number_at, verdict
 
@@ -48,18 +49,16 @@ class CommitLog:
     def of_file(
         cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None
     ) -> CommitLog:
-        """One file, wherever it lies; its start comes from its name, else from its first record."""
-        try:
-            size = path.stat().st_size
-            with path.open("rb") as stream:
-                head = stream.read(PEEK_BYTES)
-        except OSError as error:
-            raise from_os_error(error, path) from error
-        start = start_of(path.name)
-        if start is None or len(path.name) < 20:
-            start = _own_position(head, frame)
-        file = MappedFile(os.fspath(path), start, size)
-        queue = MappedFileQueue((os.fspath(path.parent),), [file], size, [])
+        """One file, wherever it lies; its start comes from its name, else from its first record.
+
+        Raises Missing, Unreadable.
+        """
+        name = plain_name(path.name)
+        start = start_of(name)
+        if start is None or len(name) < NAME_DIGITS:
+            with MappedFileQueue.of_file(path, 0) as queue:
+                start = _own_position(queue.read(0, PEEK_BYTES), frame)
+        queue = MappedFileQueue.of_file(path, start)
         return cls(queue, path.parent if frame is DLEDGER else None, rate_bytes)
 
     @property

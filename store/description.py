@@ -276,8 +276,11 @@ def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
 
 
 def _odd_files(layout: Layout) -> Iterator[str]:
-    """Files of the log that have another size than the others, and what is missing between them."""
+    """Files of the log that are compressed or have another size than the others, and what is missing."""
     files = layout.commit_log_files()
+    compressed = sum(file.compressed for file in files.files)
+    if compressed:
+        yield f"{compressed} log files are compressed: no broker reads these"
     for file in files.files:
         if file.size != files.file_size:
             yield f"{file.path} has {file.size} bytes, not {files.file_size}"

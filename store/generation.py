@@ -8,6 +8,7 @@ the two disagree. A guess leaves one generation, or names all that fit.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,7 @@ from ..formats.index_file import HEADER, ITEM, SLOT, items_offset, slots_offset
 from ..formats.message import MAGIC_V2, SysFlag
 from ..formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from .checkpoint import Checkpoint, read_checkpoint
+from .compressed import is_compressed_name, open_plain, plain_name
 from .errors import Missing, from_os_error
 from .layout import Layout
 from .recovery.profiles import NEWEST, PROFILES, VERSIONS
@@ -96,14 +98,14 @@ class _Evidence:
     def log_files(self) -> list[Entry]:
         """Files of the commit log that are not empty, newest first."""
         entries = [e for d in self.layout.commit_log_directories for e in list_entries(d)]
-        files = [e for e in entries if not e.directory and e.name.isdigit() and e.size]
+        files = [e for e in entries if not e.directory and _is_number(e.name) and e.size]
         return sorted(files, reverse=True)
 
     @cached_property
     def records(self) -> Columns | None:
         """Some of the newest records: the first ones of the last used log file."""
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
-            for item in islice(walk(map_file(entry.path), 0, _RECORD_RULES, BodyCheck.NONE), 1):
+            for item in islice(walk(_map(entry.path), 0, _RECORD_RULES, BodyCheck.NONE), 1):
                 if not isinstance(item, Failure):
                     return item
         return None
@@ -124,8 +126,10 @@ class _Evidence:
     def newest_index(self) -> Bytes | None:
         """The newest index file with a whole header."""
         for entry in reversed(list_entries(self.layout.index)):
-            if entry.name.isdigit() and entry.size > slots_offset():
-                return map_file(entry.path)
+            if _is_number(entry.name):
+                data = _map(entry.path)
+                if len(data) > slots_offset():
+                    return data
         return None
 
     @cached_property
@@ -142,6 +146,20 @@ class _Evidence:
     def is_there(self, *names: str) -> str:
         """The first of some paths in the store that exists, else ""."""
         return next((name for name in names if (self.layout.root / name).exists()), "")
+
+
+def _is_number(name: str) -> bool:
+    """The name of a log or index file, compressed or not."""
+    return plain_name(name).isdigit()
+
+
+def _map(path: str) -> Bytes:
+    """A file, or what it unpacks to, as uint8[size]. Raises Unreadable."""
+    if not is_compressed_name(path):
+        return map_file(path)
+    with os.fdopen(open_plain(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return np.memmap(file, np.uint8, "r") if size else np.zeros(0, np.uint8)
 
 
 @dataclass(frozen=True)

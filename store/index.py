@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from ..formats.index_file import file_size
+from .compressed import plain_name
 from .config import BrokerConfig
 from .errors import from_os_error
 from .index_file import Geometry, IndexFile
@@ -139,22 +140,25 @@ def open_index_file(path: str | os.PathLike[str], config: BrokerConfig | None = 
 
 def _list(directory: str) -> tuple[list[str], list[Foreign]]:
     """Paths of the index files by name, and what is none."""
-    paths: list[str] = []
+    paths: dict[str, str] = {}
     foreign: list[Foreign] = []
     try:
         with os.scandir(directory) as entries:
-            for entry in entries:
-                if not (entry.name.isascii() and entry.name.isdigit()):
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                name = plain_name(entry.name)
+                if not (name.isascii() and name.isdigit()):
                     foreign.append(Foreign(entry.path, "its name is not a time"))
                 elif not is_file(entry):
                     foreign.append(Foreign(entry.path, "not a file"))
+                elif name in paths:
+                    foreign.append(Foreign(entry.path, f"the same time as {paths[name]}"))
                 else:
-                    paths.append(entry.path)
+                    paths[name] = entry.path
     except FileNotFoundError:
         pass
     except OSError as error:
         raise from_os_error(error, directory) from error
-    return sorted(paths), foreign
+    return [paths[name] for name in sorted(paths)], foreign
 
 
 def geometry_of(directory: str | os.PathLike[str], config: BrokerConfig) -> tuple[Size, Size]:

@@ -24,8 +24,8 @@ from ..formats.index_file import (
     items_offset,
     slots_offset,
 )
+from .compressed import open_any
 from .errors import from_os_error
-from .regular_file import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,7 @@ class IndexFile:
 
     @cached_property
     def _descriptor(self) -> int:
-        return open_regular(self.path)
+        return open_any(self.path)
 
     def _read(self, offset: int, size: int) -> bytes:
         try:

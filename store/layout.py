@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .compressed import plain_name
 from .config import BrokerConfig
 from .errors import InvalidInput, Missing, NotAStore, from_os_error
 from .mapped_file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
@@ -275,7 +276,8 @@ def _log_files(directory: Path) -> list[MappedFile]:
     names = _names(directory)
     if not names or len(names) > _LARGEST_DIRECTORY:
         return []
-    if any(len(name) != NAME_DIGITS or not name.isdigit() for name in names):
+    plain = map(plain_name, names)
+    if any(len(name) != NAME_DIGITS or not name.isdigit() for name in plain):
         return [] if directory.name != COMMIT_LOG else MappedFileQueue.open(directory).files
     return MappedFileQueue.open(directory).files
 

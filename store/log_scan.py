@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ class LogScan:
         self._log = log
         self._start = log.min_offset if start is None else start
         self._stop = log.max_file_end if stop is None else stop
+        self._to_the_end = stop is None
         self._crc = crc
         self._buffer = bytearray(0)
         #: Bytes of the next window: few behind a break, since the next may be near.
@@ -43,20 +45,31 @@ class LogScan:
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:
-        files = [f for f in self._log.files if f.start < self._stop and self._begins_before(f)]
+        files = [f for f in self._log.files if self._begins_before(f) and self._is_asked_for(f)]
         previous: MappedFile | None = None
         for number, whole in enumerate(files):
             later = files[number + 1 :]
             # a file that is too long reaches into the next one's place; the next one counts
-            room = later[0].start - whole.start if later else whole.size
-            file = whole._replace(size=min(whole.size, room))
+            room = later[0].start - whole.start if later else None
+            content = self._log.queue.content(whole)
+            file = whole._replace(size=min(content.size, room or content.size))
             if previous is not None and previous.end < file.start:
                 size = file.start - previous.end
                 yield Extent(ExtentKind.MISSING, previous.end, size, "no file holds this range")
                 self._mark = Mark.AFTER_DAMAGE
                 self._broken_off = False
-            previous = file
             yield from self._file(file, max(0, self._start - file.start), later)
+            previous = file
+            if content.problem and (file.end < self._stop or self._to_the_end):
+                expected = max(whole.size, self._log.queue.file_size)
+                lost = _not_unpacked(file, content.problem, min(expected, room or expected))
+                previous = file._replace(size=file.size + lost.size)
+                yield lost
+                self._mark = Mark.AFTER_DAMAGE if lost.size else self._mark
+
+    def _is_asked_for(self, file: MappedFile) -> bool:
+        """It begins before the end of the scan; a broken compressed file may have nothing in it."""
+        return file.start < self._stop or (self._to_the_end and file.compressed)
 
     def _begins_before(self, file: MappedFile) -> bool:
         """The scan begins before the end of the file; of an empty one before its place."""
@@ -217,6 +230,16 @@ class LogScan:
             self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
         got = self._log.read_into(memoryview(self._buffer)[:size], file, at)
         return Window(self._buffer, got, file.start + at)
+
+
+def _not_unpacked(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
+    """The rest of a compressed file that is broken; 0 bytes where nobody can tell how much it is.
+
+    file: as far as it could be unpacked. whole_bytes: what it should have.
+    """
+    size = max(0, whole_bytes - file.size)
+    reason = f"{Path(file.path).name} does not decompress: {problem}"
+    return Extent(ExtentKind.DAMAGE, file.end, size, reason)
 
 
 def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:

@@ -5,7 +5,8 @@ queues, timer log and DLedger data are such queues. Nothing here writes.
 
 Real directories are not always in order: a file cut short, an empty last file, a stray name, a
 hole. A reader must get at everything that is there, so a position is looked up in the file that
-holds it, not computed from one size.
+holds it, not computed from one size. A file that somebody compressed (`.gz`, `.zst`) counts as the
+one that it was.
 """
 
 from __future__ import annotations
@@ -14,26 +15,42 @@ import errno
 import os
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from .compressed import (
+    Plain,
+    claimed_size,
+    is_compressed,
+    is_compressed_name,
+    open_plain,
+    plain_name,
+    plain_of,
+    whole_size,
+)
 from .errors import from_os_error
 
 NAME_DIGITS = 20
 LARGEST_START = (1 << 63) - 1
 OPEN_FILES = 32
 """Files that one queue keeps open for reading."""
+OPEN_PLAIN = 2
+"""Compressed ones of them: what they unpack to takes place while it is open."""
 
 
 class MappedFile(NamedTuple):
-    """One file: its path, the stream position of its first byte, its length in bytes."""
+    """One file: its path, the stream position of its first byte, its length in bytes.
+
+    compressed: the length is that of its content, as far as it is known: see `content`.
+    """
 
     path: str
     start: int
     size: int
+    compressed: bool = False
 
     @property
     def end(self) -> int:
@@ -104,9 +121,22 @@ class MappedFileQueue:
         foreign: list[Foreign] = []
         for path in paths:
             _list(path, found, foreign)
-        found.sort(key=lambda file: (file.start, file.path))
+        found.sort(key=lambda file: (file.start, file.compressed, file.path))
+        if any(file.compressed for file in found):
+            found = list(_with_sizes(found))
         size = file_size or size_of(found)
         return cls(paths, _without_overlaps(found, size, foreign), size, foreign)
+
+    @classmethod
+    def of_file(cls, path: str | os.PathLike[str], start: int) -> MappedFileQueue:
+        """One file, wherever it lies, as a stream that begins at `start`.
+
+        Whether it is compressed is told by its content. Raises Missing, Unreadable, LimitExceeded.
+        """
+        path = os.fspath(path)
+        compressed, size = is_compressed(path), whole_size(path)
+        file = MappedFile(path, start, size, compressed)
+        return cls((os.path.dirname(path),), [file], size, [])  # noqa: PTH120
 
     @property
     def start(self) -> int:
@@ -159,6 +189,19 @@ class MappedFileQueue:
         except OSError as error:
             raise from_os_error(error, file.path) from error
 
+    def content(self, file: MappedFile) -> Plain:
+        """The bytes of a file that can be read, and why there are not more; all of a plain file.
+
+        A compressed file is unpacked for it. Raises Missing, Unreadable, NoSpace, LimitExceeded.
+        """
+        if not file.compressed:
+            return Plain(file.size, "")
+        found = plain_of(file.path)
+        problem = found.problem
+        if found.size != file.size and not problem:
+            problem = f"it has {found.size} bytes, not {file.size} as it says"
+        return Plain(min(file.size, found.size), problem)
+
     def next_data(self, file: MappedFile, offset: int) -> int | None:
         """First byte from `offset` on that is not in a hole of a sparse file, None if all is.
 
@@ -172,31 +215,39 @@ class MappedFileQueue:
 
     def forget(self, file: MappedFile, offset: int, size: int) -> None:
         """Drop a range from the page cache: reading it left no trace there."""
+        if file.compressed:
+            return  # its content is in a temporary file, which goes with the process
         os.posix_fadvise(self.descriptor(file), offset, size, os.POSIX_FADV_DONTNEED)
 
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:
         return OrderedDict()
 
+    @cached_property
+    def _plain_descriptors(self) -> OrderedDict[str, int]:
+        """Of what compressed files unpack to."""
+        return OrderedDict()
+
     def descriptor(self, file: MappedFile) -> int:
         """An open descriptor of the file, good until another file is read. Raises Missing, Unreadable."""
-        descriptor = self._descriptors.get(file.path)
-        if descriptor is None:
-            if len(self._descriptors) >= OPEN_FILES:
-                os.close(self._descriptors.popitem(last=False)[1])
-            try:
-                descriptor = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError as error:
-                raise from_os_error(error, file.path) from error
-            self._descriptors[file.path] = descriptor
+        if file.compressed:
+            opened, most = self._plain_descriptors, OPEN_PLAIN
         else:
-            self._descriptors.move_to_end(file.path)
+            opened, most = self._descriptors, OPEN_FILES
+        descriptor = opened.get(file.path)
+        if descriptor is None:
+            if len(opened) >= most:
+                os.close(opened.popitem(last=False)[1])
+            descriptor = opened[file.path] = _open(file)
+        else:
+            opened.move_to_end(file.path)
         return descriptor
 
     def close(self) -> None:
         """Close the files; a later read opens them again."""
-        while self._descriptors:
-            os.close(self._descriptors.popitem()[1])
+        for opened in (self._descriptors, self._plain_descriptors):
+            while opened:
+                os.close(opened.popitem()[1])
 
     def __enter__(self) -> Self:
         return self
@@ -210,8 +261,17 @@ class MappedFileQueue:
         self.close()
 
     def __del__(self) -> None:
-        if "_descriptors" in self.__dict__:
+        if self.__dict__.keys() & {"_descriptors", "_plain_descriptors"}:
             self.close()
+
+
+def _open(file: MappedFile) -> int:
+    if file.compressed:
+        return open_plain(file.path)
+    try:
+        return os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise from_os_error(error, file.path) from error
 
 
 def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> None:
@@ -219,17 +279,34 @@ def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> No
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                start = start_of(entry.name)
+                start = start_of(plain_name(entry.name))
                 if start is None:
                     foreign.append(Foreign(entry.path, "its name is not a number"))
                 elif not is_file(entry):
                     foreign.append(Foreign(entry.path, "not a file"))
                 else:
-                    files.append(MappedFile(entry.path, start, entry.stat().st_size))
+                    compressed = is_compressed_name(entry.name)
+                    files.append(MappedFile(entry.path, start, entry.stat().st_size, compressed))
     except FileNotFoundError:
         return
     except OSError as error:
         raise from_os_error(error, directory) from error
+
+
+def _with_sizes(found: list[MappedFile]) -> Iterator[MappedFile]:
+    """The files, sorted, with the sizes of what compressed ones unpack to.
+
+    What such a file says of its size may be wrong, or that of a part. It is believed where it
+    ends at the next file's beginning: nothing has to be unpacked to list a log. `content` checks it.
+    """
+    for number, file in enumerate(found):
+        if not file.compressed or (number and found[number - 1].start == file.start):
+            yield file  # of two files of one name the first counts
+            continue
+        room = next((later.start for later in found[number:] if later.start > file.start), None)
+        claimed = claimed_size(file.path) if room is not None else None
+        fits = claimed is not None and file.start + claimed == room
+        yield file._replace(size=claimed if fits and claimed else whole_size(file.path))
 
 
 def is_file(entry: os.DirEntry[str]) -> bool:

@@ -32,6 +32,7 @@ from ..formats.blank import MAGIC_BLANK
 from ..formats.derive import columns_of
 from ..formats.kinds import KINDS
 from ..formats.message import MAGIC_V1, MAGIC_V2, SMALLEST
+from .compressed import open_any, plain_name
 from .config import BrokerConfig
 from .errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
 from .layout import (
@@ -45,7 +46,6 @@ from .layout import (
 )
 from .mapped_file_queue import start_of
 from .recognise_text import kind_of_text
-from .regular_file import open_regular
 
 STORE = "store"
 """The kind of a store's root, beside those of `formats.kinds.KINDS`."""
@@ -185,7 +185,7 @@ def _by_first_file(path: Path) -> Recognised | None:
     if not names:
         raise NotAStore("an empty directory", path=path)
     for name in names:
-        if start_of(name) is not None and (path / name).is_file():
+        if start_of(plain_name(name)) is not None and (path / name).is_file():
             first = _by_content(path / name)
             if first is not None:
                 return Recognised(path, first.kind, f"the content of {name}")
@@ -207,7 +207,7 @@ def _by_place(path: Path, deepest: int) -> Recognised | None:
 
 def _file(path: Path) -> Recognised | None:
     """By place if its name is a number, as in all directories of a store; by name; by content."""
-    name = path.name
+    name = plain_name(path.name)
     if start_of(name) is not None:
         found = _by_place(path, 4)
         if found is not None:
@@ -224,7 +224,7 @@ def _file(path: Path) -> Recognised | None:
 def _by_content(path: Path) -> Recognised | None:
     """By the first bytes of a file, and its length."""
     try:
-        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        with os.fdopen(open_any(path), "rb", buffering=0) as file:
             head = file.read(_HEAD_BYTES)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .chunks import Range
+
 if TYPE_CHECKING:
+    from ...store.compressed import Plain
     from ...store.mapped_file_queue import MappedFileQueue
 
 
 def single_file(path: Path) -> MappedFileQueue:
     """One file as a stream of its own: its name tells where it begins, if it is a number."""
-    from ...store.mapped_file_queue import MappedFile, MappedFileQueue, start_of
+    from ...store.compressed import plain_name
+    from ...store.mapped_file_queue import MappedFileQueue, start_of
 
-    size = path.stat().st_size
-    file = MappedFile(str(path), start_of(path.name) or 0, size)
-    return MappedFileQueue((str(path.parent),), [file], size, [])
+    return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
+
+
+def not_unpacked(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
+    """What compressed files lack because they are broken."""
+    for file in files.files:
+        content = files.content(file)
+        if content.problem:
+            size = max(file.size, files.file_size)
+            yield broken(Path(file.path).name, file.start, size, content, silent=silent)
+
+
+def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> Range:
+    """The end of a compressed file of `size` bytes that does not unpack."""
+    return Range(
+        {
+            "type": "damage",
+            "position": start + content.size,
+            "size": max(0, size - content.size),
+            "reason": f"{name} does not decompress: {content.problem}",
+        },
+        silent=silent,
+    )
 
 
 def read_head(path: Path, limit: int) -> bytes:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..compressed import refuse_compressed
 from ..layout import JOURNAL, Layout
 from ..mapped_file_queue import start_of
 from .files import Files
@@ -20,8 +21,10 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     """Let `files` change nothing but this store.
 
     Beside a log directory on another disk lies a session's folder on that disk. Raises Refused
-    where a part of the store lies elsewhere: nothing has been written then.
+    where a part of the store lies elsewhere, Unsupported where files of it are compressed: nothing has
+    been written then.
     """
+    refuse_compressed(layout)
     root = _plain(layout.root)
     named = [d for d in layout.commit_log_directories if not _plain(d).is_relative_to(root)]
     own = [*layout.commit_log_directories, *_directories(layout)] if follow_links else []
