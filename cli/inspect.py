@@ -26,6 +26,10 @@ def inspect(
     delays: Annotated[
         bool, typer.Option("--delays", help="What waits in each delay level, and when it fires.")
     ] = False,
+    timers: Annotated[
+        bool,
+        typer.Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
+    ] = False,
     retries: Annotated[
         bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
     ] = False,
@@ -54,12 +58,18 @@ def inspect(
       mqstore inspect /data/store/commitlog/00000000001073741824
       mqstore inspect /data/store/consumequeue/orders/0
       mqstore inspect /data/store --delays --transactions
+      mqstore inspect /data/store --timers --now 2026-12-01T08:00:00Z
       mqstore inspect /data/store --retries --format json | jq .groups
     """
     from ..store.recognise import STORE, recognise
 
     what = recognise(path, kind, common.config())
-    asked = {"delays": delays, "retries": retries, "transactions": transactions}
+    asked = {
+        "delays": delays,
+        "timers": timers,
+        "retries": retries,
+        "transactions": transactions,
+    }
     views = [name for name, wanted in asked.items() if wanted]
     if views:
         _views(what, views, now, common)

@@ -1,4 +1,4 @@
-"""`inspect --delays`, `--retries`, `--transactions`: what the messages of a broker's own topics mean."""
+"""`inspect --delays`, `--timers`, …: what the messages of a broker's own topics mean."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ def _delays(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str,
     return delays(store, now_ms, note).to_json()
 
 
+def _timers(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.views.timers import timers
+
+    return timers(store, now_ms, note).to_json()
+
+
 def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.views.retries import retries
 
@@ -60,6 +66,54 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
         )
 
 
+def _timers_text(record: Record, common: Common) -> Iterator[str]:
+    counts = ", ".join(f"{record[state]:,} {state}" for state in _TIMER_STATES)
+    yield f"timers: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
+    if record["timers"]:
+        yield (
+            f"  a broker reads on at {_time(record['read_timestamp'], common)},"
+            f" in the timer queue at {record['queue_offset']:,}"
+        )
+    for hour in record["hours"]:
+        yield f"  due from {_time(hour['hour_timestamp'], common)}: {hour['messages']:,}"
+    yield from _folded([row for row in record["timers"] if _worth_it(row, common)], _timer, common)
+    lost = [row for row in record["cancels"] if not row["effective"]]
+    yield from _folded(lost, _cancel, common)
+
+
+_TIMER_STATES = ("pending", "rolled", "delivered", "cancelled", "never", "unknown")
+
+
+def _worth_it(row: Record, common: Common) -> bool:
+    """A message that needs a look: all with --verbose."""
+    return common.verbose or row["state"] in ("never", "unknown") or row["overdue"]
+
+
+def _timer(row: Record, common: Common) -> str:
+    due, place = row["deliver_timestamp"], (row["delivered"] or row["positions"])[-1]
+    when = "at no known time" if due is None else _time(due, common)
+    return (
+        f"  {row['state']}{' (overdue)' if row['overdue'] else ''}  {escape(row['unique_key'])}"
+        f"  {escape(row['topic'])}/{row['queue_id']}  due {when}, record at {place}"
+        f"{': ' if row['reason'] else ''}{escape(row['reason'])}"
+    )
+
+
+def _cancel(row: Record, common: Common) -> str:
+    return f"  cancels nothing  {escape(row['cancels'])}  at {row['position']}: {row['reason']}"
+
+
+def _folded(
+    rows: list[Record], text: Callable[[Record, Common], str], common: Common
+) -> Iterator[str]:
+    """The first of the rows; all with --verbose."""
+    shown = rows if common.verbose else rows[:_SHOWN]
+    for row in shown:
+        yield text(row, common)
+    if len(rows) > len(shown):
+        yield f"  … {len(rows) - len(shown)} more (--verbose shows all)"
+
+
 def _retries_text(record: Record, common: Common) -> Iterator[str]:
     yield f"retries: {record['retry']:,}; dead letters: {record['dead_letter']:,}"
     for row in record["groups"]:
@@ -80,21 +134,31 @@ def _transactions_text(record: Record, common: Common) -> Iterator[str]:
         f" {record['rolled_back']:,} rolled back, {record['given_up']:,} given up"
     )
     rows = [row for row in record["transactions"] if row["state"] in ("open", "given_up")]
-    shown = rows if common.verbose else rows[:_SHOWN]
-    for row in shown:
-        yield (
-            f"  {row['state'].replace('_', ' ')}  {escape(row['unique_key'])}"
-            f"  {escape(row['topic'])}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
-            f"  of {escape(row['producer_group'])}, {row['checks']} checks,"
-            f" half message at {row['positions'][-1]}"
-        )
-    if len(rows) > len(shown):
-        yield f"  … {len(rows) - len(shown)} more (--verbose shows all)"
+    yield from _folded(rows, _transaction, common)
+
+
+def _transaction(row: Record, common: Common) -> str:
+    return (
+        f"  {row['state'].replace('_', ' ')}  {escape(row['unique_key'])}"
+        f"  {escape(row['topic'])}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
+        f"  of {escape(row['producer_group'])}, {row['checks']} checks,"
+        f" half message at {row['positions'][-1]}"
+    )
 
 
 def _time(time_ms: int, common: Common) -> str:
     return time_text(time_ms, common.utc)
 
 
-_VIEWS = {"delays": _delays, "retries": _retries, "transactions": _transactions}
-_TEXTS = {"delays": _delays_text, "retries": _retries_text, "transactions": _transactions_text}
+_VIEWS = {
+    "delays": _delays,
+    "timers": _timers,
+    "retries": _retries,
+    "transactions": _transactions,
+}
+_TEXTS = {
+    "delays": _delays_text,
+    "timers": _timers_text,
+    "retries": _retries_text,
+    "transactions": _transactions_text,
+}

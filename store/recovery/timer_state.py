@@ -40,7 +40,6 @@ _UNIT = dtype_of(UNIT)
 _SLOT = dtype_of(SLOT)
 assert _UNIT.fields is not None
 _PLACE, _BEHIND_PLACE = (_UNIT.fields[n][1] for n in ("offset_py", "hash_code_of_real_topic"))
-_BLANK_SLOTS = 60
 _STEPS = 20_000
 """Units of the queue that are compared with the last entry of the log."""
 _BUFFER_BYTES = (4 << 20) + 100
@@ -142,8 +141,7 @@ def _recover(
         return Refusal("timer-log-end", reason, str(snapshot.layout.timer_log))
     state.queue_offset = _queue_offset(snapshot, rules, state, place, log, queue)
     ticks = state.ticks
-    oldest = ticks.start_ms(now_ms) - (SLOTS // 2 - _BLANK_SLOTS) * ticks.precision_ms
-    state.read_time_ms = max(state.check.last_read_time_ms, oldest)
+    state.read_time_ms = max(state.check.last_read_time_ms, ticks.oldest_ms(now_ms))
     used = state.wheel[state.used(state.read_time_ms)]
     beyond = used[used["last_pos"] > state.log_end]
     if len(beyond) and (first := int(beyond["first_pos"].min())) < state.log_end:

@@ -99,6 +99,10 @@ class Ticks:
         """The time at which its tick begins."""
         return self.of(time_ms) * self.precision_ms
 
+    def oldest_ms(self, now_ms: int) -> int:
+        """The earliest slot that a broker reads which starts at `now_ms` (spec 04, 4.9)."""
+        return self.start_ms(now_ms) - (SLOTS // 2 - _BLANK_SLOTS) * self.precision_ms
+
     def delay(self, out_ms: int, write_ms: int) -> tuple[int, bool]:
         """How long a message waits from the write tick on, in ms, and whether it is rolled."""
         wait, window = out_ms - write_ms, self.roll_slots * self.precision_ms
