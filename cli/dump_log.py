@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .file_kinds.chunks import Chunk, Piece, Range, Record
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from ..store.recognise import Recognised
     from ..store.selection import Selection
     from .options import Common
+    from .progress import Progress
 
 
-KINDS = ("store", "commit-log", "dledger")
+_COMPACTION_LOG = "compaction-log"
+KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG)
 
 
 @dataclass(frozen=True)
@@ -62,26 +64,64 @@ def commit_log(
 
     With a selection only the messages that it takes, and damage for the line at the end.
     """
+    logs = open_logs(what, common)
+    total = sum(file.size for log in logs for file in log.files)
+    with common.progress("reading", total) as progress:
+        for log in logs:
+            yield from _items(log, what, at, raw, selection, progress)
+            if len(logs) > 1:
+                log.queue.close()
+
+
+def _items(
+    log: CommitLog,
+    what: Recognised,
+    at: int | None,
+    raw: bool,
+    selection: Selection,
+    progress: Progress,
+) -> Iterator[Chunk | Messages]:
+    """The wanted ones of one log."""
     from ..store.commit_log import Batch
 
-    log = open_log(what, common)
     asks = selection.asks
-    with common.progress("reading", sum(file.size for file in log.files)) as progress:
-        for item in log.scan(_begin(log, at)):
-            if isinstance(item, Batch):
-                progress.advance(item.end - int(item.position[0]))
-                batch = item
-                if at is not None and item.position[0] < at:
-                    batch = batch.take(batch.position >= at)
-                if asks:
-                    batch = batch.take(selection.mask(batch))
-                if len(batch):
-                    around = _around(log, int(batch.position[0]))
-                    yield Messages(batch, raw, selection.max_body_bytes, around)
-            else:
-                progress.advance(item.size)
-                if at is None or item.end > at:
-                    yield Range(_range(item), silent=asks)
+    for item in log.scan(_begin(log, at)):
+        if isinstance(item, Batch):
+            progress.advance(item.end - int(item.position[0]))
+            batch = item
+            if at is not None and item.position[0] < at:
+                batch = batch.take(batch.position >= at)
+            if asks:
+                batch = batch.take(selection.mask(batch))
+            if len(batch):
+                around = _around(log, int(batch.position[0]))
+                yield Messages(batch, raw, selection.max_body_bytes, around)
+        else:
+            progress.advance(item.size)
+            if (at is None or item.end > at) and not _is_usual(log, what, item):
+                yield Range(_range(item), silent=asks)
+
+
+def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:
+    """What compaction leaves is no damage."""
+    if what.kind != _COMPACTION_LOG:
+        return False
+    from ..store.compaction import is_usual
+
+    return is_usual(log, item)
+
+
+def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
+    """The logs at a path: those of all queues below it where they are compaction logs, else one."""
+    if what.kind != _COMPACTION_LOG or what.path.is_file():
+        return [open_log(what, common)]
+    from ..store.commit_log import CommitLog
+    from ..store.layout import COMPACTION, COMPACTION_LOG
+    from .file_kinds.queues import queue_files
+
+    whole = what.path.absolute().name == COMPACTION
+    below = replace(what, path=what.path / COMPACTION_LOG) if whole else what
+    return [CommitLog(files, None, common.rate) for _, _, files in queue_files(below)]
 
 
 def open_log(what: Recognised, common: Common) -> CommitLog:

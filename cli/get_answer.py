@@ -182,13 +182,13 @@ def print_found(
     with output or common.open_output() as out:
         if out.format == "body":
             for one in found:
-                out.raw(_body(one.message, question, raw))
+                out.raw(body_of(one.message, question, raw))
         elif out.format == "hex":
             from .hex_view import HexView
 
             view = HexView(out.colour, common.utc)
             for one in found:
-                for line in view.lines(_piece(store, one.message)):
+                for line in view.lines(piece_of(store, one)):
                     out.painted(line + "\n")
         else:
             from .record_text import RecordText
@@ -206,13 +206,14 @@ def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
     return record
 
 
-def _body(message: Message, question: Question, raw: bool) -> bytes:
+def body_of(message: Message, question: Question, raw: bool) -> bytes:
     return message.stored_body if raw else message.body(question.max_body_bytes).data
 
 
-def _piece(store: Store, message: Message) -> Piece:
+def piece_of(store: Store, found: Found) -> Piece:
     from ..formats.message import MESSAGE
     from .file_kinds.chunks import Piece
 
-    data = store.log_files.read(message.position, message.total_size)
+    message, log = found.message, found.log or store.log_files
+    data = log.read(message.position, message.total_size)
     return Piece(f"message at {message.position}", message.position, data, MESSAGE)

@@ -23,6 +23,8 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "consume-queue": ("consume_queue_unit",),
     "consume-queue-ext": ("consume_queue_ext_unit", "damage"),
     "batch-consume-queue": ("batch_consume_queue_unit",),
+    "compaction-log": _LOG,
+    "sparse-consume-queue": ("sparse_consume_queue_unit", "damage"),
     "index-file": ("index_header", "index_item"),
     "checkpoint": ("checkpoint",),
     "abort": ("abort",),
@@ -38,6 +40,11 @@ _INTEGER = {"type": "integer"}
 _ADDRESS = {"type": "integer", "description": "tags_code of the unit in the queue"}
 _QUEUE = {"topic": {"type": ["string", "null"]}, "queue_id": {"type": ["integer", "null"]}}
 _STATE = {"enum": ["invalid", "pre_fill"], "description": "only where it points at no message"}
+_POSITION = {"type": "integer", "description": "number in the name of the file plus byte in it"}
+_SPARSE_STATE = {
+    "enum": ["end", "invalid"],
+    "description": "only where it names no message; end: the queue goes on in the next file",
+}
 
 DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "consume_queue_unit": (
@@ -57,6 +64,12 @@ DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         "unit",
         {**_QUEUE, "number": _INTEGER},
         {"state": _STATE},
+    ),
+    "sparse_consume_queue_unit": (
+        "sparse-consume-queue",
+        "unit",
+        {**_QUEUE, "position": _POSITION},
+        {"state": _SPARSE_STATE},
     ),
     "timer_check": ("timer-check", "fields", {}, {}),
     "index_header": ("index-file", "header", {"file": {"type": "string"}}, {}),

@@ -1,7 +1,7 @@
 """BatchConsumeQueue: one unit per batch, 5.x (spec/02-consumequeue.md, 2.7, 2.8).
 
 `batchconsumequeue/TOPIC/QUEUE_ID/%020d` of topics with queue.type=BatchCQ. The sparse queues of
-compaction have the same unit; there a unit of -1 ends a file.
+compaction have the same unit.
 """
 
 from __future__ import annotations
@@ -20,15 +20,5 @@ UNIT = Struct(
 )
 UNIT_BYTES = UNIT.sizeof()
 assert UNIT_BYTES == 46
-
-#: Ends a file of a sparse queue (spec 2.8).
-SPARSE_END = {
-    "physical_offset": -1,
-    "size": 0,
-    "tags_code": 0,
-    "store_time": 0,
-    "msg_base_offset": 0,
-    "batch_size": 0,
-    "compacted_offset": -1,
-    "reserved": 0,
-}
+#: compacted_offset of every unit that a broker writes.
+NO_COMPACTED_OFFSET = -1

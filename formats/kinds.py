@@ -32,10 +32,12 @@ from . import (
     message_request_mode,
     rocksdb_consume_queue,
     rocksdb_store,
+    sparse_consume_queue,
     subscription_group,
     tiered_store_metadata,
     timer_check,
     timer_log,
+    timer_metrics,
     timer_wheel,
     topic_queue_mapping,
     topics,
@@ -78,6 +80,10 @@ _ALL = (
         (("unit", consume_queue_ext.UNIT), ("end", consume_queue_ext.END)),
     ),
     Kind("batch-consume-queue", "batch_consume_queue_unit", (("unit", batch_consume_queue.UNIT),)),
+    Kind("compaction-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
+    Kind(
+        "sparse-consume-queue", "sparse_consume_queue_unit", (("unit", sparse_consume_queue.UNIT),)
+    ),
     Kind(
         "index-file",
         "index_item",
@@ -108,6 +114,7 @@ _CONFIG = (
     _text("topic-queue-mapping", "topicQueueMapping.json", topic_queue_mapping.TABLES),
     _text("message-request-mode", "messageRequestMode.json", message_request_mode.TABLES),
     _text("transaction-metrics", "transactionMetrics", transaction_metrics.TABLES),
+    _text("timer-metrics", "timermetrics", timer_metrics.TABLES),
     _text("tiered-store-metadata", "tieredStoreMetadata.json", tiered_store_metadata.TABLES),
     _text("broker-properties", "broker.properties", broker_properties.TABLES),
     Kind("config", "config_value", ()),

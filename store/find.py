@@ -29,7 +29,8 @@ def find(
     """The messages that a selection describes, in the order of the log, of one queue in its order.
 
     offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names;
-    without offset the first `count` messages. reverse: the last one first. note: told in one line
+    without offset the first `count` messages. Of a compaction topic the first `count` that are left
+    at or behind offset. reverse: the last one first. note: told in one line
     each what is worth knowing: damage met, another way taken.
 
     A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic
@@ -48,6 +49,14 @@ def find(
         from .log_search import search_log
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
+    if store.has_compaction_queues(selection.one_topic):
+        from .compaction import is_compaction_topic, search_compaction
+
+        if is_compaction_topic(store, selection.one_topic):
+            return search_compaction(
+                store, selection, offset=offset, count=count, reverse=reverse, note=note
+            )
+        note(f"{selection.one_topic} is no compaction topic any more: its log in compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(selection.one_topic):
         from .batch_search import search_batch_queues
 

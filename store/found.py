@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
+from .mapped_file_queue import MappedFileQueue
 from .message import Message
 
 Note = Callable[[str], None]
@@ -22,7 +23,8 @@ class Via(StrEnum):
 
 
 class Found(NamedTuple):
-    """A message, and how it was found."""
+    """A message, and how it was found. log: where its position is one, if not in the commit log."""
 
     message: Message
     via: Via
+    log: MappedFileQueue | None = None

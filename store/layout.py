@@ -29,10 +29,13 @@ INDEX = "index"
 TIMER_LOG = "timerlog"
 JOURNAL = ".mqstore"
 ROCKSDB_STORE = "rocksdbstore"
+COMPACTION = "compaction"
+COMPACTION_LOG = "compactionLog"
+COMPACTION_QUEUES = "compactionCq"
 
 _DIRECTORIES = frozenset(
     {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, "config"}
-    | {"compaction", ROCKSDB_STORE, "kvStore", JOURNAL}
+    | {COMPACTION, ROCKSDB_STORE, "kvStore", JOURNAL}
 )
 _FILES = frozenset(
     {
@@ -155,6 +158,15 @@ class Layout:
     def rocksdb_store(self) -> Path:
         """A RocksDB that every start of a broker since 5.4 makes (spec 04, 4.10)."""
         return self.root / ROCKSDB_STORE
+
+    @property
+    def compaction_log(self) -> Path:
+        """Logs of compaction topics, 5.1+ (spec 06, 6.1)."""
+        return self.root / COMPACTION / COMPACTION_LOG
+
+    @property
+    def compaction_queues(self) -> Path:
+        return self.root / COMPACTION / COMPACTION_QUEUES
 
     @property
     def journal(self) -> Path:

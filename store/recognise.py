@@ -38,6 +38,9 @@ from .errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
 from .layout import (
     BATCH_CONSUME_QUEUE,
     COMMIT_LOG,
+    COMPACTION,
+    COMPACTION_LOG,
+    COMPACTION_QUEUES,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX,
@@ -54,6 +57,8 @@ QUEUES = {
     CONSUME_QUEUE: "consume-queue",
     BATCH_CONSUME_QUEUE: "batch-consume-queue",
     CONSUME_QUEUE_EXT: "consume-queue-ext",
+    COMPACTION_LOG: "compaction-log",
+    COMPACTION_QUEUES: "sparse-consume-queue",
 }
 """Directories of directories of queues, and the kind of the files in them."""
 _BY_DIRECTORY = QUEUES | {
@@ -66,7 +71,8 @@ _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
     "timercheck": "timer-check",
 }
 _CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
-_NOT_YET = ("compaction", "config")
+_NOT_YET = (COMPACTION, "config")
+_OF_COMPACTION = (COMPACTION_LOG, "position-checkpoint")
 DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
 ROCKSDB_CURRENT = "CURRENT"
@@ -160,6 +166,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
         return Recognised(path, "dledger", f"its name {name}")
     if (path / ROCKSDB_CURRENT).is_file():
         return Recognised(path, "rocksdb", f"the file {ROCKSDB_CURRENT} in it")
+    if name == COMPACTION and any((path / part).exists() for part in _OF_COMPACTION):
+        return Recognised(path, "compaction-log", f"its name {name}")
     if name in QUEUES:
         return Recognised(path, QUEUES[name], f"its name {name}")
     try:

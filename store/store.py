@@ -254,6 +254,10 @@ class Store:
         """The topic's queues are batch queues (spec 2.7)."""
         return has_topic(self.layout.batch_consume_queue, topic)
 
+    def has_compaction_queues(self, topic: str) -> bool:
+        """There is a compaction log of the topic (spec 06, 6.1)."""
+        return has_topic(self.layout.compaction_queues, topic)
+
     def message_at(self, position: int) -> Message:
         """The message whose record begins at a position of the log. Raises NotFound."""
         return read_message(self.log_files, position)

@@ -139,6 +139,8 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "dledger": "5.3.3-dledger",
         "consume-queue-ext": "4.9.7-cqext",
         "batch-consume-queue": "5.3.3-batchcq",
+        "compaction-log": "5.3.3-compaction",
+        "sparse-consume-queue": "5.3.3-compaction",
         "lmq-consumer-offset": "4.9.7-lmq",
         "rocksdb": "5.3.3-rocksdb",
     }
@@ -146,6 +148,8 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
     places = {
         "consume-queue-ext": "consumequeue_ext",
         "batch-consume-queue": "batchconsumequeue",
+        "compaction-log": "compaction/compactionLog",
+        "sparse-consume-queue": "compaction/compactionCq",
         "timer-check": "config/timercheck",
         "commit-log": "commitlog",
         "consume-queue": "consumequeue",

@@ -18,7 +18,7 @@ from .json_schema import errors
 STORES = (
     *("4.3.1-killed", "4.9.7-lmq", "5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger"),
     *("5.5.0-ipv6", "5.3.3-v2", "5.3.3-batchcq", "5.3.3-killed-torn"),
-    *("5.3.3-rocksdb", "5.5.0-rocksdb-killed", "4.9.7-cqext"),
+    *("5.3.3-rocksdb", "5.5.0-rocksdb-killed", "4.9.7-cqext", "5.3.3-compaction"),
 )
 _schema = cache(schema_of)
 
@@ -57,7 +57,7 @@ def test_everything_that_is_printed_of_a_store(name: str, tmp_path: Path) -> Non
 
 _PARTS = {
     *("abort", "lock", "checkpoint", "commitlog", "consumequeue", "index"),
-    *("timerlog", "timerwheel", "dledger-n0", "config", "rocksdbstore"),
+    *("timerlog", "timerwheel", "dledger-n0", "config", "rocksdbstore", "compaction"),
 }
 
 

@@ -21,6 +21,7 @@ from mqstore.formats import (
     dledger,
     index_file,
     message_properties,
+    sparse_consume_queue,
     timer_check,
     timer_log,
     timer_wheel,
@@ -303,7 +304,7 @@ def test_ext_address() -> None:
 def test_sparse_end() -> None:
     """Vector compaction_cq_end (spec 2.8)."""
     data = bytes.fromhex(next(v for v in VECTORS if v["name"] == "compaction_cq_end")["hex"])
-    assert batch_consume_queue.UNIT.build(batch_consume_queue.SPARSE_END) == data
+    assert sparse_consume_queue.UNIT.build(sparse_consume_queue.END) == data
 
 
 def test_magic_codes() -> None:

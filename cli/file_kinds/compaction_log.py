@@ -1,0 +1,40 @@
+"""Compaction logs; what `dump` prints of them is in `cli/dump_log.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Records of all logs, walked without the bodies' CRCs; of one log its ends too."""
+    from ...store.commit_log import Batch
+    from ...store.compaction import is_usual
+    from ..dump_log import open_logs
+
+    messages, damaged, times, ends = 0, 0, list[int](), list[int]()
+    logs = open_logs(what, common)
+    for log in logs:
+        end = log.min_offset
+        for item in log.scan(crc=False):
+            if isinstance(item, Batch):
+                messages += len(item)
+                column = item.columns.ints("store_timestamp")
+                times += [int(column.min()), int(column.max())]
+                end = item.end
+            elif item.kind.value in ("damage", "missing", "torn_tail"):
+                damaged += 0 if is_usual(log, item) else item.size
+        ends.append(end)
+        log.queue.close()
+    one = {"log_start": logs[0].min_offset, "log_end": ends[0]} if len(logs) == 1 else {}
+    return {
+        "logs": len(logs),
+        **one,
+        "messages": messages,
+        "damaged_bytes": damaged,
+        "first_store_timestamp": min(times, default=None),
+        "last_store_timestamp": max(times, default=None),
+    }

@@ -1,0 +1,68 @@
+"""Sparse consume queues of compaction: one, those of a topic, or all of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Range, Record, Units
+from .one_file import not_unpacked
+from .queues import queue_files
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """All units and damage, queue by queue; `at`: position of the first unit."""
+    from ...formats.sparse_consume_queue import UNIT
+    from ...store.sparse_consume_queue import SparseRange, sparse_units
+
+    for topic, queue_id, files in queue_files(what):
+        with files:
+            for part in sparse_units(files, at):
+                if isinstance(part, SparseRange):
+                    yield Range({"type": "damage", **part._asdict()})
+                    continue
+                positions = part.position.tolist()
+                yield Units(
+                    "sparse_consume_queue_unit",
+                    UNIT,
+                    part.units,
+                    "position",
+                    positions,
+                    positions,
+                    {"topic": topic, "queue_id": queue_id},
+                    marks=_unit_state,
+                )
+            yield from not_unpacked(files)
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Messages of all queues; of one queue its ends too."""
+    from ...store.sparse_consume_queue import summary_of
+
+    found = []
+    for topic, queue_id, files in queue_files(what):
+        with files:
+            found.append((topic, queue_id, summary_of(files)))
+    sums = {
+        "messages": sum(one.units for _, _, one in found),
+        "damaged_bytes": sum(one.damaged_bytes for _, _, one in found),
+    }
+    if len(found) != 1:
+        return {"topics": len({topic for topic, _, _ in found}), "queues": len(found), **sums}
+    ((topic, queue_id, one),) = found
+    ends = {"min_offset": one.min_offset, "max_offset": one.max_offset}
+    return {"topic": topic, "queue_id": queue_id, **ends, **sums}
+
+
+def _unit_state(record: dict[str, Any]) -> Record:
+    """What a unit is that names no message."""
+    from ...formats.sparse_consume_queue import END
+
+    if all(record[name] == value for name, value in END.items()):
+        return {"state": "end"}
+    valid = record["physical_offset"] >= 0 and record["msg_base_offset"] >= 0
+    return {} if valid and record["size"] > 0 < record["batch_size"] else {"state": "invalid"}

@@ -1,0 +1,64 @@
+"""Pulls of compaction topics: `find` answers as the real store does, from every queue offset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.compaction import compaction_queues
+from mqstore.store.errors import NotFound
+from mqstore.store.find import find
+from mqstore.store.selection import Selection
+from mqstore.store.store import Store
+
+from .. import stores
+from .oracle import Oracle
+
+TOPIC = "state"
+MOST = 5
+
+
+@pytest.mark.parametrize("name", [name for name in stores.NAMES if "-compaction" in name])
+def test_pulls_from_every_offset(
+    name: str, tmp_path: Path, oracle: Callable[[str], Oracle]
+) -> None:
+    """Also from those that compaction has dropped, and behind the end."""
+    root = stores.unpack(name, tmp_path)
+    with Store(root) as store:
+        asked = [
+            (queue.queue_id, offset)
+            for queue in compaction_queues(store, TOPIC)
+            for offset in range(0, 300, 7 if queue.queue_id else 1)
+        ]
+        ours = [_pull(store, *place) for place in asked]
+    steps = [
+        {"do": "get_message", "topic": TOPIC, "queue_id": queue_id, "offset": offset, "max": MOST}
+        for queue_id, offset in asked
+    ]
+    version = stores.truth(name)["broker_version"]
+    answer = oracle(version).run(
+        root,
+        config=stores.config(name, root),
+        topics={TOPIC: {"cleanup.policy": "COMPACTION"}},
+        steps=steps,
+    )
+    assert answer["loaded"]
+    theirs = [
+        [(m["queue_offset"], m["physical_offset"], m["message_id"]) for m in step["messages"]]
+        for step in answer["steps"]
+    ]
+    assert len(ours) == len(theirs) > 300
+    for place, mine, real in zip(asked, ours, theirs, strict=True):
+        # a pull ends where a file of the queue does, ours does not
+        assert mine[: len(real)] == real and bool(mine) == bool(real), place
+
+
+def _pull(store: Store, queue_id: int, offset: int) -> list[tuple[int, int, str]]:
+    selection = Selection(topic=TOPIC, queue_id=queue_id)
+    try:
+        found = [each.message for each in find(store, selection, offset=offset, count=MOST)]
+    except NotFound:
+        return []
+    return [(m.queue_offset, m.physical_offset, m.message_id) for m in found]
