@@ -121,6 +121,12 @@ CASES: tuple[Case, ...] = (
     _refusal("queue-wrong-length", "a queue file has a wrong length", "makes it anew", "I-003"),
     _refusal("queue-directory", "a directory among queue files", _MOVED, "I-005"),
     _refusal("queue-empty-last-file", "the last file of a queue is empty", _MOVED, "I-004"),
+    _refusal(
+        "queue-type",
+        "queues of a topic lie in the directory of the other type: simple or batch",
+        "none: the topic's queue.type, or the directory, has to be put right first",
+        "I-083",
+    ),
     _refusal("ext-foreign-name", "a consumequeue_ext file's name is not a number", _MOVED, "I-005"),
     _refusal("ext-wrong-length", "a consumequeue_ext file has a wrong length", _MOVED, "I-003"),
     _refusal("ext-directory", "a directory among consumequeue_ext files", _MOVED, "I-005"),

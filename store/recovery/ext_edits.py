@@ -18,7 +18,7 @@ from ..mapped_file_queue import file_name
 from .edits import Edit
 from .ext_state import ExtDamage, units_end
 from .queue_edits import is_whole_file, last_byte
-from .queue_state import read_units
+from .queue_units import read_units
 from .snapshot import Entry, QueueId, Snapshot
 
 _END = END.build({"size": END_OF_FILE})

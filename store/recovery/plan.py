@@ -9,9 +9,8 @@ version, finds nothing to do (spec 7.11).
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,11 @@ import numpy as np
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import InvalidInput, Refused
+from ..errors import InvalidInput
 from ..index_file import Geometry
 from ..mapped_file_queue import MappedFileQueue
 from ..write.consume_queue import queue_directory
+from .batch_audit import BatchAudit
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
 from .ext_edits import ext_edits
@@ -31,11 +31,12 @@ from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
 from .keep.keep_log import gap_finder, keep_log
 from .log_plan import LogPlan, plan_log
-from .profiles import MinOffset, Profile
+from .mend import mend
+from .profiles import MinOffset, Profile, QueueRules
 from .queue_audit import QueueAudit, QueueFix
-from .queue_edits import is_whole_file, queue_edits
+from .queue_edits import queue_edits
 from .simulate import Outcome, simulate
-from .snapshot import Entry, QueueId, Snapshot
+from .snapshot import QueueId, Snapshot
 from .survey import Auditor, Messages, survey
 from .tally import Tally
 from .timer_edits import timer_edits
@@ -83,70 +84,6 @@ class Plan:
         return any(part in Path(edit.path).parts for edit in self.edits)
 
 
-def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, list[Edit]]:
-    """The snapshot without entries that no version should meet, and the edits that remove them.
-
-    Directories, names that are no position of a file, empty files. any_length: files of a wrong
-    length stay. Raises Refused for what cannot be put right by moving it: files of a wrong length,
-    a log that is not there.
-    """
-    size = snapshot.log_file_bytes
-    wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
-    any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
-    kept: list[Entry] = []
-    edits: list[Edit] = []
-    for entry in snapshot.log:
-        reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
-        if reason:
-            edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
-        elif entry.size != size and not any_length:
-            raise Refused(
-                f"a log file of {entry.size} bytes among files of {size}",
-                path=entry.path,
-                hint="restore its length, or move it out of the store",
-            )
-        else:
-            kept.append(entry)
-    if not kept and any(snapshot.queues.values()):
-        raise Refused(
-            "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
-            path=snapshot.layout.commit_log_directories[0],
-            hint="a broker started here would delete the queues",
-        )
-    _check_queue_size(snapshot)
-    queues = {
-        name: tuple(e for e in entries if is_whole_file(e, snapshot.queue_file_bytes))
-        for name, entries in snapshot.queues.items()
-    }
-    return replace(snapshot, log=tuple(kept), queues=queues), edits
-
-
-def _check_queue_size(snapshot: Snapshot) -> None:
-    """Most queue files have the size that they should have. Raises Refused: not their fault."""
-    sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
-    if not sizes:
-        return
-    size, count = sizes.most_common(1)[0]
-    if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
-        raise Refused(
-            f"queue files have {size} bytes, not {snapshot.queue_file_bytes}",
-            path=snapshot.layout.consume_queue,
-            hint="check mappedFileSizeConsumeQueue",
-        )
-
-
-def _fault(entry: Entry, size: int) -> str:
-    if entry.directory:
-        return "a directory among the log files"
-    if not entry.name.isascii() or not entry.name.isdigit():
-        return "its name is not a number"
-    if not entry.size:
-        return "an empty file"
-    if entry.size == size and not is_whole_file(entry, size):
-        return "its name is not the start of a file"
-    return ""
-
-
 def can_have_files(queue: QueueId) -> bool:
     """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
     try:
@@ -166,15 +103,27 @@ class _Maker(Auditor):
         geometry: Geometry,
         groups: GroupLoss,
         retag: bool,
+        rules: QueueRules,
     ) -> None:
         self.snapshot, self.log, self.retag = snapshot, log, retag
         self.index = IndexAudit.of(snapshot.index, geometry, log.end)
         self.queues: dict[QueueId, QueueAudit] = {}
+        self.batches: dict[QueueId, BatchAudit] = {}
+        self._rules = rules
         self.lost = Tally()
         self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
         for name in snapshot.queues:
             self._audit(name)
+        for name in snapshot.batch_queues if rules.batches else ():
+            self._batch_audit(name)
+
+    def _batch_audit(self, name: QueueId) -> BatchAudit:
+        if name not in self.batches:
+            entries = self.snapshot.batch_queues.get(name, ())
+            size = self.snapshot.batch_file_bytes
+            self.batches[name] = BatchAudit.of(name, entries, size, self._rules, self.log.start)
+        return self.batches[name]
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
@@ -204,7 +153,11 @@ class _Maker(Auditor):
         gone = messages.take(~inside & messages.good)
         self.groups.add(gone)
         self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
-        if inside.any():
+        if not inside.any():
+            return
+        if self._rules.batches and messages.queue.topic in self.snapshot.batch_topics:
+            self._batch_audit(messages.queue).add(messages.take(inside))
+        else:
             self._audit(messages.queue).add(messages.take(inside))
 
     def extent(self, extent: Extent) -> None:
@@ -279,7 +232,9 @@ def make_plan(
         log = plan_log(mended, outcome)
     sizes = snapshot.layout.sizes
     geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    maker = _Maker(mended, log, geometry, GroupLoss(progress or {}), bool(wish.lost_tag))
+    maker = _Maker(
+        mended, log, geometry, GroupLoss(progress or {}), bool(wish.lost_tag), profile.queues
+    )
     commit_log = CommitLog(queue)
     survey(
         commit_log,
@@ -331,6 +286,9 @@ def _queue_edits(
         plan.completed += fix.missing
         if fix.shifted:
             plan.shifted.append(name)
+    for name, batches in sorted(maker.batches.items()):
+        batches.check(snapshot)
+        plan.queues.append(QueueRow(name, batches.state.min_offset, batches.state.max_offset))
     return edits
 
 

@@ -114,6 +114,8 @@ class QueueRules:
     #: the checkpoint has confirmPhyOffset (since 5.1.1), logicsPhysicalOffset (since 5.5.0)
     has_confirm_offset: bool = False
     has_flushed_position: bool = False
+    #: knows batchconsumequeue (since 5.0.0)
+    batches: bool = False
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,13 @@ PROFILES: dict[str, Profile] = {
             ),
             StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
-                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
+                True,
+                QueueCut.AHEAD_BEFORE,
+                MinOffset.BINARY,
+                True,
+                True,
+                has_confirm_offset=True,
+                batches=True,
             ),
             DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
             TimerRules(clamps=False, any_size=False),
@@ -230,7 +238,13 @@ PROFILES: dict[str, Profile] = {
             RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
             StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
             QueueRules(
-                True, QueueCut.AHEAD_BEFORE, MinOffset.BINARY, True, True, has_confirm_offset=True
+                True,
+                QueueCut.AHEAD_BEFORE,
+                MinOffset.BINARY,
+                True,
+                True,
+                has_confirm_offset=True,
+                batches=True,
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
             TimerRules(clamps=True, any_size=False),
@@ -245,7 +259,13 @@ PROFILES: dict[str, Profile] = {
                 NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS
             ),
             QueueRules(
-                True, QueueCut.AHEAD_AFTER, MinOffset.BINARY, False, True, has_confirm_offset=True
+                True,
+                QueueCut.AHEAD_AFTER,
+                MinOffset.BINARY,
+                False,
+                True,
+                has_confirm_offset=True,
+                batches=True,
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
             TimerRules(clamps=True, any_size=True),
@@ -264,6 +284,7 @@ PROFILES: dict[str, Profile] = {
                 False,
                 True,
                 has_confirm_offset=True,
+                batches=True,
                 has_flushed_position=True,
             ),
             DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),

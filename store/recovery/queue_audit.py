@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..commit_log import CommitLog
-from .queue_state import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
+from .queue_units import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
 from .snapshot import Entry, QueueId
 from .survey import Messages, points_at
 

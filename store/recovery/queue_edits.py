@@ -16,7 +16,7 @@ from ..mapped_file_queue import NAME_DIGITS, file_name
 from ..regular_file import open_regular
 from .edits import Edit
 from .queue_audit import QueueFix
-from .queue_state import pre_fill
+from .queue_units import pre_fill
 from .snapshot import Entry
 
 Ints = npt.NDArray[np.int64]

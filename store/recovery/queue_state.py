@@ -7,40 +7,38 @@ how a cut of the queues can take up stale units again (spec 2.5).
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
-from ...formats.derive import dtype_of
-from ..errors import from_os_error
-from ..regular_file import open_regular
+from ...formats.consume_queue import EXT_ADDRESS_MAX
 from .ext_state import ExtState
 from .loading import LoadedFile, truncate
 from .profiles import MinOffset, QueueRules
-from .snapshot import Entry
+from .queue_units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
-Units = npt.NDArray[np.void]
-UNIT_DTYPE = dtype_of(UNIT)
-_WINDOW = 4096
 _RECOVERED_FILES = 3
 _NO_ADDRESS = 1
 
 
 @dataclass
 class QueueFile(LoadedFile):
-    """A queue file; `added` are units written from byte `added_at` on, in this run only."""
+    """A queue file; `added` are units written from byte `added_at` on, in this run only.
 
+    dtype: of a unit.
+    """
+
+    dtype: np.dtype[Any] = UNIT_DTYPE
     added_at: int = 0
     added: list[Units] = field(default_factory=list)
 
     def read(self, first: int, count: int) -> Units:
         """Units `first` … of the file: what is on disk, and on top of it what was added."""
-        units = read_units(self.entry, first, count)
-        position = self.added_at // UNIT_BYTES
+        units = read_units(self.entry, first, count, self.dtype)
+        position = self.added_at // self.dtype.itemsize
         for part in self.added:
             begin, end = max(first, position), min(first + count, position + len(part))
             if begin < end:
@@ -52,37 +50,14 @@ class QueueFile(LoadedFile):
         """Write units at the write position."""
         if not self.added:
             self.added_at = self.wrote
-        elif self.added_at + sum(map(len, self.added)) * UNIT_BYTES != self.wrote:
+        elif self.added_at + sum(map(len, self.added)) * self.dtype.itemsize != self.wrote:
             keep = self.read(
-                self.added_at // UNIT_BYTES, (self.wrote - self.added_at) // UNIT_BYTES
+                self.added_at // self.dtype.itemsize,
+                (self.wrote - self.added_at) // self.dtype.itemsize,
             )
             self.added = [keep]
         self.added.append(units)
-        self.wrote += len(units) * UNIT_BYTES
-
-
-def read_units(entry: Entry | None, first: int, count: int) -> Units:
-    """Units of a file on disk; zeros where there is no file or where it ends. Raises Unreadable."""
-    units = np.zeros(count, UNIT_DTYPE)
-    if entry is None:
-        return units
-    try:
-        descriptor = open_regular(entry.path)
-        try:
-            data = os.pread(descriptor, count * UNIT_BYTES, first * UNIT_BYTES)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, entry.path) from error
-    whole = len(data) // UNIT_BYTES
-    units[:whole] = np.frombuffer(data, UNIT_DTYPE, whole)
-    return units
-
-
-def is_valid(units: Units) -> npt.NDArray[np.bool_]:
-    """bool[n]: units that a broker takes for valid; pre-fill counts (spec 2.1)."""
-    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    return valid
+        self.wrote += len(units) * self.dtype.itemsize
 
 
 @dataclass
@@ -92,6 +67,8 @@ class QueueState:
     ext: its files in consumequeue_ext, None where the broker has none.
     """
 
+    dtype: ClassVar[np.dtype[Any]] = UNIT_DTYPE
+
     rules: QueueRules
     file_bytes: int
     files: list[QueueFile] = field(default_factory=list)
@@ -100,10 +77,9 @@ class QueueState:
     min_logic: int = 0
     ext: ExtState | None = None
 
-    @classmethod
-    def of(cls, loaded: Sequence[LoadedFile], file_bytes: int, rules: QueueRules) -> QueueState:
-        """A queue of loaded files, all of them taken for full."""
-        return cls(rules, file_bytes, [QueueFile(f.start, f.wrote, f.entry) for f in loaded])
+    def load(self, loaded: Sequence[LoadedFile]) -> None:
+        """Take these files, all of them for full."""
+        self.files = [QueueFile(f.start, f.wrote, f.entry, self.dtype) for f in loaded]
 
     @property
     def end(self) -> int:
@@ -113,12 +89,12 @@ class QueueState:
     @property
     def max_offset(self) -> int:
         """maxOffsetInQueue."""
-        return self.end // UNIT_BYTES
+        return self.end // self.dtype.itemsize
 
     @property
     def min_offset(self) -> int:
         """minOffsetInQueue."""
-        return self.min_logic // UNIT_BYTES
+        return self.min_logic // self.dtype.itemsize
 
     def _reach(self, unit: np.void) -> int:
         reach = int(unit["physical_offset"])
@@ -126,9 +102,9 @@ class QueueState:
 
     def _windows(self, file: QueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
         """(number of the first unit in the file, units) up to the end of the file."""
-        total = self.file_bytes // UNIT_BYTES
-        for start in range(first, total, _WINDOW):
-            yield start, file.read(start, min(_WINDOW, total - start))
+        total = self.file_bytes // self.dtype.itemsize
+        for start in range(first, total, UNITS_AT_ONCE):
+            yield start, file.read(start, min(UNITS_AT_ONCE, total - start))
 
     def recover(self) -> None:
         """Find the end: the first unit that is not valid, from the third last file on (2.5).
@@ -143,7 +119,7 @@ class QueueState:
             file = self.files[index]
             valid_units = 0
             for start, units in self._windows(file):
-                bad = np.flatnonzero(~is_valid(units))
+                bad = np.flatnonzero(~self._valid(units))
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
                     self.max_physical = self._reach(units[count - 1])
@@ -151,13 +127,20 @@ class QueueState:
                 valid_units = start + count
                 if len(bad):
                     break
-            position = file.start + valid_units * UNIT_BYTES
-            if valid_units * UNIT_BYTES < self.file_bytes or index + 1 >= len(self.files):
+            position = file.start + valid_units * self.dtype.itemsize
+            if valid_units * self.dtype.itemsize < self.file_bytes or index + 1 >= len(self.files):
                 break
             index += 1
         self._truncate(position)
         if self.ext is not None:
             self.ext.recover(last_address)
+
+    def _new_file(self, start: int) -> QueueFile:
+        return QueueFile(start, 0, None, self.dtype)
+
+    def _valid(self, units: Units) -> npt.NDArray[np.bool_]:
+        """bool[n]: units that a broker takes for valid."""
+        return is_valid(units)
 
     def _truncate(self, end: int) -> None:
         files: list[LoadedFile] = list(self.files)
@@ -175,12 +158,12 @@ class QueueState:
             file = self.files[-1]
             file.wrote = 0
             for start, units in self._windows(file):
-                stop = ~is_valid(units) | (units["physical_offset"] >= log_end)
+                stop = ~self._valid(units) | (units["physical_offset"] >= log_end)
                 if start == 0:
                     stop[0] = units["physical_offset"][0] >= log_end
                 count = int(stop.argmax()) if stop.any() else len(units)
                 if count:
-                    file.wrote = (start + count) * UNIT_BYTES
+                    file.wrote = (start + count) * self.dtype.itemsize
                     self.max_physical = self._reach(units[count - 1])
                 if count < len(units):
                     break
@@ -224,14 +207,14 @@ class QueueState:
         if self.rules.reaches_end:
             reach = reach + units["size"]
         before = np.concatenate([np.array([self.max_physical], np.int64), reach[:-1]])
-        expected = self.end // UNIT_BYTES + np.arange(len(units))
+        expected = self.end // self.dtype.itemsize + np.arange(len(units))
         odd = np.flatnonzero((reach <= before) | (offsets != expected))
         return int(odd[0]) if len(odd) else len(units)
 
     def _put_one(self, unit: Units, queue_offset: int) -> None:
         if self._reach(unit[0]) <= self.max_physical:
             return
-        position = queue_offset * UNIT_BYTES
+        position = queue_offset * self.dtype.itemsize
         file = self._file_for(position)
         if queue_offset and file.start + file.wrote > position:
             return
@@ -241,24 +224,24 @@ class QueueState:
     def _file_for(self, position: int) -> QueueFile:
         """The file to append to; the first one ever is filled up to `position` (2.1)."""
         if not self.files:
-            file = QueueFile(position - position % self.file_bytes, 0, None)
+            file = self._new_file(position - position % self.file_bytes)
             self.files.append(file)
-            filled = position % self.file_bytes // UNIT_BYTES
+            filled = position % self.file_bytes // self.dtype.itemsize
             if filled:
                 file.append(pre_fill(filled))
             if position:
                 self.min_logic = position
         elif self.files[-1].wrote == self.file_bytes:
-            self.files.append(QueueFile(self.files[-1].start + self.file_bytes, 0, None))
+            self.files.append(self._new_file(self.files[-1].start + self.file_bytes))
         return self.files[-1]
 
     def _append(self, units: Units) -> None:
         """Append at the end, over as many files as it takes."""
         while len(units):
             if self.files[-1].wrote == self.file_bytes:
-                self.files.append(QueueFile(self.files[-1].start + self.file_bytes, 0, None))
+                self.files.append(self._new_file(self.files[-1].start + self.file_bytes))
             file = self.files[-1]
-            room = (self.file_bytes - file.wrote) // UNIT_BYTES
+            room = (self.file_bytes - file.wrote) // self.dtype.itemsize
             file.append(units[:room])
             units = units[room:]
 
@@ -274,7 +257,7 @@ class QueueState:
             return
         file = self.files[0]
         for start, units in self._windows(file):
-            inside = units[: max(0, file.wrote // UNIT_BYTES - start)]
+            inside = units[: max(0, file.wrote // self.dtype.itemsize - start)]
             good = np.flatnonzero(inside["physical_offset"] >= log_start)
             if len(good):
                 self._set_min(file, start + int(good[0]), inside[good[0]])
@@ -286,9 +269,9 @@ class QueueState:
         if self.min_logic >= self.end or not self.files:
             return True
         last = self.files[-1]
-        if last.wrote < UNIT_BYTES:
+        if last.wrote < self.dtype.itemsize:
             return not self.rules.empty_last_refuses
-        if self._physical(last, last.wrote // UNIT_BYTES - 1) < log_start:
+        if self._physical(last, last.wrote // self.dtype.itemsize - 1) < log_start:
             self.min_logic = last.start + last.wrote
             return True
         first = self.files[0]
@@ -297,7 +280,7 @@ class QueueState:
             begin, intact = 0, False
         if begin >= first.wrote:
             return True
-        low, high = begin // UNIT_BYTES, first.wrote // UNIT_BYTES - 1
+        low, high = begin // self.dtype.itemsize, first.wrote // self.dtype.itemsize - 1
         if intact and self._physical(first, low) >= log_start:
             return True
         self._search(first, low, high, log_start)
@@ -320,7 +303,7 @@ class QueueState:
                 return
 
     def _set_min(self, file: QueueFile, number: int, unit: np.void) -> None:
-        self.min_logic = file.start + number * UNIT_BYTES
+        self.min_logic = file.start + number * self.dtype.itemsize
         if self.ext is not None:
             self.ext.drop_before(int(unit["tags_code"]))
 
@@ -329,12 +312,18 @@ class QueueState:
 
     def lookup(self, offsets: npt.NDArray[np.int64]) -> Units:
         """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
-        found = np.zeros(len(offsets), UNIT_DTYPE)
-        positions = offsets * UNIT_BYTES
+        return self.units_at(offsets)
+
+    def units_at(self, numbers: npt.NDArray[np.int64]) -> Units:
+        """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
+        found = np.zeros(len(numbers), self.dtype)
+        size = self.dtype.itemsize
+        positions = numbers * size
         for file in self.files:
             mine = np.flatnonzero((positions >= file.start) & (positions < file.start + file.wrote))
             if len(mine):
-                found[mine] = gather(file.read, (positions[mine] - file.start) // UNIT_BYTES)
+                at = (positions[mine] - file.start) // size
+                found[mine] = gather(file.read, at, self.dtype)
         return found
 
 
@@ -342,36 +331,3 @@ def _last_address(units: Units, before: int) -> int:
     """tags_code of the last unit that names one in consumequeue_ext, else `before`."""
     named = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
     return int(units["tags_code"][named[-1]]) if len(named) else before
-
-
-def gather(read: Callable[[int, int], Units], numbers: npt.NDArray[np.int64]) -> Units:
-    """Units of one file by their numbers in it, in few reads: numbers that lie close together."""
-    found = np.zeros(len(numbers), UNIT_DTYPE)
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    breaks = np.flatnonzero(np.diff(ordered) > _WINDOW) + 1
-    for part in np.split(np.arange(len(order)), breaks):
-        for begin in range(0, len(part), _WINDOW):
-            index = part[begin : begin + _WINDOW]
-            first = int(ordered[index[0]])
-            units = read(first, int(ordered[index[-1]]) - first + 1)
-            found[order[index]] = units[ordered[index] - first]
-    return found
-
-
-def joined(parts: Sequence[Units]) -> Units:
-    """Units one after the other, in the byte order of the disk (numpy's own join changes it)."""
-    together = np.zeros(sum(map(len, parts)), UNIT_DTYPE)
-    begin = 0
-    for part in parts:
-        together[begin : begin + len(part)] = part
-        begin += len(part)
-    return together
-
-
-def pre_fill(count: int) -> Units:
-    """`count` pre-fill units."""
-    units = np.zeros(count, UNIT_DTYPE)
-    for name, value in PRE_FILL.items():
-        units[name] = value
-    return units

@@ -14,12 +14,14 @@ import numpy.typing as npt
 
 from ...formats.derive import Columns
 from ..dispatch import LMQ_PREFIX, dispatch_columns
+from .batch_queue_state import BatchQueueState, batch_units
 from .ext_state import ExtDamage, ExtRules
 from .index_state import IndexState, load_index
 from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
 from .log_recovery import Ghost, LogWalk, Records, StartFile, Switches, start_file
 from .profiles import Profile, QueueCut, ReputStart
-from .queue_state import UNIT_DTYPE, QueueState, Units
+from .queue_state import QueueState
+from .queue_units import UNIT_DTYPE, Units
 from .record_check import BodyCheck, Failure, walk
 from .snapshot import Entry, QueueId, Snapshot
 from .timer_state import QUEUE as TIMER_QUEUE
@@ -145,22 +147,53 @@ class _Poison(Exception):
 
 
 def _load_queues(outcome: Outcome) -> Refusal | None:
-    snapshot, profile = outcome.snapshot, outcome.profile
-    for queue, entries in snapshot.queues.items():
-        loaded = load_files(entries, snapshot.queue_file_bytes, profile.load)
-        if loaded.refusal:
-            return _refusal("queue-", loaded.refusal)
-        outcome.queue_deletions += loaded.deleted
-        state = QueueState.of(loaded.files, snapshot.queue_file_bytes, profile.queues)
-        outcome.queues[queue] = state
-        if outcome.ext is not None:
-            state.ext = outcome.ext.new()
-            loaded = load_files(snapshot.ext.get(queue, ()), state.ext.file_bytes, profile.load)
-            if loaded.refusal:
-                return _refusal("ext-", loaded.refusal)
-            state.ext.load(loaded.files)
-            outcome.queue_deletions += loaded.deleted
+    """Load the queues, simple ones first; a queue in the directory of the other type is refused."""
+    snapshot, knows_batches = outcome.snapshot, outcome.profile.queues.batches
+    kinds = [(snapshot.queues, False), (snapshot.batch_queues, True)]
+    for queues, batches in kinds[: 1 + knows_batches]:
+        for queue, entries in queues.items():
+            if knows_batches and (queue.topic in snapshot.batch_topics) is not batches:
+                return _wrong_type(queue, batches)
+            refusal = _load_queue(outcome, queue, entries)
+            if refusal is not None:
+                return refusal
     return None
+
+
+def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
+    found, wanted = ("BatchCQ", "SimpleCQ") if batches else ("SimpleCQ", "BatchCQ")
+    reason = f"The queue type of topic: {queue.topic} should be {found}, but is {wanted}"
+    return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
+
+
+def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> Refusal | None:
+    """Load one queue, and what it has in consumequeue_ext."""
+    snapshot, rules = outcome.snapshot, outcome.profile.load
+    queue = _new_queue(outcome, name)
+    loaded = load_files(entries, queue.file_bytes, rules)
+    if loaded.refusal:
+        return _refusal("queue-", loaded.refusal)
+    outcome.queue_deletions += loaded.deleted
+    queue.load(loaded.files)
+    outcome.queues[name] = queue
+    if queue.ext is not None:
+        loaded = load_files(snapshot.ext.get(name, ()), queue.ext.file_bytes, rules)
+        if loaded.refusal:
+            return _refusal("ext-", loaded.refusal)
+        queue.ext.load(loaded.files)
+        outcome.queue_deletions += loaded.deleted
+    return None
+
+
+def _new_queue(outcome: Outcome, name: QueueId) -> QueueState:
+    """A queue without files, of the type that its topic has."""
+    snapshot, rules = outcome.snapshot, outcome.profile.queues
+    if rules.batches and name.topic in snapshot.batch_topics:
+        return BatchQueueState(rules, snapshot.batch_file_bytes)
+    queue = QueueState(rules, snapshot.queue_file_bytes)
+    if outcome.ext is not None and not name.topic.startswith(LMQ_PREFIX):
+        queue.ext = outcome.ext.new()
+    return queue
 
 
 def _refusal(prefix: str, refusal: Refusal) -> Refusal:
@@ -288,13 +321,10 @@ def _put_ghost(outcome: Outcome, ghost: Ghost) -> None:
 
 
 def _queue(outcome: Outcome, name: QueueId) -> QueueState:
-    queue = outcome.queues.get(name)
-    if queue is None:
-        queue = QueueState(outcome.profile.queues, outcome.snapshot.queue_file_bytes)
-        if outcome.ext is not None and not name.topic.startswith(LMQ_PREFIX):
-            queue.ext = outcome.ext.new()
-        outcome.queues[name] = queue
-    return queue
+    """The queue of that name, made where there is none."""
+    if name not in outcome.queues:
+        outcome.queues[name] = _new_queue(outcome, name)
+    return outcome.queues[name]
 
 
 def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
@@ -334,4 +364,7 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
         mine = np.flatnonzero(keys == key)
         first = int(mine[0])
         name = QueueId(dispatched.topics[int(made.topic_id[first])], int(made.queue_id[first]))
-        yield name, units[mine], made.queue_offset[mine]
+        of_queue = units[mine]
+        if outcome.profile.queues.batches and name.topic in outcome.snapshot.batch_topics:
+            of_queue = batch_units(columns, made.record[mine], of_queue)
+        yield name, of_queue, made.queue_offset[mine]

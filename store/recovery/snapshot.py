@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checkpoint import Checkpoint, read_checkpoint
-from ..errors import Unsupported, from_os_error
+from ..errors import Refused, Unsupported, from_os_error
 from ..layout import Layout
 from ..mapped_file_queue import is_directory
 from ..regular_file import check_regular
+from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -53,7 +54,8 @@ class Snapshot:
     """A store at rest.
 
     log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue;
-    ext: the same of consumequeue_ext. has_timer: there is a timer log, a wheel or a timercheck.
+    ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those whose
+    queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a wheel or a timercheck.
     checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
     file is there.
     """
@@ -71,16 +73,20 @@ class Snapshot:
     timer_log: tuple[Entry, ...] = ()
     timer_file_bytes: int = 0
     has_timer: bool = False
+    batch_queues: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    batch_file_bytes: int = 0
+    batch_topics: frozenset[str] = frozenset()
     _maps: dict[str, Bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, layout: Layout) -> Snapshot:
-        """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB and batch queues)."""
+        """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB queues)."""
         _check_supported(layout)
         sizes = layout.sizes
         entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
         ext = dict(_queues(layout.consume_queue_ext))
+        batches = dict(_queues(layout.batch_consume_queue))
         timer_log = tuple(list_entries(layout.timer_log))
         check = layout.config / "timercheck"
         return cls(
@@ -96,6 +102,11 @@ class Snapshot:
             ext_file_bytes=_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
             timer_log=timer_log,
             timer_file_bytes=_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
+            batch_queues=batches,
+            batch_file_bytes=_file_bytes(
+                layout, "mapperFileSizeBatchConsumeQueue", batches.values()
+            ),
+            batch_topics=_batch_topics(layout, batches),
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
@@ -164,6 +175,17 @@ def _file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]
     return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
 
 
+def _batch_topics(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
+    """Topics with batch queues, by topics.json where a broker can read it."""
+    try:
+        topics = Topics.read(layout.config)
+    except Refused:
+        topics = None
+    if topics is None or not topics.known:
+        return frozenset(queue.topic for queue in queues)
+    return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
+
+
 def _is_java_int(name: str) -> bool:
     digits = name.removeprefix("-").removeprefix("+")
     return digits.isascii() and digits.isdigit() and int(name) < 1 << 31
@@ -175,5 +197,3 @@ def _check_supported(layout: Layout) -> None:
         raise Unsupported("recover does not know DLedger logs", path=layout.dledger)
     if layout.rocksdb_queues:
         raise Unsupported("recover does not know RocksDB queues", path=layout.consume_queue)
-    if any(True for _ in _queues(layout.batch_consume_queue)):
-        raise Unsupported("recover does not know batch queues", path=layout.batch_consume_queue)

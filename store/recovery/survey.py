@@ -18,7 +18,8 @@ from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched, dispatch
 from ..lost import tombstones
 from ..mark import Mark
-from .queue_state import QueueState, Units
+from .queue_state import QueueState
+from .queue_units import Units
 from .simulate import Outcome
 from .snapshot import QueueId
 from .tally import Tally

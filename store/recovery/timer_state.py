@@ -30,7 +30,8 @@ from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
 from .loading import LoadedFile, Refusal, load_files, truncate
 from .profiles import Profile, TimerRules
-from .queue_state import QueueState, is_valid
+from .queue_state import QueueState
+from .queue_units import is_valid
 from .snapshot import Entry, QueueId, Snapshot
 
 Ints = npt.NDArray[np.int64]

@@ -6,7 +6,7 @@ A broker serves only topics that it knows. What the file has stays as it is, unk
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ _LARGEST_BYTES = 256 << 20
 _QUEUES_OF_A_NEW_TOPIC = 4
 _ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
 _READ, _WRITE = 4, 2
+QUEUE_TYPE, BATCH_QUEUES = "queue.type", "BatchCQ"
+"""The attribute of a topic with batch queues (spec 02, 2.7)."""
 
 
 class Topics:
@@ -59,6 +61,11 @@ class Topics:
         table: dict[str, Any] = self._content.get(_TABLE, {})
         return table
 
+    @property
+    def known(self) -> Collection[str]:
+        """The names of all topics."""
+        return self._table.keys()
+
     def __contains__(self, topic: str) -> bool:
         return topic in self._table
 
@@ -70,6 +77,15 @@ class Topics:
         counts = (entry.get(name) for name in ("readQueueNums", "writeQueueNums"))
         return max((count for count in counts if isinstance(count, int)), default=0)
 
+    def unserved(self, highest_queue: Mapping[str, int]) -> list[tuple[str, int, int]]:
+        """Of topic → highest queue id in use: topics that have fewer queues, and how many."""
+        counts = {topic: self.queues(topic) for topic in highest_queue}
+        return [
+            (topic, highest_queue[topic], count)
+            for topic, count in counts.items()
+            if count is not None and highest_queue[topic] >= count
+        ]
+
     def attribute(self, topic: str, name: str) -> str | None:
         """An attribute of a topic, such as `queue.type`."""
         entry = self._table.get(topic)
@@ -77,8 +93,16 @@ class Topics:
         value = attributes.get(name) if isinstance(attributes, dict) else None
         return value if isinstance(value, str) else None
 
-    def add(self, highest_queue: Mapping[str, int], profile: WriterProfile) -> None:
-        """Add the topics that are missing: topic → highest queue id in use."""
+    def add(
+        self,
+        highest_queue: Mapping[str, int],
+        profile: WriterProfile,
+        batch_topics: Collection[str] = (),
+    ) -> None:
+        """Add the topics that are missing: topic → highest queue id in use.
+
+        batch_topics: those of them that have batch queues.
+        """
         missing = {t: q for t, q in highest_queue.items() if t not in self._table}
         if not missing:
             return
@@ -87,6 +111,8 @@ class Topics:
         table = self._content.setdefault(_TABLE, {})
         for topic, queue_id in missing.items():
             table[topic] = new_topic(topic, queue_id, profile)
+            if topic in batch_topics:
+                table[topic]["attributes"] = {QUEUE_TYPE: BATCH_QUEUES}
 
     def write(self, files: Files, profile: WriterProfile, now_ms: Callable[[], int]) -> None:
         """Bring added topics to the disk; the old content becomes the .bak. Nothing without any."""

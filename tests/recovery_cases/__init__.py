@@ -103,6 +103,11 @@ def damaged(case: Case, work: Path) -> Path:
     shutil.copytree(source, target, copy_function=_copy)
     for edit in case["edits"]:
         _EDITS[edit["op"]](target, edit)
+    if topics := case.get("topics"):
+        table = {path.name: {"topicName": path.name} for path in source.glob("*consumequeue/*")}
+        table |= {name: {"topicName": name, "attributes": it} for name, it in topics.items()}
+        (target / "config").mkdir(exist_ok=True)
+        (target / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
     return target
 
 

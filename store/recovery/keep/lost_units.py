@@ -12,7 +12,7 @@ from ....formats.consume_queue import UNIT_BYTES
 from ....formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...dispatch import LMQ_PREFIX
 from ..queue_edits import is_whole_file
-from ..queue_state import is_valid, pre_fill, read_units
+from ..queue_units import is_valid, pre_fill, read_units
 from ..snapshot import Entry, QueueId, Snapshot
 from .gaps import Gap, TornRecord
 

@@ -110,6 +110,7 @@ MADE: dict[str, Make] = {
     "queue-wrong-length": spoilt("5.3.3-clean-1", short_queue_file),
     "queue-directory": spoilt("4.9.7-clean-1", lambda root: (root / QUEUE / "old").mkdir()),
     "queue-empty-last-file": spoilt("4.9.7-clean-1", sized(f"{QUEUE}/00000000000000004000", 0)),
+    "queue-type": kind("wrong_directory"),
     "ext-foreign-name": ext(sized(f"{EXT}/copy", 400)),
     "ext-wrong-length": ext(sized(f"{EXT}/00000000000000000000", 100)),
     "ext-directory": ext(lambda root: (root / EXT / "old").mkdir()),

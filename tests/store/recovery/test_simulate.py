@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mqstore.store.layout import Layout
+from mqstore.store.recovery.batch_queue_state import BatchQueueState
 from mqstore.store.recovery.profiles import profile_of
 from mqstore.store.recovery.recovery import switches_of
 from mqstore.store.recovery.simulate import Outcome, simulate
@@ -114,7 +115,8 @@ def _file_changes(outcome: Outcome) -> tuple[set[str], set[str]]:
         removed += outcome.timer.deleted
     in_the_end = set()
     for name, queue in outcome.queues.items():
-        for directory, state in (("consumequeue", queue), ("consumequeue_ext", queue.ext)):
+        own = "batchconsumequeue" if isinstance(queue, BatchQueueState) else "consumequeue"
+        for directory, state in ((own, queue), ("consumequeue_ext", queue.ext)):
             if state is not None:
                 removed += [file.entry for file in state.removed if file.entry]
                 path = Path(directory, name.topic, str(name.queue_id))
@@ -124,17 +126,9 @@ def _file_changes(outcome: Outcome) -> tuple[set[str], set[str]]:
     return gone - in_the_end, {path for path in in_the_end if not (root / path).exists()}
 
 
-#: Features whose starts are not predicted yet.
-NOT_YET = ("batch",)
-
-
-def predicted(cases: tuple[dict[str, Any], ...]) -> list[dict[str, Any]]:
-    return [case for case in cases if case.get("feature") not in NOT_YET]
-
-
 def test_every_kind_of_damage(tmp_path: Path) -> None:
     failed = {}
-    for case in (*recovery_cases.cases(), *predicted(recovery_cases.feature_cases())):
+    for case in (*recovery_cases.cases(), *recovery_cases.feature_cases()):
         found = disagreements(case, start_of(case, tmp_path))
         if found:
             failed[case["case"]] = found
@@ -150,7 +144,7 @@ def test_all_measured_starts(
     tried: Counter[tuple[str, str]] = Counter()
     wrong: Counter[tuple[str, str]] = Counter()
     failed = {}
-    for case in pick(predicted(every), f"recovery cases, features {features}"):
+    for case in pick(every, f"recovery cases, features {features}"):
         key = (f"{case.get('feature', '')} {case['kind']}".strip(), case["version"])
         tried[key] += 1
         found = disagreements(case, start_of(case, tmp_path))

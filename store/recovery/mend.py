@@ -1,0 +1,75 @@
+"""What a plan puts right before anything else: entries of a store that no version should meet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from ..errors import Refused
+from .edits import Edit
+from .queue_edits import is_whole_file
+from .snapshot import Entry, Snapshot
+
+
+def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, list[Edit]]:
+    """The snapshot without entries that no version should meet, and the edits that remove them.
+
+    Directories, names that are no position of a file, empty files. any_length: files of a wrong
+    length stay. Raises Refused for what cannot be put right by moving it: files of a wrong length,
+    a log that is not there.
+    """
+    size = snapshot.log_file_bytes
+    wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
+    any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
+    kept: list[Entry] = []
+    edits: list[Edit] = []
+    for entry in snapshot.log:
+        reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
+        if reason:
+            edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
+        elif entry.size != size and not any_length:
+            raise Refused(
+                f"a log file of {entry.size} bytes among files of {size}",
+                path=entry.path,
+                hint="restore its length, or move it out of the store",
+            )
+        else:
+            kept.append(entry)
+    if not kept and any(snapshot.queues.values()):
+        raise Refused(
+            "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
+            path=snapshot.layout.commit_log_directories[0],
+            hint="a broker started here would delete the queues",
+        )
+    _check_queue_size(snapshot)
+    queues = {
+        name: tuple(e for e in entries if is_whole_file(e, snapshot.queue_file_bytes))
+        for name, entries in snapshot.queues.items()
+    }
+    return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def _check_queue_size(snapshot: Snapshot) -> None:
+    """Most queue files have the size that they should have. Raises Refused: not their fault."""
+    sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
+    if not sizes:
+        return
+    size, count = sizes.most_common(1)[0]
+    if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
+        raise Refused(
+            f"queue files have {size} bytes, not {snapshot.queue_file_bytes}",
+            path=snapshot.layout.consume_queue,
+            hint="check mappedFileSizeConsumeQueue",
+        )
+
+
+def _fault(entry: Entry, size: int) -> str:
+    if entry.directory:
+        return "a directory among the log files"
+    if not entry.name.isascii() or not entry.name.isdigit():
+        return "its name is not a number"
+    if not entry.size:
+        return "an empty file"
+    if entry.size == size and not is_whole_file(entry, size):
+        return "its name is not the start of a file"
+    return ""
