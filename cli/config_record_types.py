@@ -18,6 +18,7 @@ _OF_FILE: Mapping[str, tuple[str, ...]] = {
     "topic-queue-mapping": ("topic_queue_mapping", _DATA_VERSION, *_REST),
     "message-request-mode": ("message_request_mode", *_REST),
     "transaction-metrics": ("transaction_count", _DATA_VERSION, *_REST),
+    "timer-metrics": ("timer_count", _DATA_VERSION, *_REST),
     "tiered-store-metadata": ("tiered_topic", "tiered_queue", "tiered_segment", *_REST),
     "broker-properties": ("broker_property", *_REST),
 }

@@ -37,6 +37,7 @@ class KindName(StrEnum):
     MESSAGE_REQUEST_MODE = "message-request-mode"
     TRANSACTION_METRICS = "transaction-metrics"
     TIMER_METRICS = "timer-metrics"
+    TIMER_METRICS = "timer-metrics"
     TIERED_STORE_METADATA = "tiered-store-metadata"
     BROKER_PROPERTIES = "broker-properties"
     CONFIG = "config"

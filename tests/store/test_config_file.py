@@ -193,5 +193,5 @@ def test_every_file_of_the_specification_has_a_kind() -> None:
         *("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json"),
         *("consumerFilter.json", "lmqConsumerOffset.json", "consumerOrderInfo.json"),
         *("topicQueueMapping.json", "messageRequestMode.json", "transactionMetrics"),
-        *("tieredStoreMetadata.json", "broker.properties"),
+        *("timermetrics", "tieredStoreMetadata.json", "broker.properties"),
     }

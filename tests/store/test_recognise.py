@@ -157,6 +157,8 @@ def test_kinds_that_are_not_handled_are_named(tmp_path: Path) -> None:
         ("5.5.0-clean", "config/topics.json", "topics"),
         ("5.5.0-clean", "config/topics.json.bak", "topics"),
         ("5.5.0-clean", "config/transactionMetrics", "transaction-metrics"),
+        ("5.5.0-timer-clean", "config/timermetrics", "timer-metrics"),
+        ("5.3.3-timer-killed", "config/timermetrics.bak", "timer-metrics"),
         ("4.9.7-cqext", "config/consumerFilter.json.bak", "consumer-filter"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES
+from mqstore.store.config_file import read_config_file
 from mqstore.store.delay_level import TIMER_TOPIC
 from mqstore.store.store import Store
 from mqstore.store.timer_check import read_timer_check
@@ -139,6 +140,19 @@ def test_what_a_broker_did_that_started_again(name: str, tmp_path: Path) -> None
         assert row.state in (State.PENDING, State.DELIVERED), key
         again = row.reason == "it will be delivered again"
         assert len(places) == (2 if again else 1), key
+
+
+@pytest.mark.parametrize("name", [name for name in STORES if name.endswith("-timer-clean")])
+def test_a_broker_counts_the_same(name: str, tmp_path: Path) -> None:
+    """Its statistics have for each topic what waits; only after a restart they may be wrong."""
+    root = unpack(name, tmp_path)
+    counts = {
+        row["topic"]: row["count"]
+        for row in read_config_file(root / "config/timermetrics", "timer-metrics").records()
+        if row["type"] == "timer_count"
+    }
+    waits = Counter(row.topic for row in view(root).rows if row.state in WAITING)
+    assert counts == dict(waits)
 
 
 def test_the_hours_are_those_of_what_waits(tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""timermetrics: counts of timer messages that wait, 5.x (spec/04-checkpoint-timer.md, 4.8).
+
+`config/timermetrics`, one line. Statistics only: a broker makes them again.
+"""
+
+from __future__ import annotations
+
+from .json_table import DATA_VERSION, TOPIC, JsonField, JsonTable
+
+TABLES = (
+    JsonTable(
+        "timingCount",
+        "timer_count",
+        "one entry for each real topic",
+        (TOPIC,),
+        (
+            JsonField("count", "integer", "timer messages that wait"),
+            JsonField("timeStamp", "integer", "time of the last change in ms"),
+        ),
+    ),
+    DATA_VERSION,
+)
