@@ -89,6 +89,12 @@ def get(
             help="Print the queue offset that a broker answers for this time.",
         ),
     ] = None,
+    addresses: Annotated[
+        str | None,
+        typer.Option(
+            "--addresses", metavar="FILE|-", help="One answer for each address, a line each."
+        ),
+    ] = None,
     raw: Raw = False,
     max_body: MaxBody = MAX_BODY_BYTES,
     *,
@@ -111,6 +117,11 @@ def get(
     --follow begins at the end of the log, or at --since, and goes on until --limit, Ctrl-C or a closed
     pipe: over new files, files that were made ahead, and a broker that starts again.
 
+    --addresses reads one address a line, from a file or from stdin: a position in the log, an offset
+    message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON object that has one of them, such as an
+    answer of put. Each gets one answer, in order; one without a message a record of type missing, and
+    exit code 1 at the end.
+
     \b
     Examples:
       mqstore get /data/store --topic orders --queue 0 --offset 17
@@ -120,6 +131,7 @@ def get(
       mqstore get /data/store --message-id 7F00000100002A9F0000000000000345 --format body
       mqstore get /data/store --topic orders --queue 0 --offset-at yesterday
       mqstore get /data/store --topic orders --follow --format ndjson
+      mqstore get /data/store --addresses ids.txt --format ndjson
     """
     from .get_answer import Question, answer, answer_offset_at
 
@@ -141,7 +153,14 @@ def get(
         reverse=reverse,
         max_body_bytes=max_body,
     )
-    if follow:
+    if addresses is not None:
+        if follow or offset_at is not None:
+            other = "--follow" if follow else "--offset-at"
+            raise typer.BadParameter(f"--addresses and {other} exclude each other")
+        from .get_addresses import answer_addresses
+
+        answer_addresses(store, addresses, question, raw, common)
+    elif follow:
         from .follow import follow_log
 
         follow_log(store, question, raw, common)

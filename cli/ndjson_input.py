@@ -38,7 +38,7 @@ def read_portions(
     """
     with opened(source) as descriptor:
         number = 0
-        for text in _whole_lines(descriptor, source, idle_seconds, note):
+        for text in whole_lines(descriptor, source, idle_seconds, note):
             portion: list[Line] = []
             for line in text.split(b"\n") if text is not None else ():
                 number += 1
@@ -75,7 +75,7 @@ def opened(source: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _whole_lines(
+def whole_lines(
     descriptor: int, source: str, idle_seconds: float | None, note: Callable[[int], None]
 ) -> Iterator[bytes | None]:
     """Bytes up to a line end, as they come; the last may lack it. None: nothing has come."""

@@ -1,0 +1,186 @@
+"""`mqstore get --addresses`: many addresses, one answer for each, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..store.addresses import Address, Finder, parse_address
+from ..store.errors import InvalidInput, NotFound
+from ..store.found import Found, Via
+from ..store.store import Store
+from .get_answer import Question, body_of, piece_of
+from .ndjson_input import opened, whole_lines
+
+if TYPE_CHECKING:
+    from .options import Common
+    from .output import Output
+
+_SHOWN = 1000
+"""Characters of an address that its answer repeats."""
+_GOES_WITH = ("reverse", "max_body_bytes")
+"""Fields of a question that are no conditions."""
+
+
+class _Line(NamedTuple):
+    """A line of the input: its number from 1 on, its text, the address it is."""
+
+    number: int
+    text: str
+    address: Address
+
+
+class _Answer(NamedTuple):
+    """What an address led to."""
+
+    line: _Line
+    found: Found | NotFound
+
+
+def answer_addresses(
+    path: Path, source: str, question: Question, raw: bool, common: Common
+) -> None:
+    """Print a message, or that it is missing, for each line of a file, of stdin for `-`.
+
+    Raises NotFound at the end where one is missing, InvalidInput for a line that is no address.
+    """
+    others = {name: value for name, value in question._asdict().items() if name not in _GOES_WITH}
+    for name, value in others.items():
+        if value is not None:
+            option = {"queue_id": "queue", "how_many": "count"}.get(name, name)
+            raise InvalidInput(f"--addresses and --{option.replace('_', '-')} exclude each other")
+    if question.reverse:
+        raise InvalidInput("--addresses and --reverse exclude each other")
+    count = _Count()
+    with (
+        Store(path, common.config(), rate_bytes=common.rate) as store,
+        Finder(store, common.warn) as finder,
+        common.open_output() as out,
+    ):
+        answers = count.counted(_answers(finder, _portions(source, count), out))
+        _PRINTERS.get(out.format, _print_records)(store, answers, question, raw, common, out)
+    if count.wrong is not None:
+        raise count.wrong
+    if count.missing:
+        what = "1 address has" if count.missing == 1 else f"{count.missing} addresses have"
+        raise NotFound(f"{what} no message, of {count.all}", path=path)
+
+
+class _Count:
+    """Passes answers on and counts them. wrong: the line that ended the input before its end."""
+
+    def __init__(self) -> None:
+        self.all = 0
+        self.missing = 0
+        self.wrong: InvalidInput | None = None
+
+    def counted(self, answers: Iterator[_Answer]) -> Iterator[_Answer]:
+        for answer in answers:
+            self.all += 1
+            self.missing += isinstance(answer.found, NotFound)
+            yield answer
+
+
+def _answers(finder: Finder, portions: Iterator[list[_Line]], out: Output) -> Iterator[_Answer]:
+    """Answers as the addresses come; whoever writes them one by one need not wait for more."""
+    for lines in portions:
+        yield from map(_Answer, lines, finder.find([line.address for line in lines]))
+        out.flush()
+
+
+def _portions(source: str, count: _Count) -> Iterator[list[_Line]]:
+    """Lines as they come, up to one that is no address; empty ones are left out."""
+    number = 0
+    with opened(source) as descriptor:
+        for data in whole_lines(descriptor, source, None, lambda _: None):
+            lines: list[_Line] = []
+            for line in (data or b"").split(b"\n"):
+                number += 1
+                text = line.decode("utf-8", "surrogateescape").strip()
+                if not text:
+                    continue
+                try:
+                    lines.append(_Line(number, text, parse_address(text)))
+                except InvalidInput as error:
+                    count.wrong = InvalidInput(f"line {number}: {error.message}", hint=error.hint)
+                    yield lines
+                    return
+            yield lines
+
+
+# -- printing -------------------------------------------------------------------------------------
+
+
+def _print_records(
+    store: Store,
+    answers: Iterator[_Answer],
+    question: Question,
+    raw: bool,
+    common: Common,
+    out: Output,
+) -> None:
+    from .record_text import RecordText
+    from .record_types import columns_of_types
+
+    out.records(
+        (_record(answer, question, raw) for answer in answers),
+        text=RecordText(common.utc),
+        columns=lambda: columns_of_types(("message", "missing")),
+    )
+
+
+def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
+    line, found = answer.line, answer.found
+    if isinstance(found, NotFound):
+        address = line.text[:_SHOWN].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        return {
+            "type": "missing",
+            "line": line.number,
+            "address": address,
+            "reason": found.message,
+        }
+    record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
+    if found.via in (Via.INDEX, Via.SCAN) and line.address.unique_key is not None:
+        record["found_by"] = found.via.value
+    return record
+
+
+def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
+    """The messages; what is missing is told on stderr, beside data that has no place for it."""
+    for answer in answers:
+        if isinstance(answer.found, NotFound):
+            common.warn(f"line {answer.line.number}: {answer.found.message}")
+        else:
+            yield answer.found
+
+
+def _print_bodies(
+    store: Store,
+    answers: Iterator[_Answer],
+    question: Question,
+    raw: bool,
+    common: Common,
+    out: Output,
+) -> None:
+    for found in _found(answers, common):
+        out.raw(body_of(found.message, question, raw))
+
+
+def _print_hex(
+    store: Store,
+    answers: Iterator[_Answer],
+    question: Question,
+    raw: bool,
+    common: Common,
+    out: Output,
+) -> None:
+    from .hex_view import HexView
+
+    view = HexView(out.colour, common.utc)
+    for found in _found(answers, common):
+        for line in view.lines(piece_of(store, found)):
+            out.painted(line + "\n")
+
+
+_PRINTERS: dict[str, Callable[..., None]] = {"body": _print_bodies, "hex": _print_hex}
