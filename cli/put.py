@@ -156,7 +156,9 @@ def put(
     Log, consume queues, index, checkpoint and config/topics.json get what the broker of the store
     would write. An answer means: the message is on disk. A store that is in use (exit 4) or was not
     shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as the
-    broker stores it; the broker delivers it when it runs, put never does.
+    broker stores it; the broker delivers it when it runs, put never does. A line of --from with
+    "batch": [messages] is what a client sends together: the records come to one file, or are one
+    record where the topic has batch queues.
 
     \b
     Examples:
@@ -217,6 +219,7 @@ class Target:
 
         writer = StoreWriter.open(self.store, self.common.config(), self.options)
         reader.final_separator = writer.profile.final_separator
+        reader.is_batch_topic = writer.is_batch_topic
         try:
             yield writer
         finally:

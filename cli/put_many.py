@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import InvalidInput, LimitExceeded, StoreError
+from ..store.write.batch import NewBatch
 from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
 from ..store.write.message_columns import columns_of, columns_where
-from ..store.write.message_json import MessageReader, is_message
+from ..store.write.message_json import BATCH, MessageReader, is_message
 from ..store.write.new_message import NewMessage
 from ..store.write.put import Stored, StoreWriter
 from .arrow_input import Rows, columns_of_rows, read_rows
@@ -118,12 +119,12 @@ def _check(reader: MessageReader, portion: Portion) -> None:
     if isinstance(portion, Rows):
         portion = Rows(portion.numbers[:1], portion.batch.slice(0, 1)).lines()
     if is_message(portion[0].record):
-        _message(reader, portion[0])
+        _what(reader, portion[0])
 
 
-def _message(reader: MessageReader, line: Line) -> NewMessage:
+def _what(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
     try:
-        return reader.message(line.record)
+        return reader.batch(line.record) if BATCH in line.record else reader.message(line.record)
     except InvalidInput as error:
         raise _told(error, line) from None
 
@@ -218,26 +219,50 @@ class _Stream:
                 self._skipped += 1
                 continue
             try:
-                message = _message(self._reader, line)
-                if present is not None and self._has(present, message, line):
+                what = _what(self._reader, line)
+                if isinstance(what, NewBatch):
+                    self._append_steps(lines, messages)
+                    lines, messages = [], []
+                    self._append_batch(what, present, line)
+                    continue
+                if present is not None and self._has(present, what, line):
                     continue
             except InvalidInput as error:
                 problem = error
                 break
             self._damaged += line.record.get("body_crc_ok") is False
-            messages.append(message)
+            messages.append(what)
             lines.append(line)
-        for first in range(0, len(messages), STEP_ROWS):
-            step = slice(first, first + STEP_ROWS)
-            self._append_step(lines[step], messages[step])
+        self._append_steps(lines, messages)
         if problem is not None:
             raise problem
 
+    def _append_steps(self, lines: Sequence[Line], messages: Sequence[NewMessage]) -> None:
+        for first in range(0, len(messages), STEP_ROWS):
+            step = slice(first, first + STEP_ROWS)
+            self._append_step(lines[step], messages[step])
+
+    def _append_batch(self, batch: NewBatch, present: PresentKeys | None, line: Line) -> None:
+        """Append a batch; of one that was cut off, what the store lacks."""
+        try:
+            records = self._writer.records_of(batch)
+            if present is not None:
+                records = [each for each in records if not self._known_to(present, each)]
+            if records:
+                with held_interrupts():
+                    stored = self._writer.append_together(records)
+                    self._wait(stored, [each.properties for each in records], len(stored))
+        except (InvalidInput, LimitExceeded) as error:
+            raise _told(error, line) from None
+
     def _has(self, present: PresentKeys, message: NewMessage, line: Line) -> bool:
         try:
-            known = present.has(message)
+            return self._known_to(present, message)
         except InvalidInput as error:
             raise _told(error, line) from None
+
+    def _known_to(self, present: PresentKeys, message: NewMessage) -> bool:
+        known = present.has(message)
         self._known += known
         return known
 

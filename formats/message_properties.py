@@ -82,6 +82,24 @@ def format_properties(properties: dict[str, str], *, final_separator: bool = Tru
     return joined + ITEM_SEPARATOR if final_separator and items else joined
 
 
+def with_value(text: bytes, name: str, value: str, *, final_separator: bool = True) -> bytes:
+    """The text with a value in the place of the old one, or behind the other items.
+
+    Other items stay as they are, but for a `__CRC32#` at the end: what comes behind stands before it.
+    """
+    tail = text[-CRC_ITEM_BYTES:] if ends_with_crc(text) else b""
+    head = name.encode() + NAME_VALUE_SEPARATOR
+    items = [item for item in text[: len(text) - len(tail)].split(ITEM_SEPARATOR) if item]
+    places = [i for i, item in enumerate(items) if item.startswith(head)]
+    item = head + value.encode()
+    if places:
+        items[places[-1]] = item
+    else:
+        items.append(item)
+    joined = ITEM_SEPARATOR.join(items)
+    return joined + ITEM_SEPARATOR + tail if final_separator or tail else joined
+
+
 def crc_item(record_before: bytes) -> bytes:
     """The `__CRC32#` item for a record, given all its bytes before the item (spec 1.7)."""
     digits = f"{crc31(record_before):0{_CRC_DIGITS}d}"[::-1]

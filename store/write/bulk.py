@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +18,14 @@ from ...formats.message import MESSAGE, SysFlag
 from ..dictionary import Dictionary
 from ..dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..errors import InvalidInput, LimitExceeded
-from .commit_log import place_columns
+from .commit_log import place_columns, place_whole
 from .message_columns import count_of, prepare, rows_of
-from .new_message import Host
+from .new_message import Host, check_sizes
+from .options import Stored
+from .queue_kinds import with_bases
 
 if TYPE_CHECKING:
-    from .put import Stored, StoreWriter
+    from .put import StoreWriter
 
 STEP_ROWS = 1 << 14
 """Messages that are prepared, placed and dispatched together."""
@@ -43,8 +45,6 @@ class StoredColumns:
 
     def rows(self) -> list[Stored]:
         """The same one by one."""
-        from .put import Stored
-
         rows = zip(
             (self.topics[i] for i in self.topic_id.tolist()),
             self.queue_id.tolist(),
@@ -56,21 +56,25 @@ class StoredColumns:
         return [Stored(*row, store_host=self.store_host) for row in rows]
 
 
-def append_columns(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredColumns:
+def append_columns(
+    writer: StoreWriter, columns: Mapping[str, Any], *, whole: bool = False
+) -> StoredColumns:
     """Append n messages; on disk after `writer.sync`.
 
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
     there; other fields that a producer gives (`NewMessage`) have defaults; born_timestamp and
     store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
     `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
+    whole: they are one step, however many, and come to one file.
     """
     writer.settle()
     total = count_of(columns)
-    steps = Steps(writer, aside=total > STEP_ROWS)
+    step = max(total, 1) if whole else STEP_ROWS
+    steps = Steps(writer, aside=total > step)
     try:
         parts = [
-            steps.append(rows_of(columns, total, slice(first, min(first + STEP_ROWS, total))))
-            for first in range(0, total, STEP_ROWS)
+            steps.append(rows_of(columns, total, slice(n, min(n + step, total))), whole=whole)
+            for n in range(0, total, step)
         ]
     except (InvalidInput, LimitExceeded):
         steps.finish()
@@ -112,33 +116,42 @@ class Steps:
     def __init__(self, writer: StoreWriter, *, aside: bool) -> None:
         self._writer = writer
         self._aside = aside
-        self._found: Dispatched | None = None
+        self._found: _Found | None = None
+        self._unindexed: Dispatched | None = None
 
-    def append(self, columns: dict[str, Any]) -> StoredColumns:
+    def append(self, columns: dict[str, Any], *, whole: bool = False) -> StoredColumns:
         """Append the rows of a step, as `rows_of` completes them; few enough for memory.
 
-        Raises as `append_columns`: then nothing of this step was written.
+        whole: all records come to one file, as those of a batch. Raises as `append_columns`: then
+        nothing of this step was written.
         """
         writer = self._writer
         topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
         texts = [java_string(topic) for topic in topics.values]
         groups = _Groups.by_queue(topics.ids, columns["queue_id"])
+        counts = writer.kinds.counts(columns, topics, texts)
         for topic_id, queue_id in groups.queues:
-            writer.queues.check((texts[topic_id], queue_id))
+            writer.check_queue((texts[topic_id], queue_id))
         columns["total_size"] = sizes(MESSAGE, columns)
         columns["body_crc"] = crc31_column(columns["body"])
-        found = self._settle_units()
+        self._settle_units()
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0
-        columns["queue_offset"] = groups.offsets(advances, texts, writer.queues.next_offsets)
-        placement = place_columns(writer.log.position, columns["total_size"], writer.log.file_size)
+        steps = advances if counts is None else np.where(advances, counts, 0)
+        columns["queue_offset"] = groups.offsets(steps, texts, writer.queues.next_offsets)
+        if counts is not None:
+            with_bases(columns, final_separator=writer.profile.final_separator)
+            check_sizes(0, int(columns["properties"].length.max()), writer.rules)
+            columns["total_size"] = sizes(MESSAGE, columns)
+        lay = place_whole if whole else place_columns
+        placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
         with writer.writing(int(columns["store_timestamp"].min())):
             if self._aside:
                 writer.records().write_aside(columns, placement)
             else:
                 writer.records().write(columns, placement)
-            self._index(found)
-            self._found = _dispatch(writer, columns, topics)
+            self._index()
+            self._found = _Found(_dispatch(writer, columns, topics), counts)
         highest: dict[str, int] = {}
         for topic_id, queue_id in groups.queues:
             highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
@@ -154,16 +167,17 @@ class Steps:
             writer.rules.store_host,
         )
 
-    def _settle_units(self) -> Dispatched | None:
-        """Wait for the records of the step before and write their units; what else they add."""
+    def _settle_units(self) -> None:
+        """Wait for the records of the step before and write their units; their items wait."""
         found, self._found = self._found, None
         if found is not None:
             with self._writer.writing():
                 self._writer.records().drain()
                 _write_units(self._writer, found)
-        return found
+            self._unindexed = found.dispatched
 
-    def _index(self, found: Dispatched | None) -> None:
+    def _index(self) -> None:
+        found, self._unindexed = self._unindexed, None
         if found is not None:
             self._writer.index_records()
             if self._writer.index is not None:
@@ -171,9 +185,16 @@ class Steps:
 
     def finish(self) -> None:
         """Complete the last step."""
-        found = self._settle_units()
+        self._settle_units()
         with self._writer.writing():
-            self._index(found)
+            self._index()
+
+
+class _Found(NamedTuple):
+    """What a step adds, and how many messages each of its records has; None: one."""
+
+    dispatched: Dispatched
+    counts: Ints | None
 
 
 @dataclass(frozen=True)
@@ -201,9 +222,12 @@ class _Groups:
         return cls(order, heads, np.append(first, len(order)))
 
     def offsets(
-        self, advances: npt.NDArray[np.bool_], topics: list[str], next_offsets: dict[Any, int]
+        self,
+        advances: npt.NDArray[np.bool_] | Ints,
+        topics: list[str],
+        next_offsets: dict[Any, int],
     ) -> Ints:
-        """Queue offset of each row; 0 for one that does not advance its queue."""
+        """Queue offset of each row, which advances its queue by so many; 0 for one that does not."""
         steps = advances[self.order].astype(np.int64)
         before = np.cumsum(steps) - steps
         starts = [next_offsets.get((topics[t], q), 0) for t, q in self.queues]
@@ -234,8 +258,8 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
     )
 
 
-def _write_units(writer: StoreWriter, found: Dispatched) -> None:
-    units = found.units
+def _write_units(writer: StoreWriter, what: _Found) -> None:
+    found, units = what.dispatched, what.dispatched.units
     groups = _Groups.by_queue(units.topic_id, units.queue_id)
     sorted_units = units.take(groups.order)
     rows = np.empty(len(units), dtype_of(UNIT))
@@ -246,6 +270,10 @@ def _write_units(writer: StoreWriter, found: Dispatched) -> None:
         groups.queues, groups.begin[:-1].tolist(), groups.begin[1:].tolist(), strict=True
     ):
         queue = (found.topics[topic_id], queue_id)
+        if what.counts is not None and writer.kinds.is_batch(queue[0]):
+            own = sorted_units.take(slice(begin, end))
+            writer.batch_queues.add(queue, own, what.counts[own.record])
+            continue
         ext = writer.queues.ext
         if ext is not None and not queue[0].startswith(LMQ_PREFIX):
             rows["tags_code"][begin:end] = ext.add(*queue, sorted_units.take(slice(begin, end)))

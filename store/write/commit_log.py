@@ -75,6 +75,16 @@ def place_columns(position: int, sizes: Ints, file_size: int) -> Placement:
     return Placement(positions, blanks, position)
 
 
+def place_whole(position: int, sizes: Ints, file_size: int) -> Placement:
+    """Places in one file for records that belong together: sizes int64[n], n > 0."""
+    import numpy as np
+
+    ends = np.cumsum(sizes)
+    start, blank = place(position, int(ends[-1]), file_size)
+    blanks = [] if blank is None else [blank]
+    return Placement(start + ends - sizes, blanks, start + int(ends[-1]))
+
+
 class LogWriter:
     """Writes records at the end of a log.
 

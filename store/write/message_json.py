@@ -11,10 +11,13 @@ from ...formats import message_properties as names
 from ...formats.message import host_of
 from ..body import pack
 from ..errors import InvalidInput
+from .batch import NewBatch
 from .new_message import NewMessage
 from .topics import now_ms
 from .unique_keys import NoKeys, UniqueKeys
 
+BATCH = "batch"
+"""The field whose messages a client sends together."""
 _BITS = {
     "queue_id": 31,
     "flag": 32,
@@ -54,6 +57,8 @@ class MessageReader:
     ) -> None:
         self.final_separator = final_separator
         self.keep_times = keep_times
+        #: whether a topic's batches stay whole; their requests have a key of their own then
+        self.is_batch_topic: Callable[[bytes], bool] = lambda topic: False
         self._keys = keys
         self._clock = clock
 
@@ -76,6 +81,24 @@ class MessageReader:
             store_timestamp=store_timestamp if self.keep_times else None,
             **given,
         )
+
+    def batch(self, record: Mapping[str, Any]) -> NewBatch:
+        """What a client sends together: the messages in `batch`, what holds for all beside it.
+
+        Raises InvalidInput for a field that makes no sense.
+        """
+        found = record[BATCH]
+        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+            raise InvalidInput(f"{BATCH}: not a list of objects: {found!r}")
+        if "body" in record or "body_base64" in record:
+            raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
+        given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
+        topic = {name: value for name, value in given.items() if value is not None}
+        messages = tuple(self.message({**each, **topic}) for each in found)
+        request = dict(record)
+        if not self.is_batch_topic(_text(record, "topic")):
+            request.setdefault("unique_key", None)
+        return NewBatch(self.with_body(request, b""), messages)
 
     def default(self, name: str) -> int:
         """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""

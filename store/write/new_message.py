@@ -15,6 +15,7 @@ from ...formats.message import (
 )
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, NAME_VALUE_SEPARATOR
 from ...formats.primitives import IPV6_BYTES
+from ..config import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded
 from .profile import WriterProfile
 
@@ -57,6 +58,13 @@ class Rules:
     store_host: Host
     max_body_bytes: int = MAX_MESSAGE_BYTES
     append_crc: bool = False
+
+    @classmethod
+    def of(cls, profile: WriterProfile, store_host: Host, config: BrokerConfig) -> Rules:
+        """Those of a broker with this configuration. Raises InvalidInput for one without sense."""
+        limit = config.get_int("maxMessageSize", MAX_MESSAGE_BYTES) or MAX_MESSAGE_BYTES
+        append_crc = profile.property_crc and config.get_bool("enabledAppendPropCRC")
+        return cls(profile, store_host, limit, append_crc)
 
 
 def check_topic(topic: bytes, profile: WriterProfile) -> int:

@@ -15,10 +15,11 @@ from .profile import WriterProfile, writer_profile
 from .tail import Tail
 
 _LOCK = "lock"
+_CONFIG, _TOPICS = "config", "topics.json"
 
 
 def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
-    """The layout of a store, or of one to be: `root` is empty or not there.
+    """The layout of a store, or of one to be: `root` is not there, empty, or has only its topics.
 
     Raises NotAStore for a directory that holds other things, Unreadable.
     """
@@ -31,6 +32,8 @@ def find_layout(root: str | PathLike[str], config: BrokerConfig) -> Layout:
         raise NotAStore("not a directory", path=root, hint="a store is a directory") from None
     except OSError as error:
         raise from_os_error(error, root) from error
+    if (root / _CONFIG / _TOPICS).is_file():
+        names.discard(_CONFIG)
     return Layout.open(root, config) if names - {_LOCK} else Layout.of(root, config)
 
 
@@ -39,7 +42,6 @@ def check_layout(layout: Layout) -> None:
     for found, what in (
         (layout.dledger is not None, "a DLedger commit log"),
         (layout.rocksdb_queues, "consume queues in RocksDB"),
-        (_has_entries(layout.batch_consume_queue), "batch consume queues"),
     ):
         if found:
             raise Unsupported(f"cannot append to a store with {what}", path=layout.root)
@@ -54,15 +56,6 @@ def check_layout(layout: Layout) -> None:
                     path=file.path,
                     hint="no broker loads such a log; see mqstore inspect",
                 )
-
-
-def _has_entries(directory: Path) -> bool:
-    try:
-        return any(directory.iterdir())
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise from_os_error(error, directory) from error
 
 
 def check_clean(layout: Layout) -> None:

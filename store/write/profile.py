@@ -22,6 +22,8 @@ class WriterProfile:
     modern_topics: topics.json has attributes and a state version (spec 5.2, 5.3).
     closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store:
     the store has a RocksDB of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4).
+    batch_properties: properties of a batch's request go to each of its records (spec 1.9, B13).
+    property_crc: it knows enabledAppendPropCRC (spec 1.7).
     """
 
     start: Profile
@@ -34,6 +36,8 @@ class WriterProfile:
     closed_dead_letters: bool
     rocksdb_store: bool
     timer: bool
+    batch_properties: bool
+    property_crc: bool
 
     @property
     def version(self) -> str:
@@ -52,6 +56,8 @@ _OLDEST = WriterProfile(
     closed_dead_letters=True,
     rocksdb_store=False,
     timer=False,
+    batch_properties=False,
+    property_crc=False,
 )
 _4_9 = replace(
     _OLDEST,
@@ -60,6 +66,7 @@ _4_9 = replace(
     stale_blank=False,
     count_every_put=False,
     closed_dead_letters=False,
+    batch_properties=True,
 )
 _5_1 = replace(
     _4_9,
@@ -69,8 +76,8 @@ _5_1 = replace(
     modern_topics=True,
     timer=True,
 )
-_5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True)
-_5_4 = replace(_5_3, start=profile_of("5.4"), rocksdb_store=True)
+_5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True, property_crc=True)
+_5_4 = replace(_5_3, start=profile_of("5.4"), rocksdb_store=True, batch_properties=False)
 _5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
 
 _WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from ...formats.hashing import java_string
 from ...formats.message import MESSAGE
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..config import BrokerConfig
@@ -24,6 +24,8 @@ from ..errors import StoreError
 from ..index_file import Geometry
 from ..layout import Layout
 from .abort import create_abort, remove_abort
+from .batch import NewBatch, inner, split, stays_whole
+from .batch_consume_queue import BatchQueuesWriter
 from .checkpoint import at_last_record, write_checkpoint
 from .commit_log import LogWriter, place
 from .confine import check_log_end, confine
@@ -33,15 +35,15 @@ from .files import Files
 from .index import IndexWriter
 from .lock import StoreLock
 from .new_message import (
-    MAX_MESSAGE_BYTES,
-    Host,
     NewMessage,
     Rules,
     ends_with_crc,
     record_fields,
 )
 from .opening import check_clean, check_layout, find_layout, generation
+from .options import DEFAULT_HOST, Stored, WriterOptions
 from .profile import WriterProfile, writer_profile
+from .queue_kinds import QueueKinds
 from .tail import Tail, find_tail
 from .topics import Topics, now_ms
 
@@ -50,34 +52,9 @@ if TYPE_CHECKING:
     from .bulk import Steps, StoredColumns
     from .record_columns import RecordWriter
 
-DEFAULT_HOST: Host = (b"\x7f\0\0\1", 10911)
-DEFAULT_WAIT_SECONDS = 10.0
+__all__ = ["StoreWriter", "Stored", "WriterOptions"]
+
 _UNINDEXED = 1024  # records that wait to be indexed at most
-
-
-class Stored(NamedTuple):
-    """Where a message was put. store_host: the address that its message id names."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    total_size: int
-    store_host: Host
-
-
-@dataclass(frozen=True)
-class WriterOptions:
-    """as_broker: generation of a new store, or of one whose own cannot be told. store_host: None
-    takes that of the last record. topic_config: add topics to config/topics.json. follow_links: the
-    store's own directories may be links to other disks.
-    """
-
-    as_broker: str | None = None
-    store_host: Host | None = None
-    topic_config: bool = True
-    wait_seconds: float = DEFAULT_WAIT_SECONDS
-    follow_links: bool = False
 
 
 class StoreWriter:
@@ -102,9 +79,7 @@ class StoreWriter:
         self.layout = layout
         self.profile = profile
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
-        limit = config.get_int("maxMessageSize", MAX_MESSAGE_BYTES) or MAX_MESSAGE_BYTES
-        append_crc = config.get_bool("enabledAppendPropCRC")
-        self.rules = Rules(profile, host, limit, append_crc)
+        self.rules = Rules.of(profile, host, config)
         self.delay_levels = parse_levels(config.get("messageDelayLevel", DEFAULT_LEVELS))
         self.clock = clock
         self.log = LogWriter(
@@ -118,6 +93,8 @@ class StoreWriter:
         self.queues = QueuesWriter.of(files, layout, tail.next_offsets)
         self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
         self.topics = Topics.read(layout.config) if options.topic_config else None
+        self.kinds = QueueKinds(layout, self.topics, profile)
+        self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
         #: messages on their way, see `bulk.append_ahead`
         self.ahead: Steps | None = None
         self._records: RecordWriter | None = None
@@ -192,8 +169,9 @@ class StoreWriter:
             delay_levels=self.delay_levels,
         )
         odd = found.names_queues or self.rules.append_crc or self.queues.ext is not None
+        odd |= self.kinds.special(found.topic, message)
         if odd or ends_with_crc(message.properties):
-            return self._append_columns_of([message])
+            return self._append_columns_of([message])[0]
         queue = (found.topic, message.queue_id)
         self.queues.check(queue)
         if found.has_unit:
@@ -241,12 +219,36 @@ class StoreWriter:
             self._records = RecordWriter(self.log)
         return self._records
 
-    def _append_columns_of(self, messages: list[NewMessage]) -> Stored:
+    def _append_columns_of(
+        self, messages: list[NewMessage], *, whole: bool = False
+    ) -> list[Stored]:
         """Append by columns what one by one is not worth the code."""
+        from .bulk import append_columns
         from .message_columns import columns_of
 
-        stored = self.append_columns(columns_of(messages))
-        return stored.rows()[0]
+        return append_columns(self, columns_of(messages), whole=whole).rows()
+
+    def records_of(self, batch: NewBatch) -> list[NewMessage]:
+        """What is to be appended together for what a client sends together.
+
+        A topic with batch queues gets one record, others get one for each message. Raises
+        InvalidInput, LimitExceeded for a batch that a broker refuses.
+        """
+        if self.is_batch_topic(batch.request.topic) and stays_whole(batch, self.profile):
+            return [inner(batch, self.rules)]
+        return split(batch, self.rules)
+
+    def append_together(self, messages: list[NewMessage]) -> list[Stored]:
+        """Append messages to one file of the log, all or none. Raises as `append`."""
+        return self._append_columns_of(messages, whole=True)
+
+    def is_batch_topic(self, topic: bytes) -> bool:
+        """Whether a topic has batch queues (queue.type=BatchCQ, 5.x)."""
+        return self.kinds.is_batch(java_string(topic))
+
+    def check_queue(self, queue: tuple[str, int]) -> None:
+        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
 
     def index_records(self) -> None:
         """Index the records that `append` has written: nobody waits for that before an answer."""
@@ -323,12 +325,7 @@ class StoreWriter:
 
         (topic, highest queue id, number of queues): a broker keeps those messages to itself.
         """
-        counts = {t: self.topics.queues(t) for t in self._highest_queue} if self.topics else {}
-        return [
-            (topic, self._highest_queue[topic], count)
-            for topic, count in counts.items()
-            if count is not None and self._highest_queue[topic] >= count
-        ]
+        return self.topics.unserved(self._highest_queue) if self.topics else []
 
     def sync(self) -> None:
         """Bring the log to the disk: every message appended so far is acknowledged."""
@@ -353,6 +350,7 @@ class StoreWriter:
             self.log.clear_head()
             self.log.sync()
             self.queues.sync()
+            self.batch_queues.sync()
             if self.profile.timer and TIMER_TOPIC in self._highest_queue:
                 from .timer import enqueue_timers
 
@@ -361,7 +359,7 @@ class StoreWriter:
             if self.index is not None:
                 self.index.sync()
             if self.topics is not None:
-                self.topics.add(self._highest_queue, self.profile)
+                self.topics.add(self._highest_queue, self.profile, self.kinds.batch_topics)
                 self.topics.write(self._files, self.profile, self.clock)
             self._write_checkpoint()
             remove_abort(self._files, self.layout.abort)

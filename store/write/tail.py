@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from ...formats.message import TRANSACTION_MASK, SysFlag
-from ..consume_queue import ConsumeQueues
+from ..consume_queue import ConsumeQueues, QueueSummary, queue_directories
 from ..errors import NotFound, Refused, Unclean
 from ..layout import Layout
 from ..mapped_file_queue import MappedFile, MappedFileQueue
@@ -61,7 +61,7 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = ConsumeQueues(layout).summaries(log.start, walked.end)
+    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + _batch_queues(layout)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise _unclean(layout, "a queue points behind the log's end", walked.end)
@@ -79,13 +79,25 @@ def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     """A log without a record."""
-    if any(queue.end_position for queue in ConsumeQueues(layout).summaries()):
+    queues = ConsumeQueues(layout).summaries() + _batch_queues(layout)
+    if any(queue.end_position for queue in queues):
         raise Refused(
             "the commit log has no record, but the queues have units",
             path=layout.root,
             hint="a missing disk or a wrong directory? A broker deletes the queues here",
         )
     return Tail(log.start, None, {})
+
+
+def _batch_queues(layout: Layout) -> list[QueueSummary]:
+    """What each batch queue holds (5.x)."""
+    found = []
+    for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
+        from ..batch_consume_queue import BatchConsumeQueue
+
+        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+            found.append(queue.summary())
+    return found
 
 
 def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:

@@ -314,3 +314,43 @@ def test_a_disk_without_a_place_for_the_store(tmp_path: Path) -> None:
         result = run_here(["put", str(root), "T", "x"])
         assert result.code == 5, result
         assert result.stderr.count("\n") == 1
+
+
+def test_batches_and_single_messages(tmp_path: Path) -> None:
+    """Lines with `batch`: one answer for each record, in order; a second run knows them all."""
+    lines = [
+        {"topic": "T", "body": "first", "unique_key": "A"},
+        {"topic": "T", "batch": [{"body": "b", "unique_key": f"B{n}"} for n in range(3)]},
+        {"topic": "T", "body": "last", "unique_key": "C"},
+    ]
+    source = tmp_path / "lines"
+    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    root = tmp_path / "store"
+    answers = mqstore("put", root, "--from", source)
+    assert [a["unique_key"] for a in answers] == ["A", "B0", "B1", "B2", "C"]
+    assert [a["queue_offset"] for a in answers] == [0, 1, 2, 3, 4]
+    assert bodies(root) == ["first", "b", "b", "b", "last"]
+    again = run_here(["put", str(root), "--from", str(source), "--resume"])
+    assert (again.code, again.stdout) == (0, "")
+    assert "5 messages left out" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('{"topic": "T", "batch": 3}', "batch: not a list of objects"),
+        ('{"topic": "T", "batch": [3]}', "batch: not a list of objects"),
+        ('{"topic": "T", "batch": []}', "1 to 32767 messages"),
+        ('{"topic": "T", "body": "x", "batch": [{"body": "x"}]}', "its messages have bodies"),
+        ('{"batch": [{"body": "x"}]}', "topic: missing"),
+        ('{"topic": "T", "batch": [{"bodi": "x"}]}', "body: missing"),
+        ('{"topic": "T", "sys_flag": 4, "batch": [{"body": "x"}]}', "transaction"),
+    ],
+)
+def test_bad_batches(row: str, message: str, tmp_path: Path) -> None:
+    source = tmp_path / "lines"
+    source.write_text('{"topic": "T", "body": "good"}\n' + row)
+    said = run_here(["put", str(tmp_path / "store"), "--from", str(source)])
+    assert said.code == 2
+    assert "line 2: " in said.stderr
+    assert message in said.stderr

@@ -80,7 +80,7 @@ def files(folder: Path, *, numbered: bool) -> dict[str, bytes]:
 
 def difference(theirs: Path, ours: Path) -> str:
     """What is not the same in two stores; empty where nothing is."""
-    for folder in ("commitlog", "consumequeue", "index"):
+    for folder in ("commitlog", "consumequeue", "batchconsumequeue", "index"):
         left, right = (files(root / folder, numbered=folder == "index") for root in (theirs, ours))
         if left.keys() != right.keys():
             return f"{folder}: {sorted(left)} became {sorted(right)}"

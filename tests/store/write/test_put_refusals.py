@@ -84,7 +84,6 @@ def test_damage_in_the_last_file(store: Callable[[str], Path]) -> None:
     [
         ("5.3.3-dledger", "DLedger"),
         ("5.3.3-rocksdb", "RocksDB"),
-        ("5.3.3-batchcq", "batch consume queues"),
     ],
 )
 def test_kinds_that_are_not_appended_to(name: str, said: str, store: Callable[[str], Path]) -> None:
