@@ -128,9 +128,9 @@ def _find(
     store: Store, question: Question, selection: Selection, common: Common
 ) -> Iterator[Found]:
     if question.message_id is not None:
-        return _if_wanted(store.message_by_id(question.message_id), selection)
+        return _if_wanted(store.marked(store.message_by_id(question.message_id)), selection)
     if question.at is not None:
-        return _if_wanted(store.message_at(question.at), selection)
+        return _if_wanted(store.marked(store.message_at(question.at)), selection)
     one = question.offset is not None and question.how_many is None
     return find(
         store,

@@ -157,17 +157,20 @@ class Finder:
         if address.unique_key is not None:
             message = self._by_id(address.message_id)
             if message is not None:
-                return Found(message, Via.ADDRESS)
+                return self._marked(message)
             if (address.unique_key, address.topic) not in places:
                 what = "message id or unique key" if address.message_id else "unique key"
                 raise NotFound(f"no message with this {what}")
             position, via = places[address.unique_key, address.topic]
             return Found(self._store.message_at(position), via)
         if address.message_id is not None:
-            return Found(self._message_by_id(address.message_id), Via.ADDRESS)
+            return self._marked(self._message_by_id(address.message_id))
         if address.position is not None:
-            return Found(self._store.message_at(address.position), Via.ADDRESS)
+            return self._marked(self._store.message_at(address.position))
         return self._in_queue(address.topic or "", address.queue_id or 0, address.queue_offset or 0)
+
+    def _marked(self, message: Message) -> Found:
+        return Found(self._store.marked(message), Via.ADDRESS)
 
     def _message_by_id(self, message_id: str) -> Message:
         try:

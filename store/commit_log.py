@@ -138,13 +138,15 @@ class CommitLog:
         """Where the last record ends, walking from `start` (a record's position) on."""
         position = self.min_offset if start is None else start
         reason, stored_ms, damage = "no record", None, list[int]()
+        stale = False
         for item in self.scan(start, crc=False):
             if isinstance(item, Batch):
-                if item.mark <= Mark.AFTER_DAMAGE:
+                stale = item.mark > Mark.AFTER_DAMAGE
+                if not stale:
                     position, reason = item.end, "the last file ends"
                     stored_ms = int(item.columns.ints("store_timestamp")[-1])
             elif item.kind is ExtentKind.BLANK and self.queue.file_at(item.end):
-                position = item.end
+                position = position if stale else item.end  # the BLANK of stale records is stale
             elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
                 reason = item.reason
             elif item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):

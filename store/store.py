@@ -19,6 +19,7 @@ from .consume_queue import (
 from .errors import InvalidInput, NotFound, StoreError
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
+from .mark import Mark
 from .message import Message
 from .one_record import read_message
 
@@ -172,6 +173,19 @@ class Store:
                         return True
         return False
 
+    def marked(self, message: Message) -> Message:
+        """A message that was read by its position, with what a scan would say of its worth.
+
+        A recycled file holds records of other positions, a log that was cut holds dead ones.
+        """
+        mark = Mark.NONE
+        if message.physical_offset != message.position:
+            following = message.position + message.total_size + self.payload_at(message.position)
+            mark = Mark.NONE if any(self._messages_at([following])) else Mark.EARLIER_LIFE
+        elif self.may_be_dead(message) and message.position >= self.log_end.position:
+            mark = Mark.DEAD_TAIL
+        return message._replace(mark=mark)
+
     def payload_at(self, position: int) -> int:
         """Bytes of a DLedger entry before its record; 0 in a plain log."""
         file = self.log_files.file_at(position)
@@ -272,7 +286,7 @@ class Store:
             hint = "it has 32 or 56 hex digits; --unique-key takes the id of a client"
             raise InvalidInput(f"not an offset message id: {message_id!r}", hint=hint) from error
         message = self.message_at(position)
-        if message.store_host != (ip, port):
+        if message.store_host != (ip, port) or message.physical_offset != position:
             hint = f"the record at {position} has the id {message.message_id}"
             raise NotFound(f"no message with the id {message_id}", hint=hint)
         return message
