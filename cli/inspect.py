@@ -33,13 +33,17 @@ def inspect(
     retries: Annotated[
         bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
     ] = False,
+    pop: Annotated[
+        bool,
+        typer.Option("--pop", help="What POP consumers have: until when, what came back."),
+    ] = False,
     transactions: Annotated[
         bool,
         typer.Option("--transactions", help="Prepared messages: open, committed, rolled back."),
     ] = False,
     now: Annotated[
         str | None,
-        typer.Option("--now", metavar="TIME", help="What is overdue then (default: now)."),
+        typer.Option("--now", metavar="TIME", help="What is due then (default: now)."),
     ] = None,
     *,
     common: Common,
@@ -60,6 +64,7 @@ def inspect(
       mqstore inspect /data/store --delays --transactions
       mqstore inspect /data/store --timers --now 2026-12-01T08:00:00Z
       mqstore inspect /data/store --retries --format json | jq .groups
+      mqstore inspect /data/store --pop
     """
     from ..store.recognise import STORE, recognise
 
@@ -68,6 +73,7 @@ def inspect(
         "delays": delays,
         "timers": timers,
         "retries": retries,
+        "pop": pop,
         "transactions": transactions,
     }
     views = [name for name, wanted in asked.items() if wanted]

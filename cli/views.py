@@ -48,6 +48,12 @@ def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str
     return retries(store, note).to_json()
 
 
+def _pop(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
+    from ..store.views.pop import pop
+
+    return pop(store, now_ms, note).to_json()
+
+
 def _transactions(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
     from ..store.views.transactions import transactions
 
@@ -128,6 +134,44 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
         )
 
 
+def _pop_text(record: Record, common: Common) -> Iterator[str]:
+    yield (
+        f"pop: {record['check_points']:,} check points at {_time(record['now'], common)}:"
+        f" {_pop_counts(record)}"
+    )
+    for name in ("stray_acks", "wrong_bodies"):
+        if record[name]:
+            yield f"  {record[name]:,} {name.replace('_', ' ')}"
+    for row in record["groups"]:
+        yield f"  group {escape(row['group'])}  {escape(row['topic'])}: {_pop_counts(row)}"
+    for row in record["revive_queues"]:
+        read = "not known" if row["reached"] is None else f"{row['reached']:,}"
+        yield (
+            f"  {escape(row['topic'])}/{row['queue_id']}: a broker reads on at {read},"
+            f" the newest is {row['newest']:,}"
+        )
+    rows = [row for row in record["messages"] if common.verbose or row["state"] != "returned"]
+    yield from _folded(rows, _popped, common)
+
+
+def _pop_counts(row: Record) -> str:
+    return ", ".join(f"{row[state]:,} {state}" for state in _POP_STATES)
+
+
+_POP_STATES = ("acked", "returned", "invisible", "due", "unknown")
+
+
+def _popped(row: Record, common: Common) -> str:
+    place = "" if row["position"] is None else f", record at {row['position']}"
+    back = "" if row["returned"] is None else f", came back at {row['returned']}"
+    return (
+        f"  {row['state']}  {escape(row['topic'])}/{row['queue_id']}/{row['queue_offset']}"
+        f"  of {escape(row['group'])}, given out {_time(row['pop_timestamp'], common)},"
+        f" invisible until {_time(row['visible_timestamp'], common)}{place}{back}"
+        f"{': ' if row['reason'] else ''}{row['reason']}"
+    )
+
+
 def _transactions_text(record: Record, common: Common) -> Iterator[str]:
     yield (
         f"transactions: {record['open']:,} open, {record['committed']:,} committed,"
@@ -154,11 +198,13 @@ _VIEWS = {
     "delays": _delays,
     "timers": _timers,
     "retries": _retries,
+    "pop": _pop,
     "transactions": _transactions,
 }
 _TEXTS = {
     "delays": _delays_text,
     "timers": _timers_text,
     "retries": _retries_text,
+    "pop": _pop_text,
     "transactions": _transactions_text,
 }

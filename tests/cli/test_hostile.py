@@ -50,7 +50,7 @@ def reading_commands(root: Path) -> list[list[str]]:
         ["get", store, "--topic", "*", "--limit", "3"],
         ["get", store, "--topic", TEXTS[4], "--queue", "0", "--offset", "0"],
         ["get", store, "--where", f"a = '{TEXTS[0]}' AND ("],
-        ["inspect", store, "--delays", "--timers", "--retries", "--transactions"],
+        ["inspect", store, "--delays", "--timers", "--retries", "--pop", "--transactions"],
         ["inspect", f"{store}/config"],
         *(
             [command, str(path)]

@@ -1,4 +1,4 @@
-"""`inspect --delays`, `--timers`, `--retries`, `--transactions`."""
+"""`inspect --delays`, `--timers`, `--retries`, `--pop`, `--transactions`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,20 @@ from .. import stores
 from .datadriven import run_here
 from .json_schema import errors
 
-VIEWS = ("delays", "timers", "retries", "transactions")
+VIEWS = ("delays", "timers", "retries", "pop", "transactions")
 
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
-    "name", ["4.9.7-clean", "5.3.3-killed", "5.3.3-lmq", "5.3.3-timer-roll", "5.1.4-timer-killed"]
+    "name",
+    [
+        "4.9.7-clean",
+        "5.3.3-killed",
+        "5.3.3-lmq",
+        "5.3.3-timer-roll",
+        "5.1.4-timer-killed",
+        "5.5.0-pop",
+    ],
 )
 def test_one_view(view: str, name: str, tmp_path: Path) -> None:
     root = str(stores.unpack(name, tmp_path))

@@ -1,0 +1,103 @@
+"""POP: what a 5.x broker notes of messages that consumers have, but have not acknowledged.
+
+Check points and acknowledgements are messages of the revive topic; their bodies are JSON with short
+names. They wait in the timer topic first (spec/04-checkpoint-timer.md, 4.9). The names are those of
+the real classes PopCheckPoint, AckMsg and BatchAckMsg of 5.1.4, 5.3.3 and 5.5.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from .json_table import GROUP, JsonField
+
+#: The revive topic is this and the name of the cluster.
+REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_"
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+RETRY_PREFIX: Final = "%RETRY%"
+#: Tags of the messages of the revive topic.
+CHECK_POINT_TAG: Final = "ck"
+ACK_TAG: Final = "ack"
+BATCH_ACK_TAG: Final = "bAck"
+#: Property of a message in a retry topic: when it was first given to a consumer.
+FIRST_POP_TIME: Final = "1ST_POP_TIME"
+#: What a broker may give to a consumer at once; the bits of `bit_map`.
+MOST_MESSAGES: Final = 32
+
+_LARGEST: Final = (1 << 63) - 1
+
+_KEY = (
+    JsonField("t", "string", "topic", "topic"),
+    JsonField("c", "string", GROUP.doc, GROUP.name),
+    JsonField("q", "integer", "queue id", "queue_id"),
+    JsonField("so", "integer", "queue offset of the first message", "start_offset"),
+    JsonField("pt", "integer", "when the messages were given out, ms", "pop_time"),
+    JsonField("bn", "string", "broker name", "broker_name"),
+)
+"""What tells an acknowledgement's check point."""
+_OFFSETS = JsonField("d", "array", "offsets less the first one; empty: in a row", "offsets")
+_REST = (
+    JsonField("it", "integer", "for how long they are invisible, ms", "invisible_time"),
+    JsonField("n", "integer", "number of messages", "num"),
+    JsonField("bm", "integer", "bit i: message i is acknowledged", "bit_map"),
+)
+CHECK_POINT = (*_KEY, *_REST, _OFFSETS)
+ACK = (*_KEY, JsonField("ao", "integer", "queue offset of the message", "ack_offset"))
+BATCH_ACK = (*_KEY, JsonField("aol", "array", "queue offsets of the messages", "ack_offsets"))
+BODIES: Final[Mapping[str, tuple[JsonField, ...]]] = {
+    CHECK_POINT_TAG: CHECK_POINT,
+    ACK_TAG: ACK,
+    BATCH_ACK_TAG: BATCH_ACK,
+}
+_OPTIONAL = {"bn": "", "bm": 0, "d": []}
+"""What a broker takes for a member that is missing or null."""
+
+
+def parse(tag: str, body: bytes) -> dict[str, Any] | None:
+    """The fields of a body by their names here; None for what is no body of that tag."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or tag not in BODIES:
+        return None
+    values = {}
+    for field in BODIES[tag]:
+        value = found.get(field.name)
+        if value is None:
+            value = _OPTIONAL.get(field.name)
+        if not field.fits(value) or not _in_range(value):
+            return None
+        values[field.column] = value
+    return values
+
+
+def _in_range(value: Any) -> bool:
+    """A number, and each number of a list, is one that a broker can have written."""
+    numbers = value if isinstance(value, list) else [value]
+    if isinstance(value, str):
+        return True
+    return all(type(number) is int and 0 <= number <= _LARGEST for number in numbers)
+
+
+def key_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a check point and its acknowledgements have in common."""
+    return tuple(fields[field.column] for field in _KEY)
+
+
+def offsets_of(check_point: Mapping[str, Any]) -> Iterator[tuple[int, bool]]:
+    """(queue offset, acknowledged in the check point itself) of each message of a check point."""
+    count = min(check_point["num"], MOST_MESSAGES)
+    differences = check_point["offsets"][:MOST_MESSAGES] or range(count)
+    for number, difference in enumerate(differences[:count]):
+        acknowledged = bool(check_point["bit_map"] >> number & 1)
+        yield check_point["start_offset"] + difference, acknowledged
+
+
+def retry_topics(topic: str, group: str) -> tuple[str, ...]:
+    """Where messages go that a group did not acknowledge in time; a broker writes to one of them."""
+    if topic.startswith(RETRY_PREFIX):
+        return (topic,)
+    return f"{RETRY_PREFIX}{group}_{topic}", f"{RETRY_PREFIX}{group}+{topic}"
