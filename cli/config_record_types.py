@@ -23,6 +23,13 @@ _OF_FILE: Mapping[str, tuple[str, ...]] = {
     "broker-properties": ("broker_property", *_REST),
 }
 _CONFIG = tuple(dict.fromkeys(name for names in _OF_FILE.values() for name in names))
+_ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "position-checkpoint": ("compaction_position", *_REST),
+    "epoch-file": ("epoch_file", "epoch", *_REST),
+    "broker-identity": ("broker_identity", *_REST),
+    "dledger-state": ("dledger_state", *_REST),
+}
+"""Files of this sort that do not lie in `config/`."""
 _LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "rocksdb_queue_unit": ("queue unit key", "queue unit"),
     "rocksdb_queue_bound": ("queue bound key", "queue bound"),
@@ -36,6 +43,7 @@ _LAYOUTS: Mapping[str, tuple[str, ...]] = {
 _ENTRY = "rocksdb_entry"
 OF_KIND: Mapping[str, tuple[str, ...]] = {
     **_OF_FILE,
+    **_ELSEWHERE,
     "config": (*_CONFIG, _ENTRY),
     "rocksdb": (
         *(*_LAYOUTS, "topic_config", "subscription_group", "consumer_offset", _DATA_VERSION),

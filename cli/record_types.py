@@ -29,6 +29,7 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
     "checkpoint": ("checkpoint",),
     "abort": ("abort",),
     "lock": ("lock",),
+    "dledger-index": ("dledger_index_unit", "damage"),
     "timer-log": ("timer_log_unit", "blank", "damage"),
     "timer-wheel": ("timer_wheel_slot",),
     "timer-check": ("timer_check",),
@@ -45,6 +46,7 @@ _SPARSE_STATE = {
     "enum": ["end", "invalid"],
     "description": "only where it names no message; end: the queue goes on in the next file",
 }
+_INVALID = {"enum": ["invalid"], "description": "only where it is not unit `number`"}
 
 DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "consume_queue_unit": (
@@ -71,6 +73,7 @@ DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
         {**_QUEUE, "position": _POSITION},
         {"state": _SPARSE_STATE},
     ),
+    "dledger_index_unit": ("dledger-index", "unit", {"number": _INTEGER}, {"state": _INVALID}),
     "timer_check": ("timer-check", "fields", {}, {}),
     "index_header": ("index-file", "header", {"file": {"type": "string"}}, {}),
     "index_item": (

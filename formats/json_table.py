@@ -25,13 +25,15 @@ _TYPES: dict[str, tuple[type, ...]] = {
 class JsonField:
     """One member of an entry, or what a key of a table is.
 
-    type: as in JSON Schema. called: its name in records, where it cannot be that of the file.
+    type: as in JSON Schema. called: its name in records, where it cannot be that of the file. after:
+    of the second of two fields in one key, what stands before it.
     """
 
     name: str
     type: str
     doc: str
     called: str = ""
+    after: str = "@"
 
     @property
     def column(self) -> str:
@@ -56,7 +58,7 @@ class JsonTable:
     """One table of a file.
 
     member: where it stands in the file. record_type: `type` of its records. levels: what the keys
-    are, from the outer map in; two fields in a tuple stand in one key with `@` between them. fields:
+    are, from the outer map in; two fields in a tuple stand in one key, such as `topic@group`. fields:
     members of an entry; or value: what an entry is where it is no object.
     """
 

@@ -7,6 +7,7 @@ in JSON.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +17,7 @@ from . import (
     abort,
     batch_consume_queue,
     blank,
+    broker_identity,
     broker_properties,
     checkpoint,
     consume_queue,
@@ -25,11 +27,15 @@ from . import (
     consumer_order_info,
     delay_offset,
     dledger,
+    dledger_index,
+    dledger_state,
+    epoch_file,
     index_file,
     lmq_consumer_offset,
     lock,
     message,
     message_request_mode,
+    position_checkpoint,
     rocksdb_consume_queue,
     rocksdb_store,
     sparse_consume_queue,
@@ -38,13 +44,21 @@ from . import (
     timer_check,
     timer_log,
     timer_metrics,
-    timer_metrics,
     timer_wheel,
     topic_queue_mapping,
     topics,
     transaction_metrics,
 )
 from .json_table import JsonTable
+
+
+class Syntax(StrEnum):
+    """How the text of a file is written."""
+
+    JSON = "json"
+    PROPERTIES = "properties"
+    EPOCHS = "epochs"
+    IDENTITY = "identity"
 
 
 @dataclass(frozen=True)
@@ -56,9 +70,13 @@ class Kind:
     layouts: tuple[tuple[str, Construct[Any, Any]], ...]
     #: Other modules whose description belongs to the kind.
     modules: tuple[str, ...] = ()
-    #: Of a text file its name in `config/`, and what is in it.
+    #: Of a text file its name, the directory of the store that has it, and what is in it.
     file: str = ""
+    place: str = "config"
     tables: tuple[JsonTable, ...] = ()
+    syntax: Syntax = Syntax.JSON
+    #: Whether a broker reads the .bak where it cannot read the file.
+    reads_backup: bool = True
 
     @property
     def description(self) -> str:
@@ -97,11 +115,12 @@ _ALL = (
     Kind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
     Kind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
     Kind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
+    Kind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
 )
 
 
-def _text(name: str, file: str, tables: tuple[JsonTable, ...]) -> Kind:
-    return Kind(name, tables[0].record_type, (), file=file, tables=tables)
+def _text(name: str, file: str, tables: tuple[JsonTable, ...], **more: Any) -> Kind:
+    return Kind(name, tables[0].record_type, (), file=file, tables=tables, **more)
 
 
 _CONFIG = (
@@ -116,9 +135,29 @@ _CONFIG = (
     _text("message-request-mode", "messageRequestMode.json", message_request_mode.TABLES),
     _text("transaction-metrics", "transactionMetrics", transaction_metrics.TABLES),
     _text("timer-metrics", "timermetrics", timer_metrics.TABLES),
-    _text("timer-metrics", "timermetrics", timer_metrics.TABLES),
     _text("tiered-store-metadata", "tieredStoreMetadata.json", tiered_store_metadata.TABLES),
-    _text("broker-properties", "broker.properties", broker_properties.TABLES),
+    _text(
+        "broker-properties",
+        "broker.properties",
+        broker_properties.TABLES,
+        syntax=Syntax.PROPERTIES,
+    ),
+    _text(
+        "position-checkpoint",
+        "position-checkpoint",
+        position_checkpoint.TABLES,
+        place="compaction",
+    ),
+    _text("epoch-file", "epochFileCheckpoint", epoch_file.TABLES, place="", syntax=Syntax.EPOCHS),
+    _text(
+        "broker-identity",
+        "brokerIdentity",
+        broker_identity.TABLES,
+        place="",
+        syntax=Syntax.IDENTITY,
+        reads_backup=False,
+    ),
+    _text("dledger-state", "", dledger_state.TABLES, place="", syntax=Syntax.PROPERTIES),
     Kind("config", "config_value", ()),
     Kind(
         "rocksdb",

@@ -6,13 +6,14 @@ A file that is broken gives what can be read of it. Nothing is written. Spec 05,
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..formats.json_table import JsonField, JsonTable, Member
-from ..formats.kinds import KINDS
+from ..formats.kinds import KINDS, Syntax
+from . import broker_identity, epoch_file
 from .config import parse_properties
 from .config_parse import Parsed, parse
 from .errors import Missing, from_os_error
@@ -29,11 +30,15 @@ _VALUE = "config_value"
 
 
 class ConfigProblem(NamedTuple):
-    """What is wrong with a file: from `position` on `size` bytes cannot be read."""
+    """What is wrong with a file: from `position` on `size` bytes cannot be read.
+
+    gives_up: a broker does not look at the .bak then.
+    """
 
     position: int
     size: int
     reason: str
+    gives_up: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,7 @@ class ConfigFile:
 def read_config_file(path: Path, kind: str) -> ConfigFile:
     """Read one file. Raises Missing, Unreadable; what is in it raises nothing."""
     data = read_regular(path, LARGEST_BYTES + 1)
-    if KINDS[kind].file.endswith(".properties"):
-        parsed = Parsed(parse_properties(data[:LARGEST_BYTES].decode("iso-8859-1")))
-    else:
-        parsed = parse(data[:LARGEST_BYTES])
+    parsed = _PARSERS[KINDS[kind].syntax](data[:LARGEST_BYTES])
     if len(data) > LARGEST_BYTES:
         size = os.stat(path).st_size  # noqa: PTH116
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"
@@ -80,8 +82,21 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     value = parsed.value if isinstance(parsed.value, dict) else {}
     problem = None
     if parsed.problem:
-        problem = ConfigProblem(parsed.position, size - parsed.position, parsed.problem)
+        left = size - parsed.position
+        problem = ConfigProblem(parsed.position, left, parsed.problem, parsed.gives_up)
     return ConfigFile(path, kind, value, problem, parsed.note)
+
+
+def _properties(data: bytes) -> Parsed:
+    return Parsed(parse_properties(data.decode("iso-8859-1")))
+
+
+_PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
+    Syntax.JSON: parse,
+    Syntax.PROPERTIES: _properties,
+    Syntax.EPOCHS: epoch_file.parse,
+    Syntax.IDENTITY: broker_identity.parse,
+}
 
 
 def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
@@ -91,6 +106,10 @@ def stand_in(file: ConfigFile | None, path: Path, kind: str) -> str:
     """
     if file is not None and file.problem is None:
         return ""
+    if not KINDS[kind].reads_backup:
+        return "no broker reads its .bak"
+    if file is not None and file.problem is not None and file.problem.gives_up:
+        return "a broker does not read its .bak then"
     backup = path.with_name(path.name + BACKUP)
     try:
         found = read_config_file(backup, kind)
@@ -169,9 +188,10 @@ def _down(
 def _key(step: JsonField | tuple[JsonField, JsonField], name: str) -> _Keys | None:
     """What one key gives to a record, None for one that is not as declared."""
     if isinstance(step, tuple):
-        # a topic may have an @ itself, a group has none
-        first, separator, second = name.rpartition("@")
-        return {step[0].column: first, step[1].column: second} if separator else None
+        # a topic may have an @ or _ itself, a group or number has none
+        first, separator, second = name.rpartition(step[1].after)
+        last = _key(step[1], second)
+        return {step[0].column: first} | last if separator and last is not None else None
     if step.type == "integer":
         plain = name.removeprefix("-")
         return {step.column: int(name)} if plain.isdecimal() and len(plain) < 20 else None

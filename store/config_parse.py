@@ -31,13 +31,14 @@ _PLAIN = re.compile(r"[^\\\x00-\x1f]*+")
 class Parsed(NamedTuple):
     """What a text says. value: None without any. position, problem: byte and what is wrong there.
 
-    note: what is odd but taken.
+    note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
     """
 
     value: Any
     problem: str = ""
     position: int = 0
     note: str = ""
+    gives_up: bool = False
 
 
 def parse(data: bytes) -> Parsed:

@@ -46,6 +46,8 @@ _FILES = frozenset(
         "timerwheel",
         "brokerIdentity",
         "brokerIdentity.bak",
+        "brokerIdentity-temp",
+        "brokerIdentity-temp.bak",
     }
     | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
 )

@@ -10,7 +10,6 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ..formats import (
     consume_queue,
     consume_queue_ext,
     dledger,
+    dledger_state,
     index_file,
     lock,
     timer_log,
@@ -71,6 +71,8 @@ _BY_FILE = {name: name for name in ("abort", "checkpoint", "lock")} | {
     "timercheck": "timer-check",
 }
 _CONFIG = {kind.file: name for name, kind in KINDS.items() if kind.file}
+_IN_CONFIG = [kind.file for kind in KINDS.values() if kind.file and kind.place == "config"]
+_SUFFIXES = (".bak", ".tmp", "-temp")
 _NOT_YET = (COMPACTION, "config")
 _OF_COMPACTION = (COMPACTION_LOG, "position-checkpoint")
 DLEDGER_PREFIX = "dledger-"
@@ -147,10 +149,6 @@ def _is_directory(path: Path) -> bool:
 
 def _refuse_strangers(path: Path) -> None:
     """Files that have the place of a kind, but are something else. Raises Unsupported."""
-    names = _parts(path)[-3:]
-    for above, name in pairwise(names):
-        if above.startswith(DLEDGER_PREFIX) and name == INDEX:
-            raise Unsupported("the index of a DLedger log is not handled", path=path)
     if not path.is_dir() and (path.parent / ROCKSDB_CURRENT).is_file():
         hint = f"name its directory, {path.parent}"
         raise Unsupported("one file of a RocksDB", path=path, hint=hint)
@@ -168,6 +166,8 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
         return Recognised(path, "rocksdb", f"the file {ROCKSDB_CURRENT} in it")
     if name == COMPACTION and any((path / part).exists() for part in _OF_COMPACTION):
         return Recognised(path, "compaction-log", f"its name {name}")
+    if name == INDEX and _parts(path)[-2].startswith(DLEDGER_PREFIX):
+        return Recognised(path, "dledger-index", f"its place in {_parts(path)[-2]}/")
     if name in QUEUES:
         return Recognised(path, QUEUES[name], f"its name {name}")
     try:
@@ -179,7 +179,7 @@ def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
         return Recognised(path, STORE, "it has the parts of a store")
     if name in _BY_DIRECTORY:
         return Recognised(path, _BY_DIRECTORY[name], f"its name {name}")
-    if any((path / file).is_file() for file in _CONFIG):
+    if any((path / file).is_file() for file in _IN_CONFIG):
         return Recognised(path, "config", "configuration files in it")
     return _by_place(path, 2) or _by_first_file(path)
 
@@ -203,6 +203,8 @@ def _by_first_file(path: Path) -> Recognised | None:
 def _by_place(path: Path, deepest: int) -> Recognised | None:
     """By the directory that holds it, at most `deepest` levels below one of a store."""
     above = _parts(path)[:-1][::-1]
+    if above[1:] and above[0] == INDEX and above[1].startswith(DLEDGER_PREFIX):
+        return Recognised(path, "dledger-index", f"its place in {above[1]}/{above[0]}/")
     if above[:1] and above[0] in _BY_DIRECTORY and above[0] not in QUEUES:
         return Recognised(path, _BY_DIRECTORY[above[0]], f"its place in {above[0]}/")
     if above[1:] and above[0] == DLEDGER_DATA and above[1].startswith(DLEDGER_PREFIX):
@@ -220,7 +222,11 @@ def _file(path: Path) -> Recognised | None:
         found = _by_place(path, 4)
         if found is not None:
             return found
-    whole = name.removesuffix(".bak").removesuffix(".tmp")
+    whole = name
+    for suffix in _SUFFIXES:
+        whole = whole.removesuffix(suffix)
+    if whole in dledger_state.FILES and _parts(path)[-2].startswith(DLEDGER_PREFIX):
+        return Recognised(path, "dledger-state", f"its place in {_parts(path)[-2]}/")
     if whole in _CONFIG:
         return Recognised(path, _CONFIG[whole], f"its name {name}")
     plain = name.partition(".")[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..formats.kinds import KINDS
+from ..formats.kinds import KINDS, Syntax
 
 _SHARED = "dataVersion"
 _GROUP = re.compile(rb"[^\"]@[^\"]*\"\s*:")
@@ -12,17 +12,18 @@ _MEMBERS = {
     table.member: name
     for name, kind in reversed(KINDS.items())
     for table in kind.tables
-    if table.member not in ("", _SHARED)
+    if kind.syntax is Syntax.JSON and table.member not in ("", _SHARED)
 }
 """Member → the first kind that has it."""
 _OFFSETS = "offsetTable"
+_EPOCHS = re.compile(rb"\d+\r?\n\d+\r?\n\d+-\d+\r?(\n|\Z)")
 
 
 def kind_of_text(head: bytes) -> str | None:
-    """The kind whose table stands in the first bytes of a JSON object; None where none does."""
+    """The kind whose table, or whose lines, the first bytes show; None where none does."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text.startswith(b"{"):
-        return None
+        return "epoch-file" if _EPOCHS.match(head) else None
     found = [(text.find(f'"{member}"'.encode()), name) for member, name in _MEMBERS.items()]
     places = sorted((place, name) for place, name in found if place >= 0)
     if not places:

@@ -34,7 +34,7 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         lambda: iter((Piece(path.name, 0, read_head(path, LARGEST_BYTES), None),)),
     )
     if file.problem is not None:
-        position, size, reason = file.problem
+        position, size, reason, _ = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
         reason = f"{path.name}: {reason}"
         yield Range(

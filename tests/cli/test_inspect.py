@@ -136,7 +136,7 @@ def test_a_page_fits_one_screen(tmp_path: Path) -> None:
 def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
     """Directories and single files; what is told is JSON and text."""
     stores_of = {
-        "dledger": "5.3.3-dledger",
+        **dict.fromkeys(("dledger", "dledger-index", "dledger-state"), "5.3.3-dledger"),
         "consume-queue-ext": "4.9.7-cqext",
         "batch-consume-queue": "5.3.3-batchcq",
         "compaction-log": "5.3.3-compaction",
@@ -157,14 +157,18 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "timer-log": "timerlog",
         "timer-wheel": "timerwheel",
         "dledger": "dledger-n0",
+        "dledger-index": "dledger-n0/index",
+        "dledger-state": "dledger-n0/currterm",
         "rocksdb": "consumequeue",
     }
     root = stores.unpack(name, tmp_path)
     missing = ("topicQueueMapping.json", "tieredStoreMetadata.json", "messageRequestMode.json")
     for file in ("broker.properties", *missing):
         (root / "config" / file).write_text("{}")
+    (root / "epochFileCheckpoint").write_text("1\n0\n1-0\n")
+    (root / "brokerIdentity").write_text("cluster#broker-a#1")
     if file := KINDS[kind].file:
-        places[kind] = f"config/{file}"
+        places[kind] = f"{KINDS[kind].place}/{file}".lstrip("/")
     path = root / places.get(kind, kind)
     files = [path] if path.is_file() else sorted(p for p in path.rglob("0*") if p.is_file())
     for each in (path, *(files[:1] if kind != "rocksdb" else ())):

@@ -16,6 +16,8 @@ from mqstore.store.store import Store
 from .. import stores
 from .oracle import Oracle
 
+pytestmark = pytest.mark.interop
+
 TOPIC = "state"
 MOST = 5
 

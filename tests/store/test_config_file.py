@@ -194,4 +194,5 @@ def test_every_file_of_the_specification_has_a_kind() -> None:
         *("consumerFilter.json", "lmqConsumerOffset.json", "consumerOrderInfo.json"),
         *("topicQueueMapping.json", "messageRequestMode.json", "transactionMetrics"),
         *("timermetrics", "tieredStoreMetadata.json", "broker.properties"),
+        *("position-checkpoint", "epochFileCheckpoint", "brokerIdentity"),
     }

@@ -129,8 +129,6 @@ def test_as_overrides_and_is_checked(tmp_path: Path) -> None:
     ("name", "place", "says"),
     [
         ("5.3.3-rocksdb", "consumequeue/CURRENT", "RocksDB"),
-        ("5.3.3-dledger", "dledger-n0/index", "index of a DLedger log"),
-        ("5.3.3-dledger", "dledger-n0/index/00000000000000000000", "index of a DLedger log"),
     ],
 )
 def test_strangers_in_a_known_place(name: str, place: str, says: str, tmp_path: Path) -> None:
@@ -145,6 +143,26 @@ def test_kinds_that_are_not_handled_are_named(tmp_path: Path) -> None:
     (tmp_path / "compaction" / "what").write_bytes(b"?")
     with pytest.raises(errors.Unsupported, match="compaction/"):
         recognise(tmp_path / "compaction" / "what")
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "kind"),
+    [
+        ("5.3.3-dledger", "dledger-n0/index", "dledger-index"),
+        ("5.3.3-dledger", "dledger-n0/index/00000000000000000000", "dledger-index"),
+        ("5.3.3-dledger", "dledger-n0/checkpoint", "dledger-state"),
+        ("5.3.3-dledger", "dledger-n0/checkpoint.bak", "dledger-state"),
+        ("5.3.3-dledger", "checkpoint", "checkpoint"),
+        ("5.3.3-dledger", "index", "index-file"),
+        ("5.3.3-dledger", "compaction", "compaction-log"),
+        ("5.3.3-compaction", "compaction/compactionLog/state", "compaction-log"),
+        ("5.3.3-compaction", "compaction/compactionCq/state/1", "sparse-consume-queue"),
+        ("5.3.3-compaction", "compaction/position-checkpoint.bak", "position-checkpoint"),
+    ],
+)
+def test_places_of_their_own(name: str, place: str, kind: str, tmp_path: Path) -> None:
+    """What lies there is of another kind than elsewhere."""
+    assert recognise(unpack(name, tmp_path) / place).kind == kind
 
 
 @pytest.mark.parametrize(

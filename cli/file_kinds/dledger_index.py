@@ -1,0 +1,73 @@
+"""The index of a DLedger log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Record, Units
+from .one_file import not_unpacked, single_file
+
+if TYPE_CHECKING:
+    from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Units that were written; `at`: number of the first one."""
+    from ...formats.dledger_index import UNIT, UNIT_BYTES
+    from ...store.dledger_index import index_units, is_valid
+
+    with _files(what) as files:
+        for part in index_units(files, at or 0):
+            numbers = part.number.tolist()
+            invalid = {n for n, ok in zip(numbers, is_valid(part).tolist(), strict=True) if not ok}
+            yield Units(
+                "dledger_index_unit",
+                UNIT,
+                part.units,
+                "number",
+                numbers,
+                (part.number * UNIT_BYTES).tolist(),
+                marks=partial(_unit_state, invalid),
+            )
+        yield from not_unpacked(files)
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """How many entries it names, of which terms, and where the last one ends."""
+    from ...store.dledger_index import index_units, is_valid
+
+    units = invalid = 0
+    numbers, terms, end = list[int](), list[int](), None
+    with _files(what) as files:
+        for part in index_units(files):
+            valid = is_valid(part)
+            units += int(valid.sum())
+            invalid += int((~valid).sum())
+            good = part.units[valid]
+            if len(good):
+                numbers += [int(part.number[valid][0]), int(part.number[valid][-1])]
+                terms += [int(good["term"].min()), int(good["term"].max())]
+                end = int(good["pos"][-1]) + int(good["size"][-1])
+    return {
+        "units": units,
+        "invalid_units": invalid,
+        "first_index": min(numbers, default=None),
+        "last_index": max(numbers, default=None),
+        "first_term": min(terms, default=None),
+        "last_term": max(terms, default=None),
+        "highest_position": end,
+    }
+
+
+def _unit_state(invalid: set[int], record: dict[str, Any]) -> Record:
+    return {"state": "invalid"} if record["number"] in invalid else {}
+
+
+def _files(what: Recognised) -> MappedFileQueue:
+    from ...store.mapped_file_queue import MappedFileQueue
+
+    return single_file(what.path) if what.path.is_file() else MappedFileQueue.open(what.path)

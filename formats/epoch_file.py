@@ -1,0 +1,37 @@
+"""epochFileCheckpoint: where the log of each master begins, 5.0+ (spec/06-compaction-ha.md, 6.2).
+
+Lines of text in the store's directory, with a controller: number of entries, CRC, then one line
+`epoch-startOffset` for each. An epoch ends where the next one begins, the last one is open. No store
+with one was seen; the bytes are those that the real classes write.
+"""
+
+from __future__ import annotations
+
+from .json_table import JsonField, JsonTable
+
+SEPARATOR = "-"
+#: Ends the lines over which the CRC goes, whatever ends them in the file.
+LINE_END = b"\n"
+#: A CRC that is not compared.
+CRC_UNCHECKED = 0
+HEADER, EPOCHS = "header", "epochs"
+
+TABLES = (
+    JsonTable(
+        HEADER,
+        "epoch_file",
+        "the two lines at the front",
+        fields=(
+            JsonField("count", "integer", "number of entries"),
+            JsonField("crc", "integer", "CRC-32 of their lines, top bit cleared; 0: not compared"),
+            JsonField("crcOk", "boolean", "whether it fits; only where it is compared"),
+        ),
+    ),
+    JsonTable(
+        EPOCHS,
+        "epoch",
+        "one entry for each master",
+        (JsonField("epoch", "integer", "number of the epoch"),),
+        value=JsonField("startOffset", "integer", "position in the commit log where it begins"),
+    ),
+)
