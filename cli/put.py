@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,6 +46,14 @@ class InputFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
+
+
+class Transaction(StrEnum):
+    """What a producer does with a transaction."""
+
+    HALF = "half"
+    COMMIT = "commit"
+    ROLLBACK = "rollback"
 
 
 class Compression(StrEnum):
@@ -109,6 +117,19 @@ def put(
             "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
         ),
     ] = None,
+    transaction: Annotated[
+        Transaction | None,
+        typer.Option(
+            "--transaction",
+            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
+        ),
+    ] = None,
+    half: Annotated[
+        str | None,
+        typer.Option(
+            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
+        ),
+    ] = None,
     compress: Annotated[
         Compression | None, typer.Option("--compress", help="Compress the body as a client does.")
     ] = None,
@@ -165,6 +186,8 @@ def put(
       mqstore put /data/store orders 'hello' --keys 4711 --tag new
       mqstore put /data/store orders 'later' --delay-level 3
       mqstore put /data/store orders 'at nine' --deliver-at 2026-11-22T09:00:00Z
+      mqstore put /data/store orders 'maybe' --transaction half --property PGROUP=shop
+      mqstore put /data/store --transaction commit --half 7F0000011A2B00000000000000000000
       mqstore put /data/new-store orders --body-file order.json --as-broker 4.9
       mqstore dump /data/old --format ndjson | mqstore put /data/new --from - --keep-times
       mqstore put /data/new --from orders.parquet --no-answers --resume
@@ -179,13 +202,20 @@ def put(
     with common.open_output() as out:
         if source is not None:
             given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
-            if any(each is not None for each in given) or queue:
+            if any(each is not None for each in (*given, transaction, half)) or queue:
                 raise InvalidInput("--from takes its messages from FILE, not from the command line")
             from .put_many import Many, put_many
 
             at_once = flush is Flush.SYNC
             many = Many(source, form, keep_times, at_once, resume, not no_answers)
             answers = put_many(target, many, out)
+        elif half is not None or transaction in (Transaction.COMMIT, Transaction.ROLLBACK):
+            given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
+            if any(each is not None for each in given) or queue:
+                raise InvalidInput("a half message is decided as it is: there is only STORE")
+            from .put_decision import decide
+
+            answers = decide(target, transaction, half, out)
         else:
             record = {
                 "topic": topic,
@@ -197,6 +227,7 @@ def put(
             if topic is None:
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
             wishes = _wishes(delay_level, deliver_at, compress, compress_over)
+            wishes = replace(wishes, half=transaction is Transaction.HALF)
             answers = _put_one(target, record, _body(body, body_file), wishes, out)
         out.records(answers, text=_text, columns=COLUMNS)
 

@@ -18,6 +18,8 @@ complete -c mqstore -n '__fish_seen_subcommand_from put' -l property -x -d 'A pr
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l body-file -r -d 'The body is in FILE.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l delay-level -x -d 'Delivered after delay level N.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l deliver-at -x -d 'Delivered at this time (5.x): RFC 3339, +10m.'
+complete -c mqstore -n '__fish_seen_subcommand_from put' -l transaction -x -a 'half commit rollback' -d 'Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.'
+complete -c mqstore -n '__fish_seen_subcommand_from put' -l half -x -d 'Unique key or message id of a half message to decide.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l compress -x -a 'zlib lz4 zstd' -d 'Compress the body as a client does.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l compress-over -x -d 'Only larger bodies.'
 complete -c mqstore -n '__fish_seen_subcommand_from put' -l as-broker -x -d 'Write as this version; default: a guess.'

@@ -13,6 +13,7 @@ from ..errors import InvalidInput
 from .compression import OVER_BYTES, compressed
 from .delay import delayed, timed
 from .new_message import NewMessage
+from .transaction import half, is_half
 
 if TYPE_CHECKING:
     from .put import StoreWriter
@@ -25,13 +26,14 @@ _LEVEL = re.compile(r"[0-9]{1,9}")
 @dataclass(frozen=True)
 class Wishes:
     """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
-    least `over_bytes`.
+    least `over_bytes`. half: a transaction begins with it.
     """
 
     delay_level: int | None = None
     deliver_ms: int | None = None
     compress: str = ""
     over_bytes: int = OVER_BYTES
+    half: bool = False
 
 
 def check_producer_topic(topic: bytes) -> None:
@@ -52,7 +54,7 @@ def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMe
     """The message that the broker of `writer` stores for what a producer asks.
 
     Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
-    TIMER_DELAY_MS. Raises InvalidInput, LimitExceeded.
+    TIMER_DELAY_MS, TRAN_MSG. Raises InvalidInput, LimitExceeded.
     """
     check_producer_topic(message.topic)
     if wishes.compress:
@@ -65,8 +67,15 @@ def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMe
     deliver_ms = wishes.deliver_ms if wishes.deliver_ms is not None else _asked_ms(found, now_ms)
     if level is not None and deliver_ms is not None:
         raise InvalidInput("a message has a delay level or a time, not both")
-    if level is not None or deliver_ms is not None:
+    asks_half = wishes.half or is_half(message)
+    if asks_half and (level is not None or deliver_ms is not None):
+        raise InvalidInput("a half message cannot be delayed")
+    if asks_half and writer.layout.broker_config.get_bool("rejectTransactionMessage"):
+        raise InvalidInput("rejectTransactionMessage is on: the broker refuses half messages")
+    if asks_half or level is not None or deliver_ms is not None:
         writer.expect(java_string(message.topic), message.queue_id)
+    if asks_half:
+        return half(message, writer.profile)
     if level is not None:
         return delayed(message, level, len(writer.delay_levels), writer.profile)
     if deliver_ms is None:

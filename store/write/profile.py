@@ -23,7 +23,9 @@ class WriterProfile:
     closed_dead_letters: %DLQ% topics cannot be read until somebody changes that. rocksdb_store:
     the store has a RocksDB of that name, empty or not (spec 4.10). timer: it has a timer (spec 4.4).
     batch_properties: properties of a batch's request go to each of its records (spec 1.9, B13).
-    property_crc: it knows enabledAppendPropCRC (spec 1.7).
+    property_crc: it knows enabledAppendPropCRC (spec 1.7). transaction_ids: a half message has
+    __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and REAL_QID; op_lists: an op
+    record ends its offsets with commas (spec 1.10).
     """
 
     start: Profile
@@ -38,6 +40,9 @@ class WriterProfile:
     timer: bool
     batch_properties: bool
     property_crc: bool
+    transaction_ids: bool
+    keeps_real_topic: bool
+    op_lists: bool
 
     @property
     def version(self) -> str:
@@ -58,6 +63,9 @@ _OLDEST = WriterProfile(
     timer=False,
     batch_properties=False,
     property_crc=False,
+    transaction_ids=False,
+    keeps_real_topic=True,
+    op_lists=False,
 )
 _4_9 = replace(
     _OLDEST,
@@ -75,9 +83,17 @@ _5_1 = replace(
     checkpoint_fields=5,
     modern_topics=True,
     timer=True,
+    transaction_ids=True,
+    op_lists=True,
 )
 _5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True, property_crc=True)
-_5_4 = replace(_5_3, start=profile_of("5.4"), rocksdb_store=True, batch_properties=False)
+_5_4 = replace(
+    _5_3,
+    start=profile_of("5.4"),
+    rocksdb_store=True,
+    batch_properties=False,
+    keeps_real_topic=False,
+)
 _5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
 
 _WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}

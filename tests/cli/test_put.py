@@ -354,3 +354,45 @@ def test_bad_batches(row: str, message: str, tmp_path: Path) -> None:
     assert said.code == 2
     assert "line 2: " in said.stderr
     assert message in said.stderr
+
+
+def test_a_transaction_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    begin: tuple[str | Path, ...] = ("put", root, "orders", "x", "--transaction", "half")
+    for key in ("A", "B", "C"):
+        mqstore(*begin, "--property", f"UNIQ_KEY={key}", "--property", "PGROUP=g")
+    real, op = mqstore("put", root, "--transaction", "commit", "--half", "A")
+    assert (real["topic"], real["unique_key"], op["queue_offset"]) == ("orders", "A", 0)
+    (op,) = mqstore("put", root, "--transaction", "rollback", "--half", "B")
+    assert (op["topic"], op["queue_offset"]) == ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1)
+    (found,) = mqstore("inspect", root, "--transactions")
+    states = {row["unique_key"]: row["state"] for row in found["transactions"]}
+    assert states == {"A": "committed", "B": "rolled_back", "C": "open"}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--transaction", "commit"], 2, "together with --half"),
+        (["--half", "A"], 2, "together with --half"),
+        (["--transaction", "commit", "--half", "A", "--tag", "x"], 2, "decided as it is"),
+        (["T", "x", "--half", "A"], 2, "decided as it is"),
+        (["T", "x", "--transaction", "half", "--delay-level", "1"], 2, "cannot be delayed"),
+        (["--from", "-", "--transaction", "half"], 2, "not from the command line"),
+        (["--transaction", "rollback", "--half", "A"], 5, "no such directory"),
+    ],
+)
+def test_transactions_without_sense(
+    words: list[str], code: int, message: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    said = run_here(["put", str(root), *words])
+    assert message in said.stderr
+    assert said.code == code, said.stderr
+    assert not (root / "commitlog").exists()
+
+
+def test_no_such_half_message(tmp_path: Path) -> None:
+    mqstore("put", tmp_path / "store", "T", "x")
+    said = run_here(["put", str(tmp_path / "store"), "--transaction", "commit", "--half", "A"])
+    assert (said.code, "no half message A" in said.stderr) == (1, True)
