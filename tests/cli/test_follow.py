@@ -22,12 +22,22 @@ def following(root: Path, *options: str) -> subprocess.Popen[bytes]:
     """A process that follows a store, once it has begun."""
     command = [sys.executable, "-m", "mqstore", "get", str(root), "--follow", *SIZES, *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    inotify = Path(f"/proc/{process.pid}/fdinfo")
     for _ in range(200):
-        if any("inotify" in path.read_text() for path in inotify.glob("*")):
+        if _watches(process.pid):
             return process
         time.sleep(0.05)
     raise AssertionError(f"it did not begin: {process.communicate()}")
+
+
+def _watches(pid: int) -> bool:
+    """It has an inotify descriptor."""
+    for path in Path(f"/proc/{pid}/fdinfo").glob("*"):
+        try:
+            if "inotify" in path.read_text():
+                return True
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return False
 
 
 def put(root: Path, first: int, count: int) -> None:
@@ -127,3 +137,27 @@ def _cpu_seconds(pid: int) -> float:
 def test_what_does_not_go_with_it(root: Path, options: tuple[str, ...]) -> None:
     said = run_here(["get", str(root), "--follow", *options])
     assert said.code == 2 and said.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [False, True], ids=["end", "torn"])
+def test_an_idle_follower_uses_next_to_nothing(root: Path, broken: bool) -> None:
+    """Of processor time, while nothing comes: at the end of the log, and before a torn record."""
+    seconds = max(5, share(20))
+    if broken:
+        log = root / "commitlog" / f"{0:020d}"
+        data = log.read_bytes()
+        end = len(data.rstrip(b"\0"))
+        with log.open("r+b") as file:
+            file.seek(end)
+            file.write(data[:60])  # the head of a record, in the wrong place
+    process = following(root)
+    try:
+        time.sleep(3)  # the pauses grow to their longest, what is broken is looked at in full
+        before = _cpu_seconds(process.pid)
+        time.sleep(seconds)
+        used = _cpu_seconds(process.pid) - before
+        assert used <= 0.05 * seconds, f"{used} s of {seconds}"
+    finally:
+        process.kill()
+        process.communicate()
