@@ -59,7 +59,7 @@ class RecordText:
         state = f"  {record['state']}" if "state" in record else ""
         return (
             f"{queue}@{record['queue_offset']}  -> {record['physical_offset']}"
-            f"  {record['size']} bytes  tags_code={record['tags_code']}{state}"
+            f"  {record['size']} bytes  tags_code={record['tags_code']}{_ext(record)}{state}"
         )
 
     def _any(self, record: Record) -> str:
@@ -105,3 +105,13 @@ def _marks(record: Record) -> list[str]:
     if record.get("body_error"):
         marks.append(record["body_error"])
     return [f"[{', '.join(marks)}]"] if marks else []
+
+
+def _ext(record: Record) -> str:
+    """What the unit has in consumequeue_ext."""
+    if "ext_address" not in record:
+        return ""
+    if "ext_problem" in record:
+        return f" (an ext address: {record['ext_problem']})"
+    bits = record["ext_bit_map"]
+    return f" (ext: tags_code={record['ext_tags_code']}" + (f" bit_map={bits})" if bits else ")")

@@ -47,13 +47,22 @@ _SPARSE_STATE = {
     "description": "only where it names no message; end: the queue goes on in the next file",
 }
 _INVALID = {"enum": ["invalid"], "description": "only where it is not unit `number`"}
+_EXT = {
+    "ext_address": {
+        "type": "integer",
+        "description": "tags_code where that is the address of a unit in consumequeue_ext",
+    },
+    "ext_tags_code": {"type": "integer", "description": "tags_code of that unit"},
+    "ext_bit_map": {"type": "string", "description": "its bit map, hexadecimal"},
+    "ext_problem": {"type": "string", "description": "why there is no such unit"},
+}
 
 DERIVED: Mapping[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "consume_queue_unit": (
         "consume-queue",
         "unit",
         {**_QUEUE, "queue_offset": _INTEGER},
-        {"state": _STATE},
+        {"state": _STATE, **_EXT},
     ),
     "consume_queue_ext_unit": (
         "consume-queue-ext",

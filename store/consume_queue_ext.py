@@ -72,6 +72,44 @@ def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
     return ExtUnit(unit.tags_code, unit.msg_store_time, unit.bit_map)
 
 
+def ext_units_at(files: MappedFileQueue, positions: Ints) -> dict[int, ExtUnit]:
+    """The units at stream positions (int64[n], any order), by position; those that there are.
+
+    Neighbours are read together. Memory: that of the units; ask for a bounded number. Raises
+    Unreadable.
+    """
+    wanted = np.unique(positions[(positions >= files.start) & (positions < files.end)])
+    found: dict[int, ExtUnit] = {}
+    breaks = np.flatnonzero(np.diff(wanted) > WINDOW_BYTES) + 1
+    for near in np.split(wanted, breaks) if len(wanted) else ():
+        for part in ext_units(files, int(near[0])):
+            if isinstance(part, ExtUnits):
+                found |= _some(part, near)
+                last = int(part.position[-1])
+            else:
+                last = part.position
+            if last >= near[-1]:
+                break
+    for position in wanted.tolist():  # behind damage the next one may have been passed over
+        if position not in found and (one := ext_unit(files, position)) is not None:
+            found[position] = one
+    return found
+
+
+def _some(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:
+    """Those of some units in a row that are wanted."""
+    rows = np.flatnonzero(np.isin(part.position, wanted))
+    some = part.columns.take(rows)
+    fields = zip(
+        part.position[rows].tolist(),
+        some.ints("tags_code").tolist(),
+        some.ints("msg_store_time").tolist(),
+        some.ragged("bit_map").tolist(),
+        strict=True,
+    )
+    return {position: ExtUnit(*values) for position, *values in fields}
+
+
 def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnits | ExtRange]:
     while at < file.size:
         data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES), np.uint8)

@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, Units
 from .one_file import not_unpacked
-from .queues import ends, queue_files
+from .queues import beside, ends, queue_files
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ...store.consume_queue_ext import ExtUnit
+    from ...store.mapped_file_queue import MappedFileQueue
     from ...store.recognise import Recognised
     from ..options import Common
 
+_AT_ONCE = 1 << 10
+"""Units whose ext units are in memory together."""
+
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
-    """All units up to the last one that was written, queue by queue; `at`: queue offset."""
+    """All units up to the last one that was written, queue by queue; `at`: queue offset.
+
+    An address in consumequeue_ext is looked up there.
+    """
     from ...formats.consume_queue import UNIT, UNIT_BYTES
     from ...store.consume_queue import ConsumeQueue
+    from ...store.layout import CONSUME_QUEUE_EXT
+    from ...store.mapped_file_queue import MappedFileQueue
 
     for topic, queue_id, files in queue_files(what):
-        with ConsumeQueue(topic or "", queue_id or 0, files) as queue:
+        with ExitStack() as opened:
+            queue = opened.enter_context(ConsumeQueue(topic or "", queue_id or 0, files))
+            folder = beside(what, CONSUME_QUEUE_EXT, topic, queue_id)
+            ext = opened.enter_context(MappedFileQueue.open(folder)) if folder else None
             stop = queue.summary().max_offset
-            for first, units in queue.units(at or 0, stop):
-                numbers = list(range(first, first + len(units)))
-                yield Units(
-                    "consume_queue_unit",
-                    UNIT,
-                    units,
-                    "queue_offset",
-                    numbers,
-                    range(first * UNIT_BYTES, (first + len(units)) * UNIT_BYTES, UNIT_BYTES),
-                    {"topic": topic, "queue_id": queue_id},
-                    marks=_unit_state,
-                )
+            for window, all_units in queue.units(at or 0, stop):
+                for first, units, marks in _parts(window, all_units, ext):
+                    yield Units(
+                        "consume_queue_unit",
+                        UNIT,
+                        units,
+                        "queue_offset",
+                        list(range(first, first + len(units))),
+                        range(first * UNIT_BYTES, (first + len(units)) * UNIT_BYTES, UNIT_BYTES),
+                        {"topic": topic, "queue_id": queue_id},
+                        marks=partial(_unit_state, marks),
+                    )
             yield from not_unpacked(files, silent=True)
+
+
+def _parts(
+    first: int, units: npt.NDArray[np.void], ext: MappedFileQueue | None
+) -> Iterator[tuple[int, npt.NDArray[np.void], Mapping[int, ExtUnit] | None]]:
+    """(number, units, ext units by address): a window, in small parts where it has addresses."""
+    import numpy as np
+
+    from ...formats.consume_queue import EXT_ADDRESS_MAX
+    from ...formats.consume_queue_ext import ADDRESS_BASE
+    from ...store.consume_queue_ext import ext_units_at
+
+    if ext is None or not (units["tags_code"] <= EXT_ADDRESS_MAX).any():
+        yield first, units, None
+        return
+    for begin in range(0, len(units), _AT_ONCE):
+        part = units[begin : begin + _AT_ONCE]
+        code = part["tags_code"].astype(np.int64)
+        found = ext_units_at(ext, code[code <= EXT_ADDRESS_MAX] - ADDRESS_BASE)
+        by_address = {position + ADDRESS_BASE: unit for position, unit in found.items()}
+        yield first + begin, part, by_address
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
@@ -48,12 +87,27 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     return ends(found)
 
 
-def _unit_state(record: dict[str, Any]) -> Record:
-    """What a unit is that points at no message."""
-    from ...formats.consume_queue import PRE_FILL
+def _unit_state(ext: Mapping[int, ExtUnit] | None, record: dict[str, Any]) -> Record:
+    """What a unit is that points at no message; what one has in consumequeue_ext.
+
+    ext: by address, None where consumequeue_ext has nothing of the queue.
+    """
+    from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL
 
     if record["size"] <= 0 or record["physical_offset"] < 0:
         return {"state": "invalid"}
     if all(record[name] == value for name, value in PRE_FILL.items()):
         return {"state": "pre_fill"}
-    return {}
+    address = record["tags_code"]
+    if address > EXT_ADDRESS_MAX:
+        return {}
+    if ext is None:
+        return {"ext_address": address, "ext_problem": "no consumequeue_ext of this queue"}
+    unit = ext.get(address)
+    if unit is None:
+        return {"ext_address": address, "ext_problem": "no unit there"}
+    return {
+        "ext_address": address,
+        "ext_tags_code": unit.tags_code,
+        "ext_bit_map": unit.bit_map.hex(),
+    }

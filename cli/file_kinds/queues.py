@@ -42,6 +42,21 @@ def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, Mapp
         yield topic, queue_id, single_file(path) if path.is_file() else MappedFileQueue.open(path)
 
 
+def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None) -> Path | None:
+    """The directory of the same queue in another directory of queues of the store.
+
+    None where the place of the path names no queue, or where there is no such directory.
+    """
+    from ...store.recognise import QUEUES
+
+    if topic is None or queue_id is None:
+        return None
+    path = what.path.absolute()
+    above = next((p for p in (path, *path.parents) if QUEUES.get(p.name) == what.kind), None)
+    found = above.parent / name / topic / str(queue_id) if above is not None else None
+    return found if found is not None and found.is_dir() else None
+
+
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
     """The queues at or below a path, with their directories, or the one of a single file."""
     from ...store.consume_queue import queue_directories

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from mqstore.store.consume_queue_ext import (
     ExtUnits,
     ext_unit,
     ext_units,
+    ext_units_at,
 )
 from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.store import Store
@@ -161,3 +163,22 @@ def test_places_where_nothing_is(tmp_path: Path) -> None:
     files = opened(tmp_path / "ext", unit(1, 2) + bytes(30))
     assert ext_unit(files, 10**15) is None
     assert ext_unit(files, len(unit(1, 2))) is None
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=60), st.randoms())
+def test_many_at_once_are_those_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, bit_maps: list[bytes], chance: Random
+) -> None:
+    """At any positions, also where no unit is, over damage and several files."""
+    data = bytearray(b"".join(unit(n, 1000 + n, bits) for n, bits in enumerate(bit_maps)))
+    if chance.random() < 0.5:
+        at = chance.randrange(len(data))
+        data[at : at + 30] = chance.randbytes(len(data[at : at + 30]))
+    files = opened(tmp_path_factory.mktemp("ext"), bytes(data), bytes(data))
+    known = [position for position, _ in rows(files)]
+    some = chance.sample(known, len(known) // 2)
+    wanted = np.array([*some, -1, 1 << 62, chance.randrange(files.end)], np.int64)
+    found = ext_units_at(files, wanted)
+    assert set(some) <= set(found) <= set(wanted.tolist())
+    assert all(ext_unit(files, position) == one for position, one in found.items())
+    files.close()
