@@ -28,6 +28,7 @@ SIZES = {
 #: The levels that a broker has unless told otherwise: 1 s, 5 s, 10 s.
 LEVEL_MS = {1: 1_000, 2: 5_000, 3: 10_000}
 TIMER_TICK_MS = 1_000
+TIMES_MS = (9_000, 12_000, 12_000, 15_000, 20_000)
 #: A slow machine may deliver late, but what is delivered so late was forgotten.
 LATE_MS = 15_000
 
@@ -53,23 +54,11 @@ def message(topic: str, body: str, properties: Row | None = None, queue_id: int 
     }
 
 
-def delayed(level: int) -> Row:
-    """As a broker stores a message that waits in a level."""
-    wait = {"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "1"}
-    return message("SCHEDULE_TOPIC_XXXX", f"level {level}", wait, level - 1)
-
-
-def timed(body: str, out_ms: int) -> Row:
-    """As a broker stores a message that is due at some time."""
-    times = {"TIMER_OUT_MS": str(out_ms), "TIMER_DELIVER_MS": str(out_ms + TIMER_TICK_MS)}
-    real = {"REAL_TOPIC": "orders", "REAL_QID": "1"}
-    return message("rmq_sys_wheel_timer", body, times | real)
-
-
-def half(body: str) -> Row:
-    """As a broker stores the first half of a transaction."""
-    real = {"REAL_TOPIC": "orders", "REAL_QID": "1", "TRAN_MSG": "true", "PGROUP": "payers"}
-    return message("RMQ_SYS_TRANS_HALF_TOPIC", body, real)
+def sent(root: Path, body: str, version: str, *options: str) -> Row:
+    """One message as `put` makes it of what a producer asks for; the answer."""
+    common = ["--property", f"UNIQ_KEY=key-of-{body}".replace(" ", "-"), "--queue", "1"]
+    words = ["put", str(root), "orders", body, *common, *options, "--format", "ndjson"]
+    return rows(mqstore(*words, *settings(SIZES), *as_broker(version)))[0]
 
 
 def visible(root: Path) -> list[str]:
@@ -95,12 +84,15 @@ def assert_on_time(got: list[Row], due_ms: dict[str, int], started_ms: int) -> N
 )
 def test_delay_levels_come_at_their_time(version: str, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time() * 1000)
-    lines = [message("orders", "at once"), *map(delayed, LEVEL_MS)]
-    put(root, lines, SIZES, *as_broker(version))
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    for level in LEVEL_MS:
+        assert (
+            sent(root, f"level {level}", version, "--delay-level", str(level))["topic"] != "orders"
+        )
     assert visible(root) == ["at once"]
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
-        got = running.received(len(lines))
+        got = running.received(len(LEVEL_MS) + 1)
         due = {f"level {level}": now + wait for level, wait in LEVEL_MS.items()}
         assert_on_time([m for m in got if m["body"] != "at once"], due, running.started_ms)
 
@@ -110,13 +102,16 @@ def test_delay_levels_come_at_their_time(version: str, tmp_path: Path) -> None:
 def test_timer_messages_come_at_their_time(version: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     now = int(time.time()) * 1000
-    due = {f"after {wait} ms": now + wait for wait in (1_000, 12_000, 12_000, 15_000, 20_000)}
-    lines = [timed(body, out) for body, out in due.items()]
-    put(root, [message("orders", "at once"), *lines], SIZES, *as_broker(version))
+    due = {f"after {n}: {wait} ms": now + wait for n, wait in enumerate(TIMES_MS)}
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    for body, out in due.items():
+        # a broker takes a time that is a whole tick for the tick before
+        deliver_ms = str(out + TIMER_TICK_MS)
+        assert sent(root, body, version, "--deliver-at", deliver_ms)["topic"] != "orders"
     assert visible(root) == ["at once"]
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
-        got = running.received(len(lines) + 1, seconds=45)
+        got = running.received(len(due) + 1, seconds=45)
         assert_on_time([m for m in got if m["body"] != "at once"], due, running.started_ms)
 
 
@@ -124,12 +119,10 @@ def test_timer_messages_come_at_their_time(version: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("version", VERSIONS)
 def test_half_messages_are_asked_for(version: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
-    put(
-        root,
-        [message("orders", "at once"), half("kept"), half("dropped")],
-        SIZES,
-        *as_broker(version),
-    )
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    for body in ("kept", "dropped"):
+        half = ("--transaction", "half", "--property", "PGROUP=payers")
+        assert sent(root, body, version, *half)["topic"] == "RMQ_SYS_TRANS_HALF_TOPIC"
     assert visible(root) == ["at once"]
     often = {"transactionCheckInterval": 1_000, "transactionTimeOut": 1_000}
     answers = {"kept": "COMMIT_MESSAGE", "dropped": "ROLLBACK_MESSAGE"}
