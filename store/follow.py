@@ -38,6 +38,8 @@ _REMEMBERED_OF_A_BATCH = 256
 _HEAD_BYTES = 64
 _BROKEN_SECONDS = 2.0
 """How long something that is no record may be a record that is still being written."""
+_REST = 50
+"""A search for what follows damage is not begun again before so many times what it took."""
 _GIVE_UP_BYTES = 64 << 20
 """A record is not larger: more is not read for one."""
 
@@ -191,12 +193,11 @@ class Follower:
         head = zlib.crc32(self._log.queue.read_file(file, at, WINDOW_BYTES))
         now = time.monotonic()
         if self._broken is None or self._broken[:2] != (self.position, head):
-            self._broken = (self.position, head, now)
+            self._broken = (self.position, head, now + _BROKEN_SECONDS)
             return None
-        if now - self._broken[2] < _BROKEN_SECONDS:
+        if now < self._broken[2]:
             return None
         self._reopen()
-        self._broken = (self.position, head, now)
         for item in self._log.scan(self.position):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 found = int(item.position[0]) - self._log.frame_of(file).payload
@@ -205,6 +206,8 @@ class Follower:
                 self.position = found
                 self._broken = None
                 return self._poll()
+        ended = time.monotonic()
+        self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST * (ended - now)))
         return None
 
 
