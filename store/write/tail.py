@@ -175,6 +175,10 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
         if isinstance(item, Batch):
             if item.mark == Mark.AFTER_DAMAGE:
                 raise _unclean(layout, "damage in the last log file", end)
+            if item.mark == Mark.EARLIER_LIFE:
+                # a broker takes them for new ones (spec 07, B14)
+                at = int(item.position[0])
+                raise _unclean(layout, "old records of a recycled file behind the log's end", at)
             if item.mark != Mark.NONE or not walking:
                 continue
             if item.body_crc_ok is not None and not item.body_crc_ok.all():

@@ -234,6 +234,29 @@ def test_an_id_of_an_old_record_leads_nowhere(store: Callable[[str], Path]) -> N
     assert f"the record at {at} has the id {stale['message_id']}" in result.stderr
 
 
+@pytest.mark.parametrize("where", ["behind the end", "next file"])
+def test_nothing_is_put_before_old_records(where: str, store: Callable[[str], Path]) -> None:
+    """A broker takes them for new ones. What recover plans leaves none of them in its way."""
+    root = store("5.3.3-clean")
+    known = [r["physical_offset"] for r in messages(root.name)]
+    log = CommitLog.open(Layout.open(root))
+    end = log.end().position
+    old = Path(log.files[0].path).read_bytes()
+    last = log.files[-1]
+    if where == "next file":
+        (root / "commitlog" / file_name(last.end)).write_bytes(old)
+    else:
+        content = Path(last.path).read_bytes()[: end - last.start]
+        Path(last.path).write_bytes((content + old)[: last.size])
+    refused = run_here(["put", str(root), "orders", "new"])
+    assert refused.code == 3
+    assert "old records of a recycled file behind the log's end" in refused.stderr
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    [stored] = records("put", str(root), "orders", "new")
+    assert stored["physical_offset"] == end
+    assert offsets("dump", str(root)) == [*known, end]
+
+
 # -- single files ---------------------------------------------------------------------------------
 
 
