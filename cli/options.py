@@ -25,6 +25,7 @@ import typer
 
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
+    from ..store.layout import Layout
     from .output import Output
     from .progress import Progress
 
@@ -143,6 +144,13 @@ def say(text: str) -> None:
         print(f"mqstore: {escape(text)}", file=sys.stderr, flush=True)
     except (BrokenPipeError, ValueError):
         return
+
+
+def keep_journal_in(layout: Layout, directory: Path) -> None:
+    """`--journal DIR` of a command that changes a store."""
+    if directory.resolve().is_relative_to(layout.root.resolve()):
+        raise typer.BadParameter("--journal: a directory outside the store")
+    layout.keep_journal_in(directory)
 
 
 def command_app(help: str | None = None) -> typer.Typer:

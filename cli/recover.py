@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .exit_codes import ExitCode
-from .options import Common, command_app, shared
+from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -60,6 +60,16 @@ def recover(
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
     ] = 0,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal",
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Keep what was there before in DIR.",
+        ),
+    ] = None,
     follow_links: Annotated[
         bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
     ] = False,
@@ -71,8 +81,8 @@ def recover(
     Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
     lost records in the middle of the log are replaced by tombstones, so that everything behind them
     stays where it was (--policy broker: the log ends where the broker would end it), queues and index
-    are completed from the log, abort is removed last. What is changed is kept in STORE/.mqstore, and
-    mqstore undo takes it back. Cut off at any point, it can be run again.
+    are completed from the log, abort is removed last. What is changed is kept in STORE/.mqstore, or in
+    DIR where the disk is full, and mqstore undo takes it back. Cut off at any point, it can be run again.
 
     Exit code: 0 nothing to do, or applied without loss; 1 a start or the plan loses or hides
     messages, or the broker would not start; 3 nothing lost, but not shut down cleanly.
@@ -83,6 +93,7 @@ def recover(
       mqstore recover /data/store --broker-version 5.3 --format json
       mqstore recover /data/store --apply
       mqstore recover /data/store --apply --policy broker
+      mqstore recover /data/store --apply --journal /mnt/other-disk
     """
     asks = apply and not yes
     if asks and not (sys.stdin is not None and sys.stdin.isatty()):
@@ -90,6 +101,8 @@ def recover(
     from ..store.layout import Layout
 
     layout = Layout.open(store, common.config())
+    if journal is not None:
+        keep_journal_in(layout, journal)
     found = _examine(layout, broker_version, policy, lost_tag, common)
     code = _code_of(found)
     applied = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Common, command_app, shared
+from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +38,12 @@ def undo(
     wait: Annotated[
         float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
     ] = 0,
+    journal: Annotated[
+        Path | None,
+        typer.Option(
+            "--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."
+        ),
+    ] = None,
     follow_links: Annotated[
         bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
     ] = False,
@@ -63,6 +69,8 @@ def undo(
     from ..store.layout import Layout
 
     layout = Layout.open(store, common.config())
+    if journal is not None:
+        keep_journal_in(layout, journal)
     if list_:
         _list(layout, common)
         return

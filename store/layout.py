@@ -7,6 +7,7 @@ found in the store whose files have the right names and form one log; with DLedg
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from functools import cached_property
@@ -25,6 +26,7 @@ COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
 BATCH_CONSUME_QUEUE = "batchconsumequeue"
 CONSUME_QUEUE_EXT = "consumequeue_ext"
+_KEY_DIGITS = 12
 INDEX = "index"
 TIMER_LOG = "timerlog"
 JOURNAL = ".mqstore"
@@ -78,6 +80,8 @@ class Layout:
         self.commit_log_directories = commit_log_directories
         self.commit_log_origin = commit_log_origin
         self.dledger = dledger
+        #: Where the journal lies instead of the root; see `keep_journal_in`.
+        self.journal_place: Path | None = None
 
     @classmethod
     def of(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
@@ -173,7 +177,13 @@ class Layout:
     @property
     def journal(self) -> Path:
         """Sessions of `recover` and `repair`; no broker looks there."""
-        return self.root / JOURNAL
+        return (self.journal_place or self.root) / JOURNAL
+
+    def keep_journal_in(self, directory: Path) -> None:
+        """Let sessions be kept below a directory elsewhere, apart from those of other stores."""
+        root = self.root.resolve()
+        key = hashlib.sha256(os.fsencode(root)).hexdigest()[:_KEY_DIGITS]
+        self.journal_place = directory.resolve() / f"{root.name}-{key}"
 
     @cached_property
     def foreign(self) -> list[Foreign]:

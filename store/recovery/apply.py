@@ -24,12 +24,13 @@ from ..regular_file import open_regular
 from ..write.files import Files, OpenFile
 from ..write.lock import StoreLock
 from .edits import digest
-from .journal import Journal, Listing, State, Step, sessions, unfinished
+from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
 from .plan import Plan
 from .snapshot import BARRIER_PREFIX
 from .stage import stage
 
 _ZEROS = bytes(1 << 20)
+_PATH_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def apply(
 
 def _check_barrier(layout: Layout) -> None:
     """A repair that was cut off still has its barrier. Raises Refused."""
+    check_journal_place(layout)
     journal = unfinished(layout.root, layout.journal)
     if journal is None:
         return
@@ -163,12 +165,28 @@ def barriers(layout: Layout) -> list[Path]:
     ]
 
 
+def check_journal_place(layout: Layout) -> None:
+    """Whoever goes on must name the journal of who began. Raises Refused."""
+    for path in barriers(layout):
+        with path.open("rb") as file:
+            named = file.read(_PATH_BYTES).partition(b"\0")[0]
+        if named and layout.journal.resolve() != Path(os.fsdecode(named)):
+            place = Path(os.fsdecode(named)).parent.parent
+            raise Refused(
+                "a recovery was begun with its journal elsewhere, and was cut off",
+                path=layout.root,
+                hint=f"name it: --journal {place}",
+            )
+
+
 def _put_barrier(layout: Layout, files: Files) -> None:
     directory = next((d for d in layout.commit_log_directories if d.is_dir()), None)
     if directory is None or barriers(layout):
         return
     path = directory / f"{BARRIER_PREFIX}{os.getpid()}"
     with files.create(path) as file:
+        if layout.journal_place is not None:
+            file.pwrite(os.fsencode(layout.journal.resolve()), 0)
         file.truncate(layout.sizes.commit_log.value)
     files.sync_directory(directory)
 
@@ -183,7 +201,8 @@ def remove_barriers(layout: Layout, files: Files) -> None:
 def _drop_unsealed(layout: Layout, files: Files) -> None:
     """Clear away sessions that never counted: they hold copies, nothing of the store."""
     for folder in sessions(layout.journal):
-        if Journal(layout.root, folder, "").state is State.UNSEALED:
+        unsealed = Journal(layout.root, folder, "").state is State.UNSEALED
+        if unsealed and not is_needed(folder):
             remove_tree(folder, files)
 
 

@@ -15,6 +15,9 @@ session counts once `sealed` holds the checksum of `journal.json`: from then on 
 through after a crash at any point, over and over. `done` ends it. `undoing` counts the same way for
 taking it back, `undone` ends that. Without `sealed` nothing of the store has been touched and the
 folder means nothing.
+
+A file that is moved stays on its file system, in a further folder of the session there. The journal
+itself can lie elsewhere, for a disk that is full; the start barrier tells where.
 """
 
 from __future__ import annotations
@@ -39,6 +42,8 @@ SEALED = "sealed"
 DONE = "done"
 UNDOING = "undoing"
 UNDONE = "undone"
+JOURNAL_IS_IN = "journal-is-in"
+"""In a further folder of a session: the folder with its journal."""
 _FORMAT = 1
 _LARGEST_JOURNAL = 1 << 28
 _NUMBERS_END = 1 << 63
@@ -257,6 +262,15 @@ def sessions(journal: Path) -> Iterator[Path]:
     except OSError as error:
         raise from_os_error(error, journal) from error
     yield from (journal / name for name in names if (journal / name).is_dir())
+
+
+def is_needed(folder: Path) -> bool:
+    """A further folder belongs to a session that counts, or to one that cannot be seen now."""
+    marker = folder / JOURNAL_IS_IN
+    if not marker.exists():
+        return False
+    own = Path(os.fsdecode(_read(marker)))
+    return (own / SEALED).exists() or not own.parent.exists()
 
 
 def unfinished(store: Path, journal: Path) -> Journal | None:

@@ -16,12 +16,12 @@ from ..index_file import Geometry
 from ..layout import JOURNAL as JOURNAL_FOLDER
 from ..layout import Layout
 from ..regular_file import open_regular
-from ..write.files import Files
+from ..write.files import Files, write_new
 from ..write.index import IndexWriter
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
 from .index_audit import IndexFix, tail_items
-from .journal import FileState, Journal, Step, StepKind
+from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind
 from .plan import Plan
 from .survey import Messages, survey
 
@@ -42,10 +42,12 @@ def stage(layout: Layout, plan: Plan, files: Files, session: str) -> Journal:
     journal = Journal(layout.root, folder, "recover")
     edits = list(plan.edits)
     made: list[Edit] = []
-    if plan.index is not None:
-        made, full_time = _stage_index(layout, plan, plan.index, folder, files)
-        edits = _with_index_time(layout, plan, edits, full_time)
     stager = _Stager(layout, journal, files)
+    if plan.index is not None:
+        home = stager.folder_for(layout.index)
+        made, full_time = _stage_index(layout, plan, plan.index, home, files)
+        edits = _with_index_time(layout, plan, edits, full_time)
+        stager.take_made(home / _INDEX_FOLDER)
     for edit in edits:
         if edit.kind == "rebuild":
             for new in made:
@@ -60,20 +62,29 @@ def stage(layout: Layout, plan: Plan, files: Files, session: str) -> Journal:
 
 
 def _check_space(layout: Layout, plan: Plan) -> None:
-    """The journal fits on the disk. Raises NoSpace."""
-    needed = _SPARE_BYTES
+    """The journal fits on its disk, and new files on that of the store. Raises NoSpace."""
+    kept, made = _SPARE_BYTES, 0
     for edit in plan.edits:
         if edit.kind == "truncate":
-            needed += max(0, Path(edit.path).stat().st_size - edit.offset)
-        needed += edit.length if edit.kind == "write" else 0
-        needed += len(edit.data or b"") + sum(len(data) for _, data in edit.pieces)
-    status = os.statvfs(layout.root)
+            kept += max(0, Path(edit.path).stat().st_size - edit.offset)
+        kept += edit.length + len(edit.data or b"") if edit.kind == "write" else 0
+        made += sum(len(data) for _, data in edit.pieces)
+    if layout.journal_place is None:
+        _check_room(layout.root, kept + made)
+    else:
+        _check_room(layout.journal, kept)
+        _check_room(layout.root, made)
+
+
+def _check_room(directory: Path, needed: int) -> None:
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    status = os.statvfs(there)
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise NoSpace(
             f"{needed} bytes needed for the journal, {free} free",
-            path=layout.root,
-            hint="make room on the disk",
+            path=there,
+            hint="make room on the disk, or keep the journal elsewhere: --journal DIR",
         )
 
 
@@ -84,18 +95,23 @@ class _Stager:
         self.layout, self.journal, self.files = layout, journal, files
         self._folders: dict[int, Path] = {}
         self._moved: set[str] = set()
-        made = journal.folder / _INDEX_FOLDER
         #: Index files that have been made already, by name.
-        self._made = {p.name: p for p in made.iterdir()} if made.is_dir() else {}
+        self._made: dict[str, Path] = {}
+
+    def take_made(self, folder: Path) -> None:
+        """These index files are made already."""
+        self._made = {path.name: path for path in folder.iterdir()}
 
     def add(self, edit: Edit) -> None:
         """Journal one edit."""
         path = Path(edit.path)
         self.files.check_inside(path)
-        folder = self._folder_for(path)
         kind: StepKind = "move"
         if edit.kind in ("write", "truncate", "create"):
             kind = edit.kind
+        # what is written over can be kept anywhere; a rename must stay on its file system
+        elsewhere = self.layout.journal_place is not None and kind in ("write", "truncate")
+        folder = self.journal.folder if elsewhere else self.folder_for(path)
         name = self.journal.relative(path)
         replaced = path.exists() and name not in self._moved
         step = Step(
@@ -119,7 +135,7 @@ class _Stager:
             self._moved.add(name)
         self.journal.steps.append(step)
 
-    def _folder_for(self, path: Path) -> Path:
+    def folder_for(self, path: Path) -> Path:
         """The session's folder on the file system of a file: renames must stay inside one."""
         near = next(p for p in (path, *path.parents) if p.exists())
         device = near.stat().st_dev
@@ -132,18 +148,24 @@ class _Stager:
         if own.stat().st_dev == device:
             return own
         layout = self.layout
+        if layout.root.stat().st_dev == device:
+            return self._new_folder(layout.root / JOURNAL_FOLDER / own.name)
         for part in (*layout.commit_log_directories, layout.consume_queue, layout.index):
             real = part.resolve()  # a part may be a symbolic link to another disk
             beside = real.parent
             if near.resolve().is_relative_to(real) and beside.stat().st_dev == device:
-                folder = beside / JOURNAL_FOLDER / own.name
-                self.files.make_directory(folder)
-                return folder
+                return self._new_folder(beside / JOURNAL_FOLDER / own.name)
         raise Refused(
             "no place for a session on the file system of this file",
             path=near,
             hint="mount the parent of that directory there, or recover a copy of the store",
         )
+
+    def _new_folder(self, folder: Path) -> Path:
+        """A further folder of the session; it says where the journal is."""
+        self.files.make_directory(folder)
+        write_new(self.files, folder / JOURNAL_IS_IN, os.fsencode(self.journal.folder))
+        return folder
 
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
         """Keep the bytes that are overwritten, and those to write."""

@@ -16,7 +16,7 @@ from ..errors import InvalidInput, NotFound, Refused, Unreadable
 from ..layout import Layout
 from ..regular_file import open_regular
 from ..write.files import Files
-from .apply import alone, barriers, check_places, listing, remove_tree
+from .apply import alone, barriers, check_journal_place, check_places, listing, remove_tree
 from .journal import SEALED, Journal, State, Step, sessions, unfinished
 from .stage import sha256_of
 
@@ -82,8 +82,9 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
 
     One that was taken back but for its start barrier counts; None where nothing but a barrier is
     left, of a session that was cut off before it began. Raises NotFound where there is none,
-    or where it was taken back already, Unreadable.
+    or where it was taken back already, Refused (its journal is elsewhere), Unreadable.
     """
+    check_journal_place(layout)
     over = (State.UNSEALED,) if barriers(layout) else (State.UNSEALED, State.UNDONE)
     if name is not None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)

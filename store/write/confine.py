@@ -31,6 +31,8 @@ def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None
     roots = [root]
     for directory in (*named, *own):
         roots += [directory, directory.resolve().parent / JOURNAL]
+    if layout.journal_place is not None:
+        roots.append(layout.journal_place)
     files.confine(roots)
     for part in (*layout.commit_log_directories, *_directories(layout), *_files(layout)):
         files.check_inside(part)
