@@ -23,9 +23,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def recovery_text(found: Recovery, applied: Applied | None, common: Common) -> str:
     """The whole page."""
-    lines = [verdict(found, applied), ""]
-    lines += _facts(found)
     rows = None if common.verbose else _ROWS
+    lines = [verdict(found, applied), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     if worst.files:
         lines += ["", f"A start of {worst.broker_version} changes these files:"]
@@ -83,7 +82,13 @@ def _cure(found: Recovery) -> str:
     plan = found.plan
     if plan is None:
         return ""
-    return f"The plan loses {_messages(plan.lost.messages)}."
+    return f"`{_command(found)}` loses {_messages(plan.lost.messages)}."
+
+
+def _command(found: Recovery) -> str:
+    """The command that carries the plan out."""
+    policy = "" if found.wish.policy == "keep" else f" --policy {found.wish.policy}"
+    return f"mqstore recover {shlex.quote(str(found.layout.root))} --apply{policy}"
 
 
 def _messages(count: int) -> str:
@@ -125,6 +130,20 @@ def _folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]
             yield f"  … {count - rows} more (--verbose shows all)"
             return
         yield line
+
+
+def _losses(found: Recovery, rows: int | None) -> list[str]:
+    """What is lost of each topic, by a start and by the plan."""
+    start, plan = found.prediction.lost.by_topic(), Counter[str]()
+    if found.plan is not None:
+        plan = found.plan.lost.by_topic()
+    topics = sorted(start | plan, key=lambda topic: (-start[topic], -plan[topic], topic))
+    if not topics:
+        return []
+    unknown = "?" if found.plan is None else None
+    table = (f"  {start[t]:>9,}  {unknown or f'{plan[t]:,}':>9}  {t}" for t in topics)
+    head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"
+    return ["", head, *_folded(table, len(topics), rows)]
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
@@ -180,10 +199,8 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[st
 
 
 def _next(found: Recovery) -> list[str]:
-    store = shlex.quote(str(found.layout.root))
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
     if found.nothing_to_do:
         return ["Next: start the broker."]
-    policy = "" if found.wish.policy == "keep" else f" --policy {found.wish.policy}"
-    return [f"Next: mqstore recover {store} --apply{policy}"]
+    return [f"Next: {_command(found)}"]

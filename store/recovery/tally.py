@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,6 +85,13 @@ class Tally:
     def topics(self) -> int:
         """Number of different topics."""
         return len({share.queue.topic for share in self.shares.values()})
+
+    def by_topic(self) -> Counter[str]:
+        """Messages of each topic."""
+        found = Counter[str]()
+        for share in self.shares.values():
+            found[share.queue.topic] += share.messages
+        return found
 
     def __iter__(self) -> Iterator[Share]:
         """Shares by topic, queue and reason."""
