@@ -113,9 +113,10 @@ def _named(facts: Facts, rows: Ints, now_ms: int) -> _Named:
         int(records.store_timestamp[rows[0]]),
         None if out_ms == NO_NUMBER else out_ms + ticks.precision_ms,
     )
-    waits = bool((facts.fires_ms[rows] != NOWHERE).any())
+    waits = facts.fires_ms[rows] != NOWHERE
+    waits &= facts.cancelling[rows] | facts.rolled[rows]
     to_come = bool(facts.in_queue[last]) and out_ms >= ticks.start_ms(now_ms)
     was_there = out_ms < facts.wheel.last_read_ms and bool(
         np.any(facts.tick_ms[rows] // ticks.precision_ms == facts.slot(last))
     )
-    return _Named(cancel, facts.slot(last), waits or to_come or was_there)
+    return _Named(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)

@@ -6,28 +6,33 @@ predicted the files are taken as they lie.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Ints
-from ...formats.timer_log import UNIT_BYTES
+from ...formats.timer_log import UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOTS
 from ..errors import Unsupported
 from ..found import Note
-from ..mapped_file_queue import MappedFileQueue
+from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..recovery.profiles import profile_of
 from ..recovery.recovery import switches_of
-from ..recovery.simulate import simulate
+from ..recovery.simulate import Outcome, simulate
 from ..recovery.snapshot import Snapshot
+from ..recovery.timer_state import QUEUE
 from ..store import Store
-from ..timer import TimerUnits, timer_log, timer_wheel
+from ..timer import WINDOW_UNITS, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
 
 NOWHERE = -1
 _CUT = -2
+_LAST_MS = 1 << 53
+"""No slot is in use for a later time: what tells one is noise."""
 
 
 @dataclass
@@ -35,7 +40,8 @@ class Wheel:
     """Where a broker goes on: times in ms, offsets in the timer topic's queue and in the log.
 
     last_read_ms: of timercheck. read_ms: from where slots are read; later than last_read_ms where
-    the store stood still for longer than the wheel goes round. log_end: what a broker keeps of the
+    the store stood still for longer than the wheel goes round. queue_end: behind the last unit of
+    that queue, None if not known. log_end: what a broker keeps of the
     commit log, None if not known. time_ms, last_pos: slots in use from read_ms on.
     """
 
@@ -43,23 +49,36 @@ class Wheel:
     last_read_ms: int = 0
     read_ms: int = 0
     queue_offset: int = 0
+    queue_end: int | None = None
     timer_log_end: int | None = None
     log_end: int | None = None
     time_ms: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     last_pos: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def add(self, numbers: Ints, slots: npt.NDArray[np.void]) -> None:
+        """Take the slots that are read from read_ms on, in this round of the wheel or a later one."""
+        times = slots["time"].astype(np.int64)
+        used = (times % SLOTS == numbers) & (times >= self.ticks.of(self.read_ms))
+        used &= times <= _LAST_MS // self.ticks.precision_ms
+        self.time_ms = np.concatenate([self.time_ms, times[used] * self.ticks.precision_ms])
+        last = slots["last_pos"][used].astype(np.int64)
+        self.last_pos = np.concatenate([self.last_pos, last])
 
 
 @dataclass
 class Entries:
     """n entries of the timer log, by position, and when the wheel leads to each.
 
-    position: in the timer log. offset_py: of the message. fires_ms: time of the slot whose chain
+    Whatever stands where an entry may be: a broker that follows a chain looks neither at the size
+    nor at the magic of what it meets. position: in the timer log. offset_py, size_py: of the
+    message. tick_ms: when it says that it is due. fires_ms: time of the slot whose chain
     has it, NOWHERE if none has. stuck_ms: time of the first slot that a broker cannot get past,
     None for none. cut: slots whose chain ends at what is no entry.
     """
 
     position: Ints
     offset_py: Ints
+    size_py: Ints
     magic: Ints
     tick_ms: Ints
     fires_ms: Ints
@@ -69,7 +88,6 @@ class Entries:
 
 def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
-    why = "this generation of brokers has no timer"
     try:
         snapshot = Snapshot.of(store.layout)
         profile = profile_of(store.generation.version)
@@ -77,22 +95,27 @@ def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     except Unsupported as error:
         why = error.message
     else:
-        if outcome.refusal is not None:
-            why = f"a broker does not start on this store ({outcome.refusal.reason})"
-        elif (state := outcome.timer) is not None:
-            slots = state.wheel[state.used(state.read_time_ms)]
-            return Wheel(
-                state.ticks,
-                state.check.last_read_time_ms,
-                state.read_time_ms,
-                state.queue_offset,
-                state.log_end,
-                outcome.log_end,
-                slots["time"].astype(np.int64) * state.ticks.precision_ms,
-                slots["last_pos"].astype(np.int64),
-            )
+        if outcome.refusal is None:
+            return _after(outcome, store, now_ms)
+        why = f"a broker does not start on this store ({outcome.refusal.reason})"
     note(f"timers: {why}: looking at the timer's files as they lie")
     return _as_it_lies(store, now_ms)
+
+
+def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
+    """The wheel after a start; an empty one where nobody used one before."""
+    ticks, queue, state = Ticks.from_config(store.config), outcome.queues.get(QUEUE), outcome.timer
+    wheel = Wheel(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
+    if state is not None:
+        wheel.last_read_ms = state.check.last_read_time_ms
+        wheel.read_ms = state.read_time_ms
+        wheel.queue_offset = state.queue_offset
+        wheel.timer_log_end = state.log_end
+        wheel.add(np.arange(len(state.wheel), dtype=np.int64), state.wheel)
+    wheel.queue_end = queue.max_offset if queue else 0
+    if queue is not None:  # a broker goes on where the queue begins
+        wheel.queue_offset = max(wheel.queue_offset, queue.min_offset)
+    return wheel
 
 
 def _as_it_lies(store: Store, now_ms: int) -> Wheel:
@@ -106,13 +129,8 @@ def _as_it_lies(store: Store, now_ms: int) -> Wheel:
         return wheel
     if layout.timer_wheel.stat().st_size != FILE_BYTES:
         return wheel  # a broker does not take one of another size
-    times, last = [wheel.time_ms], [wheel.last_pos]
     for number, slots in timer_wheel(layout.timer_wheel):
-        used = slots["time"] % SLOTS == number
-        used &= (slots["time"] >= ticks.of(read_ms)) & (slots["time"] < ticks.of(read_ms) + SLOTS)
-        times.append(slots["time"][used].astype(np.int64) * ticks.precision_ms)
-        last.append(slots["last_pos"][used].astype(np.int64))
-    wheel.time_ms, wheel.last_pos = np.concatenate(times), np.concatenate(last)
+        wheel.add(number, slots)
     return wheel
 
 
@@ -121,28 +139,32 @@ def entries_of(store: Store, wheel: Wheel) -> Entries:
 
     Memory: some 80 bytes for each entry.
     """
-    columns: list[list[Ints]] = [[np.empty(0, np.int64)] for _ in range(5)]
-    position, offset, magic, tick, previous = columns
-    size = store.config.size("mappedFileSizeTimerLog")
-    file_bytes = size[0] if size[1] != "default" else None
+    size, origin = store.config.size("mappedFileSizeTimerLog")
+    parts = [np.empty((0, 6), np.int64)]
+    file_bytes = size if origin != "default" else None
     with MappedFileQueue.open(store.layout.timer_log, file_bytes) as files:
-        for part in timer_log(files):
-            if isinstance(part, TimerUnits):
-                position.append(part.position.astype(np.int64))
-                units = part.units
-                offset.append(units["offset_py"].astype(np.int64))
-                magic.append(units["magic"].astype(np.int64))
-                tick.append(units["curr_write_time"].astype(np.int64) + units["delayed_time"])
-                previous.append(units["prev_pos"].astype(np.int64))
-    places, offsets, magics, ticks, before = (np.concatenate(column) for column in columns)
-    if wheel.timer_log_end is not None:
-        kept = places < wheel.timer_log_end
-        places, offsets, magics, ticks, before = (
-            column[kept] for column in (places, offsets, magics, ticks, before)
-        )
-    found = Entries(places, offsets, magics, ticks, np.full(len(places), NOWHERE, np.int64))
-    _follow(found, before, wheel)
+        for file in files.files:
+            parts += _columns(files, file, wheel.timer_log_end)
+    position, offset, size_py, magic, tick, previous = np.concatenate(parts).T.copy()
+    fires = np.full(len(position), NOWHERE, np.int64)
+    found = Entries(position, offset, size_py, magic, tick, fires)
+    _follow(found, previous, wheel)
     return found
+
+
+def _columns(files: MappedFileQueue, file: MappedFile, end: int | None) -> Iterator[Ints]:
+    """int64[n, 6] for each window of a file, up to the end of the log or to zeros."""
+    stop = file.size if end is None else min(file.size, end - file.start)
+    window = WINDOW_UNITS * UNIT_BYTES
+    for begin in range(0, stop, window):
+        data = files.read_file(file, begin, min(window, stop - begin))
+        units = np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
+        position = file.start + begin + np.arange(len(units), dtype=np.int64) * UNIT_BYTES
+        tick = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
+        rest = (units[name] for name in ("offset_py", "size_py", "magic"))
+        columns = [position, *(c.astype(np.int64) for c in rest), tick, units["prev_pos"]]
+        written = np.full(len(units), end is not None) | (units["size"] != 0)
+        yield np.stack(columns, axis=1).astype(np.int64)[written]
 
 
 def _follow(entries: Entries, previous: Ints, wheel: Wheel) -> None:

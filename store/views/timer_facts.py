@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive.ragged import Ints
-from ...formats.timer_log import MAGIC_ROLL
+from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from .timer_chains import NOWHERE, Entries, Wheel
-from .timer_records import NO_NUMBER, Delivered, TimerRecords
+from .timer_records import NO_NUMBER, Scanned, TimerRecords
 
 Mask = npt.NDArray[np.bool_]
 
@@ -24,10 +24,12 @@ class Facts:
 
     group: number of the message that a record is of. delivered: of each message, the positions of
     its records in real topics. fires_ms: when the wheel has the record next, NOWHERE for never;
-    rolled: only to be taken round again then. tick_ms: that of its newest entry, NOWHERE without
-    one. in_queue: a broker has still to read it from the timer topic's queue. cut_off: a broker
-    that starts cuts the log before it. damage: as `Delivered`. poison: the queue offset at which a
-    broker's reading gets stuck, since TIMER_OUT_MS is no number there (B35), or None.
+    rolled: only to be taken round again then; cancelling: as a cancel message. tick_ms: when its
+    newest entry says, NOWHERE without one. unread: its entry names too few bytes, or some behind
+    the end: a broker finds no message there. in_queue: a broker has still to read it from the timer
+    topic's queue. cut_off: a broker that starts cuts the log before it. damage: as `Scanned`.
+    poison: the queue offset at which a broker's reading gets stuck, since TIMER_OUT_MS is no number
+    there (B35); None for nowhere.
     """
 
     records: TimerRecords
@@ -38,6 +40,8 @@ class Facts:
     fires_ms: Ints
     rolled: Mask
     tick_ms: Ints
+    cancelling: Mask
+    unread: Mask
     in_queue: Mask
     cut_off: Mask
     damage: int
@@ -61,22 +65,26 @@ class Facts:
         return stored.decode("utf-8", "replace")
 
 
-def facts_of(records: TimerRecords, done: Delivered, entries: Entries, wheel: Wheel) -> Facts:
+def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: Wheel) -> Facts:
     """Join the columns."""
     count = len(records)
-    known = [records.identity()] + ([done.records.identity()] if done.records else [])
+    done = scanned.came_out
+    known = [records.identity()] + ([done.identity()] if done is not None else [])
     _, group = np.unique(np.concatenate(known), axis=0, return_inverse=True)
     group = group.astype(np.int64).reshape(-1)
     out: dict[int, list[int]] = {}
-    if done.records is not None:
-        for number, position in zip(
-            group[count:].tolist(), done.records.position.tolist(), strict=True
-        ):
+    if done is not None:
+        for number, position in zip(group[count:].tolist(), done.position.tolist(), strict=True):
             out.setdefault(number, []).append(position)
-    waits = entries.fires_ms != NOWHERE
+    chained = entries.fires_ms != NOWHERE
+    waits = chained & _readable(entries, records, wheel)
     newest, of_any = _newest(entries.offset_py, records.position)
     next_, of_waiting = _newest(entries.offset_py[waits], records.position)
+    magic = _at(entries.magic[waits], next_, of_waiting, empty=0)
+    _, of_chained = _newest(entries.offset_py[chained], records.position)
     in_queue = records.queue_offset >= wheel.queue_offset
+    if wheel.queue_end is not None:
+        in_queue &= records.queue_offset < wheel.queue_end
     bad = records.queue_offset[in_queue & (records.out_ms == NO_NUMBER)]
     return Facts(
         records,
@@ -85,13 +93,23 @@ def facts_of(records: TimerRecords, done: Delivered, entries: Entries, wheel: Wh
         group[:count],
         out,
         _at(entries.fires_ms[waits], next_, of_waiting),
-        (_at(entries.magic[waits], next_, of_waiting, empty=0) & MAGIC_ROLL) != 0,
+        (magic & MAGIC_ROLL) != 0,
         _at(entries.tick_ms, newest, of_any),
+        (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
+        of_chained & ~of_waiting,
         in_queue,
         np.zeros(count, np.bool_) if wheel.log_end is None else records.position >= wheel.log_end,
-        done.damage,
+        scanned.damage,
         int(bad.min()) if len(bad) else None,
     )
+
+
+def _readable(entries: Entries, records: TimerRecords, wheel: Wheel) -> Mask:
+    """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
+    rows, known = _newest(records.position, entries.offset_py)
+    ends = entries.offset_py + entries.size_py
+    inside = known & (entries.size_py >= records.total_size[rows])
+    return inside if wheel.log_end is None else inside & (ends <= wheel.log_end)
 
 
 def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Mask]:

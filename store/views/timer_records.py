@@ -6,7 +6,7 @@ keep what it was made with. Records that agree in all of that are of one message
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -19,11 +19,9 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..batch import Batch, Extent, ExtentKind
 from ..delay_level import TIMER_TOPIC
-from ..found import Note
 from ..mark import Mark
 from ..selection import equal, utf8
 from ..store import Store
-from .topic_records import topic_records
 
 Mask = npt.NDArray[np.bool_]
 NO_NUMBER = -1
@@ -41,6 +39,7 @@ class TimerRecords:
     """
 
     position: Ints
+    total_size: Ints
     queue_offset: Ints
     store_timestamp: Ints
     born_timestamp: Ints
@@ -70,6 +69,7 @@ class TimerRecords:
 
         return cls(
             batch.position.copy(),
+            stored("total_size"),
             stored("queue_offset"),
             stored("store_timestamp"),
             stored("born_timestamp"),
@@ -123,59 +123,51 @@ def numbers(texts: Ragged) -> Ints:
     return np.where(good, found, NO_NUMBER)
 
 
-def requested(store: Store, note: Note) -> TimerRecords | None:
-    """The records of the timer topic by position, None where there are none. Raises Unreadable."""
-    parts = [TimerRecords.of(b) for b in topic_records(store, TIMER_TOPIC, note) if len(b)]
-    return TimerRecords.concat(parts) if parts else None
-
-
 @dataclass
-class Delivered:
-    """Records in real topics that were sent as timer messages, and where the log is damaged.
+class Scanned:
+    """What the log has of timer messages.
 
-    records: those that came out of the timer. at_once: those that were due when they came in, which
-    a broker puts into their topic as they are. damage: position of the last damage met, -1 for none.
+    requested: records of the timer topic. came_out: those in real topics that were in it. at_once:
+    those that were due when they came in, which a broker puts into their topic as they are. damage:
+    position of the last damage met, -1 for none.
     """
 
-    records: TimerRecords | None = None
+    requested: TimerRecords | None = None
+    came_out: TimerRecords | None = None
     at_once: TimerRecords | None = None
     damage: int = -1
 
 
-def delivered(store: Store) -> Delivered:
-    """What the log has in real topics that was a timer message. Raises Unreadable."""
-    found = Delivered()
-    came_out: list[TimerRecords] = []
-    at_once: list[TimerRecords] = []
+def timer_records(store: Store) -> Scanned:
+    """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
+    found = Scanned()
+    parts: tuple[list[TimerRecords], ...] = ([], [], [])
     for item in store.log.scan(crc=False):
         if isinstance(item, Extent):
             if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
                 found.damage = item.position
         elif item.mark <= Mark.AFTER_DAMAGE:
-            timed, asked = _timed(item)
-            came_out += _taken(item, timed)
-            at_once += _taken(item, asked & ~timed)
-    found.records = TimerRecords.concat(came_out) if came_out else None
-    found.at_once = TimerRecords.concat(at_once) if at_once else None
+            for part, mask in zip(parts, _timed(item), strict=True):
+                if mask.any():
+                    rows = item.take(mask)
+                    topic = None if part is parts[0] else rows.columns.ragged("topic")
+                    part.append(TimerRecords.of(rows, topic))
+    found.requested, found.came_out, found.at_once = (
+        TimerRecords.concat(part) if part else None for part in parts
+    )
     return found
 
 
-def _timed(batch: Batch) -> tuple[Mask, Mask]:
-    """bool[n]: a message outside the timer topic that was in it; one whose producer asked for it.
+def _timed(batch: Batch) -> tuple[Mask, Mask, Mask]:
+    """bool[n]: a message in the timer topic; one that was in it; one whose producer asked for it.
 
-    What a consumer sent back is neither: it keeps the properties of the message that it got.
+    What a consumer sent back is neither of the last: it keeps the properties of what it got.
     """
     items = Items(batch.columns.ragged("properties"))
+    inside = equal(batch.columns.ragged("topic"), utf8(TIMER_TOPIC))
     timed = items.find(names.TIMER_OUT_MS).length > 0
     asked = np.zeros(len(batch), np.bool_)
     for name in (names.TIMER_DELIVER_MS, names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS):
         asked |= items.find(name).length > 0
-    outside = ~equal(batch.columns.ragged("topic"), utf8(TIMER_TOPIC))
-    outside &= batch.columns.ints("reconsume_times") == 0
-    return timed & outside, asked & outside
-
-
-def _taken(batch: Batch, mask: Mask) -> Iterator[TimerRecords]:
-    if mask.any():
-        rows = batch.take(mask)
-        yield TimerRecords.of(rows, rows.columns.ragged("topic"))
+    outside = ~inside & (batch.columns.ints("reconsume_times") == 0)
+    return inside, timed & outside, asked & ~timed & outside

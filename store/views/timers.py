@@ -20,7 +20,7 @@ from ..store import Store
 from .timer_cancels import Cancel, Cancels
 from .timer_chains import NOWHERE, Entries, entries_of, wheel_of
 from .timer_facts import Facts, facts_of
-from .timer_records import NO_NUMBER, TimerRecords, delivered, requested
+from .timer_records import NO_NUMBER, TimerRecords, timer_records
 
 HOUR_MS = 3_600_000
 _STUCK = (
@@ -113,22 +113,22 @@ def timers(store: Store, now_ms: int, note: Note) -> Timers:
     """The timer messages of a store as they stand at `now_ms`. Raises Unreadable."""
     if store.config.get_bool("timerRocksDBEnable"):
         note("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not looked at")
-    records = requested(store, note)
+    scanned = timer_records(store)
+    records = scanned.requested
     if records is None and not store.layout.timer_wheel.exists():
         return Timers(now_ms)
     wheel = wheel_of(store, now_ms, note)
     entries = entries_of(store, wheel)
     _tell(entries, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
-    done = delivered(store)
     if records is not None:
-        facts = facts_of(records, done, entries, wheel)
+        facts = facts_of(records, scanned, entries, wheel)
         cancels = Cancels(facts, store, now_ms)
         plain = facts.records.cancels.length <= 0
         found.rows = [_row(facts, cancels, rows, now_ms) for rows in facts.messages(plain)]
         found.cancels = cancels.all
-    if done.at_once is not None:
-        found.rows += _at_once(done.at_once)
+    if scanned.at_once is not None:
+        found.rows += _at_once(scanned.at_once)
     known = np.empty(0, np.int64) if records is None else records.position
     found.rows += _strangers(store, entries, known)
     return found
@@ -186,6 +186,11 @@ def _state(facts: Facts, rows: Ints, delivered: bool) -> tuple[State, str]:
     if len(waits):
         if facts.stuck_ms is not None and facts.fires_ms[waits[-1]] >= facts.stuck_ms:
             return State.UNKNOWN, _STUCK
+        if facts.cancelling[waits[-1]]:
+            return State.NEVER, "its entry in the timer log is marked as that of a cancel message"
+        late = facts.fires_ms[waits[-1]] > facts.records.out_ms[waits[-1]]
+        if late and not facts.rolled[waits[-1]]:
+            return State.PENDING, "its slot of the wheel is that of a later time"
         return (State.ROLLED if facts.rolled[waits[-1]] else State.PENDING), ""
     if facts.in_queue[last]:
         if facts.poison is not None and facts.records.queue_offset[last] >= facts.poison:
@@ -198,8 +203,10 @@ def _state(facts: Facts, rows: Ints, delivered: bool) -> tuple[State, str]:
 
 def _why_never(facts: Facts, last: int) -> str:
     tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
+    if facts.unread[last]:
+        return "its entry in the timer log names a wrong number of bytes"
     if tick_ms == NOWHERE:
-        return "no entry of the timer log names it, and a broker has read the queue past it"
+        return "no entry of the timer log names it, and no broker reads it from the queue"
     if tick_ms < wheel.last_read_ms:
         return "its tick was read, but nothing was delivered"
     if tick_ms < wheel.read_ms:
