@@ -17,12 +17,15 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.layout import Layout
 from mqstore.store.mapped_file_queue import file_name
 
-from ..stores import NAMES, config, messages, unpack
+from ..slices import pick
+from ..stores import ALL, NAMES, config, messages, unpack
 from .datadriven import run_here
 
 Record = dict[str, Any]
 MULTIPLE = tuple(name for name in NAMES if "multipath" in name)
-ODD = tuple(name for name in NAMES if any(word in name for word in ("expired", "-v2", "long")))
+_WORDS = ("expired", "-v2", "long", "ipv6", "ha-", "multipath")
+ODD = tuple(name for name in NAMES if any(word in name for word in _WORDS[:3]))
+ODD_OF_ALL = [name for name in ALL if any(word in name for word in _WORDS)]
 
 
 def records(*arguments: str) -> list[Record]:
@@ -122,6 +125,12 @@ def test_a_directory_that_is_missing(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ODD)
 def test_stores_that_begin_late_or_have_two_versions(name: str, tmp_path: Path) -> None:
+    check_answers(name, unpack(name, tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pick(ODD_OF_ALL, "odd stores"))
+def test_all_odd_stores(name: str, tmp_path: Path) -> None:
     check_answers(name, unpack(name, tmp_path))
 
 
