@@ -77,9 +77,9 @@ def dump(
     """Decode every record, one by one.
 
     Of a store that is the commit log in order; name the other files by their path. The kind of PATH
-    is told from its place, name and content. Damage ends nothing: it is a record of its own, and
-    reading goes on at the next good one. With a condition (--topic, --since, …) only messages of a
-    commit log that fit are printed.
+    is told from its place, name and content; files compressed by gzip or zstd (.gz, .zst) count as what
+    they were. Damage ends nothing: it is a record of its own, and reading goes on at the next good
+    one. With a condition (--topic, --since, …) only messages of a commit log that fit are printed.
 
     \b
     Examples:
