@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 _COMPACTION_LOG = "compaction-log"
-KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG)
+_TIERED = "tiered-commit-log"
+KINDS = ("store", "commit-log", "dledger", _COMPACTION_LOG, _TIERED)
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,12 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     from ..store.layout import Layout
     from ..store.mapped_file_queue import MappedFileQueue
     from ..store.recognise import DLEDGER_DATA, STORE
+    from ..store.tiered import open_segments
 
     if what.kind == STORE:
         return CommitLog.open(Layout.open(what.path, common.config()), rate_bytes=common.rate)
+    if what.kind == _TIERED and what.queue is not None:
+        return CommitLog(open_segments(what.path), None, common.rate)
     frame = DLEDGER if what.kind == "dledger" else PLAIN
     if what.path.is_file():
         return CommitLog.of_file(what.path, frame=frame, rate_bytes=common.rate)

@@ -40,6 +40,8 @@ from . import (
     rocksdb_store,
     sparse_consume_queue,
     subscription_group,
+    tiered_consume_queue,
+    tiered_index,
     tiered_store_metadata,
     timer_check,
     timer_log,
@@ -115,6 +117,17 @@ _ALL = (
     Kind("timer-wheel", "timer_wheel_slot", (("slot", timer_wheel.SLOT),)),
     Kind("timer-check", "timer_check", (("fields", timer_check.FIELDS),)),
     Kind("dledger", "message", (("entry", dledger.ENTRY), ("blank", dledger.BLANK))),
+    Kind("tiered-commit-log", "message", (("message", message.MESSAGE), ("blank", blank.BLANK))),
+    Kind("tiered-consume-queue", "consume_queue_unit", (("unit", tiered_consume_queue.UNIT),)),
+    Kind(
+        "tiered-index",
+        "tiered_index_item",
+        (
+            ("header", tiered_index.HEADER),
+            ("slot", tiered_index.SLOT),
+            ("item", tiered_index.ITEM),
+        ),
+    ),
     Kind("dledger-index", "dledger_index_unit", (("unit", dledger_index.UNIT),)),
 )
 

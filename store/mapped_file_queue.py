@@ -15,7 +15,7 @@ import errno
 import os
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from types import TracebackType
@@ -109,10 +109,11 @@ class MappedFileQueue:
         cls,
         directories: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         file_size: int | None = None,
+        start_of: Callable[[str], int | None] = start_of,
     ) -> MappedFileQueue:
         """List the files of one or several directories; a directory that is missing has none.
 
-        file_size overrides what the files tell. Raises Unreadable.
+        file_size overrides what the files tell. start_of: what their names mean. Raises Unreadable.
         """
         if isinstance(directories, str | os.PathLike):
             directories = [directories]
@@ -120,7 +121,7 @@ class MappedFileQueue:
         found: list[MappedFile] = []
         foreign: list[Foreign] = []
         for path in paths:
-            _list(path, found, foreign)
+            _list(path, start_of, found, foreign)
         found.sort(key=lambda file: (file.start, file.compressed, file.path))
         if any(file.compressed for file in found):
             found = list(_with_sizes(found))
@@ -274,7 +275,12 @@ def _open(file: MappedFile) -> int:
         raise from_os_error(error, file.path) from error
 
 
-def _list(directory: str, files: list[MappedFile], foreign: list[Foreign]) -> None:
+def _list(
+    directory: str,
+    start_of: Callable[[str], int | None],
+    files: list[MappedFile],
+    foreign: list[Foreign],
+) -> None:
     """Sort the entries of one directory into `files` and `foreign`."""
     try:
         with os.scandir(directory) as entries:

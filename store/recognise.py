@@ -25,6 +25,7 @@ from ..formats import (
     dledger_state,
     index_file,
     lock,
+    tiered_index,
     timer_log,
     timer_wheel,
 )
@@ -49,6 +50,7 @@ from .layout import (
 )
 from .mapped_file_queue import start_of
 from .recognise_text import kind_of_text
+from .tiered import SEGMENTS, kind_of_place, queue_of_place
 
 STORE = "store"
 """The kind of a store's root, beside those of `formats.kinds.KINDS`."""
@@ -96,6 +98,8 @@ class Recognised:
     @property
     def queue(self) -> tuple[str, int] | None:
         """Topic and queue id that the place of a consume queue names; None where it names none."""
+        if self.kind in SEGMENTS.values():
+            return queue_of_place(Path(*_parts(self.path)))
         parts = _parts(self.path)
         above = next((name for name in QUEUES if name in parts), None)
         if above is None:
@@ -160,6 +164,8 @@ def _parts(path: Path) -> tuple[str, ...]:
 
 def _directory(path: Path, config: BrokerConfig | None) -> Recognised | None:
     name = _parts(path)[-1]
+    if kind := kind_of_place(Path(*_parts(path))):
+        return Recognised(path, kind, f"segments in {name}/")
     if name.startswith(DLEDGER_PREFIX) and (path / DLEDGER_DATA).is_dir():
         return Recognised(path, "dledger", f"its name {name}")
     if (path / ROCKSDB_CURRENT).is_file():
@@ -218,6 +224,8 @@ def _by_place(path: Path, deepest: int) -> Recognised | None:
 def _file(path: Path) -> Recognised | None:
     """By place if its name is a number, as in all directories of a store; by name; by content."""
     name = plain_name(path.name)
+    if kind := kind_of_place(Path(*_parts(path))):
+        return Recognised(path, kind, "a segment by its name and place")
     if start_of(name) is not None:
         found = _by_place(path, 4)
         if found is not None:
@@ -312,6 +320,15 @@ def _is_index_file(head: bytes, size: int) -> bool:
     )
 
 
+def _is_tiered_index(head: bytes, size: int) -> bool:
+    first = _parsed(tiered_index.HEAD, head)
+    return (
+        first is not None
+        and first.header.magic == tiered_index.MAGIC_SEALED
+        and tiered_index.slots_of(size, first.first_slot.position) is not None
+    )
+
+
 def _is_batch_consume_queue(head: bytes, size: int) -> bool:
     """Whole units, of which the first one is as every broker writes it."""
     first = _parsed(batch_consume_queue.UNIT, head)
@@ -365,6 +382,7 @@ _TESTS: dict[str, Callable[[bytes, int], bool]] = {
     "commit-log": _is_commit_log,
     "checkpoint": _is_checkpoint,
     "index-file": _is_index_file,
+    "tiered-index": _is_tiered_index,
     "batch-consume-queue": _is_batch_consume_queue,
     "consume-queue-ext": _is_consume_queue_ext,
     "consume-queue": _is_consume_queue,

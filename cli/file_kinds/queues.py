@@ -37,7 +37,11 @@ def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
 def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
     """The queues at or below a path; topic and queue id are None where no place names them."""
     from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.tiered import SEGMENTS, open_segments
 
+    if what.kind in SEGMENTS.values():
+        yield *(what.queue or (None, None)), open_segments(what.path)
+        return
     for topic, queue_id, path in _queues(what):
         yield topic, queue_id, single_file(path) if path.is_file() else MappedFileQueue.open(path)
 

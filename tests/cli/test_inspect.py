@@ -13,7 +13,7 @@ import pytest
 from mqstore.cli.file_kinds import file_kind
 from mqstore.formats.kinds import KINDS
 
-from .. import huge_store, stores
+from .. import huge_store, stores, tiered
 from .datadriven import run_here
 
 CLEAN = tuple(
@@ -161,7 +161,9 @@ def test_files_of_every_kind(kind: str, tmp_path: Path) -> None:
         "dledger-state": "dledger-n0/currterm",
         "rocksdb": "consumequeue",
     }
-    root = stores.unpack(name, tmp_path)
+    places |= {kind: str(place) for kind, place in tiered.PLACES.items()}
+    is_tiered = kind in tiered.PLACES
+    root = tiered.unpack("5.5.0", tmp_path) if is_tiered else stores.unpack(name, tmp_path)
     missing = ("topicQueueMapping.json", "tieredStoreMetadata.json", "messageRequestMode.json")
     for file in ("broker.properties", *missing):
         (root / "config" / file).write_text("{}")

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.cli.record_types import DIALECT, OF_KIND, SCHEMAS, schema_of
 
-from .. import stores
+from .. import stores, tiered
 from .datadriven import run_here
 from .json_schema import errors
 
@@ -53,6 +53,21 @@ def test_everything_that_is_printed_of_a_store(name: str, tmp_path: Path) -> Non
     units = "rocksdb_queue_unit" if name == "5.3.3-rocksdb" else "consume_queue_unit"
     wanted = {"message", "store", "file", "checkpoint", "topic_config"}
     assert wanted | ({units} if name != "5.5.0-rocksdb-killed" else set()) <= seen
+
+
+def test_everything_that_is_printed_of_tiered_segments(tmp_path: Path) -> None:
+    root = tiered.unpack("5.3.3", tmp_path)
+    seen = set()
+    for place in tiered.PLACES.values():
+        for record in (
+            *records("dump", str(root / place)),
+            *records("inspect", str(root / place)),
+        ):
+            assert wrong(record) == []
+            seen.add(record["type"])
+        assert run_here(["dump", str(root / place), "--hex"]).code == 0
+        assert run_here(["dump", str(root / place), "--format", "csv"]).code == 0
+    assert seen >= {"message", "consume_queue_unit", "tiered_index_item", "tiered_index_header"}
 
 
 _PARTS = {

@@ -59,14 +59,14 @@ def _fetch(version: str) -> Path:
     return jars
 
 
-def _class_path(version: str) -> str:
+def class_path(version: str, source: Path = SOURCE) -> str:
     """Jars and driver of a version."""
     jars = _fetch(version)
-    classes = jars.parent / f"broker-{source_hash([SOURCE])}"
+    classes = jars.parent / f"broker-{source_hash([source])}"
     if not classes.exists():
         fresh = Path(tempfile.mkdtemp(prefix="broker.", dir=jars.parent))
         command = ["javac", "-nowarn", "-Xlint:-options", "-d", str(fresh), "-cp", f"{jars}/*"]
-        subprocess.run([*command, str(SOURCE)], check=True)
+        subprocess.run([*command, str(source)], check=True)
         move_into_place(fresh, classes)
     return f"{classes}:{jars}/*"
 
@@ -92,7 +92,7 @@ class Broker:
         self._jvm = subprocess.Popen(
             [
                 *("java", *java_flags("1g"), *small, "-Doracle.log=warn"),
-                *("-cp", _class_path(version), "broker.BrokerMain"),
+                *("-cp", class_path(version), "broker.BrokerMain"),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,0 +1,74 @@
+"""Segments of the tiered index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .chunks import Chunk, Range, Record, Single, Units
+
+if TYPE_CHECKING:
+    from ...store.recognise import Recognised
+    from ..options import Common
+
+
+def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
+    """Header and items of each segment; `at`: number of the first item."""
+    from ...formats.tiered_index import HEADER, ITEM, ITEM_BYTES, items_offset
+    from ...store.tiered import open_segments
+    from ...store.tiered_index import items, read_index, slot_of
+
+    with open_segments(what.path) as files:
+        for file in files.files:
+            index, name = read_index(files, file), Path(file.path).name
+            record = {"type": "tiered_index_header", "file": name, "slots": index.slots}
+            yield Single({**record, **index.header}, HEADER.build(index.header), HEADER)
+            if index.problem:
+                place = {"position": file.start, "size": file.size}
+                yield Range({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
+            for part in items(files, index):
+                begin = int((part.number < (at or 0)).sum())
+                numbers, found = part.number[begin:], part.items[begin:]
+                yield Units(
+                    "tiered_index_item",
+                    ITEM,
+                    found,
+                    "number",
+                    numbers.tolist(),
+                    (items_offset(index.slots) + numbers * ITEM_BYTES).tolist(),
+                    {"file": name},
+                    {"slot": slot_of(found["hash_code"], index.slots).tolist()},
+                    marks=partial(_item_state, set(part.number[~part.linked].tolist())),
+                )
+
+
+def summary(what: Recognised, common: Common) -> dict[str, Any]:
+    """Segments, items and times of all."""
+    from ...store.tiered import open_segments
+    from ...store.tiered_index import items, read_index
+
+    count = unlinked = 0
+    damaged, times = 0, list[int]()
+    with open_segments(what.path) as files:
+        for file in files.files:
+            index = read_index(files, file)
+            damaged += file.size if index.problem else 0
+            for part in items(files, index):
+                count += len(part.number)
+                unlinked += int((~part.linked).sum())
+            if not index.problem:
+                times.append(index.header["end_timestamp"])
+        segments = len(files.files)
+    return {
+        "segments": segments,
+        "index_items": count,
+        "unlinked_items": unlinked,
+        "damaged_bytes": damaged,
+        "last_store_timestamp": max(times, default=None),
+    }
+
+
+def _item_state(lost: set[int], record: dict[str, Any]) -> Record:
+    return {"state": "unlinked"} if record["number"] in lost else {}

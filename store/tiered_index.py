@@ -1,0 +1,86 @@
+"""One sealed segment of the tiered index. Nothing in it is believed; see `formats.tiered_index`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..formats.derive import dtype_of
+from ..formats.derive.ragged import Ints
+from ..formats.tiered_index import (
+    HEAD,
+    HEADER,
+    HEADER_BYTES,
+    ITEM,
+    ITEM_BYTES,
+    MAGIC_SEALED,
+    SLOT,
+    items_offset,
+    slots_of,
+)
+from .mapped_file_queue import MappedFile, MappedFileQueue
+
+WINDOW_ITEMS = 1 << 14
+
+
+@dataclass(frozen=True)
+class TieredIndex:
+    """A segment. slots: how many. room: for items. problem: why these cannot be read, "" if they can."""
+
+    file: MappedFile
+    header: dict[str, Any]
+    slots: int
+    room: int
+    problem: str
+
+
+def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
+    """The header of a segment. Raises Unreadable."""
+    size = HEAD.sizeof()
+    parsed = HEAD.parse(files.read_file(file, 0, size).ljust(size, b"\0"))
+    header = {name: parsed.header[name] for name in dtype_of(HEADER).names or ()}
+    slots = slots_of(file.size, parsed.first_slot.position)
+    problem = ""
+    if header["magic"] != MAGIC_SEALED:
+        problem = "not a sealed index: its magic code is another"
+    elif slots is None:
+        problem = f"its items cannot begin at byte {parsed.first_slot.position}"
+    if problem or slots is None:
+        return TieredIndex(file, header, 0, 0, problem)
+    return TieredIndex(file, header, slots, (file.size - items_offset(slots)) // ITEM_BYTES, "")
+
+
+class Items(NamedTuple):
+    """Items that were written: their numbers int64[n], ITEM[n], whether its slot leads to each."""
+
+    number: Ints
+    items: npt.NDArray[np.void]
+    linked: npt.NDArray[np.bool_]
+
+
+def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:
+    """The items of a segment in windows, without those that are all zeros. Raises Unreadable."""
+    begin = items_offset(index.slots)
+    table = files.read_file(index.file, HEADER_BYTES, begin - HEADER_BYTES) if index.room else b""
+    slots = np.frombuffer(table, dtype_of(SLOT))
+    for first in range(0, index.room, WINDOW_ITEMS):
+        at = begin + first * ITEM_BYTES
+        data = files.read_file(index.file, at, min(WINDOW_ITEMS, index.room - first) * ITEM_BYTES)
+        count = len(data) // ITEM_BYTES
+        content = np.frombuffer(data, np.uint8, count * ITEM_BYTES).reshape(count, ITEM_BYTES)
+        rows = np.flatnonzero(content.any(axis=1))
+        found = np.frombuffer(data, dtype_of(ITEM), count)[rows]
+        place = at + rows * ITEM_BYTES
+        slot = slots[slot_of(found["hash_code"], index.slots)]
+        start = slot["position"].astype(np.int64)
+        if len(rows):
+            yield Items(first + rows, found, (place >= start) & (place < start + slot["length"]))
+
+
+def slot_of(hash_code: Ints, slots: int) -> Ints:
+    """The slots of hashes."""
+    return hash_code.astype(np.int64) % slots
