@@ -11,13 +11,14 @@ run goes on with the same journal and ends the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ..errors import InUse, Refused
+from ..errors import InUse, Refused, StoreError
 from ..layout import Layout
 from ..lock import holder
 from ..regular_file import open_regular
@@ -134,24 +135,36 @@ def new_session(layout: Layout) -> str:
 
 
 @contextmanager
-def alone(layout: Layout, files: Files, wait_seconds: float) -> Iterator[None]:
+def alone(
+    layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()
+) -> Iterator[None]:
     """Nobody else works on the store: barrier first, then the lock.
 
-    The barrier goes when the work is done, or when it has not begun. Once the journal is sealed it
-    stays until the work is done: a broker must not start on a half-repaired store. So a sealed
-    journal without a barrier is none to go on with.
+    The barriers go when the work is done, or when it has not begun. Once the journal is sealed they
+    stay until the work is done: a broker must not start on a half-repaired store. So a sealed
+    journal without a barrier is none to go on with. made: directories that may be removed, where
+    no barrier is put. Raises InUse: then another's barrier stays where it is.
     """
     if not wait_seconds and (pid := holder(layout.lock)) is not None:
         raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
-    _put_barrier(layout, files)
+    avoided = frozenset(made)
+    own = _put_barrier(layout, files, avoided)
     try:
-        with StoreLock.take(layout.lock, files, wait_seconds=wait_seconds):
+        lock = StoreLock.take(layout.lock, files, wait_seconds=wait_seconds)
+    except BaseException:
+        if own is not None:
+            _remove_barrier(own, files)
+        raise
+    with lock:
+        try:
+            if not barriers(layout):  # whoever had the lock before took ours away with its own
+                _put_barrier(layout, files, avoided)
             yield
             remove_barriers(layout, files)
-    except BaseException:
-        if unfinished(layout.root, layout.journal) is None:
-            remove_barriers(layout, files)
-        raise
+        except BaseException:
+            if unfinished(layout.root, layout.journal) is None:
+                remove_barriers(layout, files)
+            raise
 
 
 def barriers(layout: Layout) -> list[Path]:
@@ -179,21 +192,31 @@ def check_journal_place(layout: Layout) -> None:
             )
 
 
-def _put_barrier(layout: Layout, files: Files) -> None:
-    directory = next((d for d in layout.commit_log_directories if d.is_dir()), None)
-    if directory is None or barriers(layout):
-        return
-    path = directory / f"{BARRIER_PREFIX}{os.getpid()}"
-    with files.create(path) as file:
-        if layout.journal_place is not None:
-            file.pwrite(os.fsencode(layout.journal.resolve()), 0)
-        file.truncate(layout.sizes.commit_log.value)
-    files.sync_directory(directory)
+def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path | None:
+    """Each process puts its own: one that gives up must not take another's away."""
+    there = [d for d in layout.commit_log_directories if d.is_dir() and d not in avoided]
+    if not there:
+        return None
+    # process ids repeat, in containers above all
+    path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        with files.create(path) as file:
+            file.truncate(layout.sizes.commit_log.value)
+        files.sync_directory(path.parent)
+    except StoreError:
+        _remove_barrier(path, files)
+        raise
+    return path
 
 
 def remove_barriers(layout: Layout, files: Files) -> None:
     """Let brokers start again."""
     for path in barriers(layout):
+        _remove_barrier(path, files)
+
+
+def _remove_barrier(path: Path, files: Files) -> None:
+    if path.exists():
         files.unlink(path)
         files.sync_directory(path.parent)
 

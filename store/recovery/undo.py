@@ -129,7 +129,8 @@ def undo(
             path=layout.root,
             hint="--force takes it back all the same",
         )
-    with alone(layout, files, wait_seconds):
+    made = [journal.store / name for name in journal.directories]
+    with alone(layout, files, wait_seconds, made=made):
         if journal.state is not state:
             raise Refused("another mqstore was faster", path=layout.root, hint="try again")
         if state is State.APPLIED and not force:
@@ -186,12 +187,25 @@ def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
 
 
 def _prove_kept(journal: Journal) -> None:
-    """What the journal kept is what it was. Raises Unreadable: nothing has been touched."""
+    """What the journal kept is what it was, and has a place to go back to.
+
+    Raises Refused (a file that was changed in place is gone), Unreadable: nothing has been touched.
+    """
     for step in journal.steps:
-        folder = journal.folder_of(step)
+        folder, path = journal.folder_of(step), journal.path_of(step)
+        if step.in_place and not path.exists():
+            raise Refused(
+                "a file that the session changed is gone",
+                path=path,
+                hint="put it back, of any length, and run this again with --force",
+            )
         kept = folder / (step.old_name if step.in_place else step.moved_name)
         if not step.in_place and not kept.exists():
-            continue  # nothing was there, or the repair did not come that far
+            if not step.old_sha256:
+                continue  # nothing was there
+            if not path.exists():
+                raise Unreadable("what the session kept is gone", path=kept)
+            kept = path  # the repair did not come that far
         if sha256_of(kept) != step.old_sha256:
             raise Unreadable("what the session kept is damaged", path=kept)
 

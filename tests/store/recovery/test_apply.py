@@ -9,13 +9,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError
 from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply, barriers
+from mqstore.store.recovery.apply import alone, apply, barriers
 from mqstore.store.recovery.journal import Journal, State, sessions, unfinished
 from mqstore.store.recovery.recovery import examine
 from mqstore.store.write.files import Files
@@ -182,6 +184,48 @@ def test_a_lock_held_by_another(root: Path) -> None:
     after.pop("lock", None)
     before.pop("lock", None)
     assert after == before
+
+
+def test_one_that_gives_up_waiting_leaves_the_barrier_of_the_other(root: Path) -> None:
+    layout = Layout.open(root, CONFIG)
+    with alone(layout, Files(), 0):
+        there = barriers(layout)
+        with pytest.raises(InUse), alone(layout, Files(), 0.01):
+            raise AssertionError("two at a time")
+        assert barriers(layout) == there != []
+    assert not barriers(layout)
+
+
+def test_one_that_waited_has_a_barrier(root: Path) -> None:
+    """Whoever had the lock before takes all barriers away when it is done."""
+    layout = Layout.open(root, CONFIG)
+    found: list[list[Path]] = []
+
+    def wait() -> None:
+        with alone(layout, Files(), 60):
+            found.append(barriers(layout))
+
+    second = threading.Thread(target=wait)
+    with alone(layout, Files(), 0):
+        second.start()
+        while len(barriers(layout)) < 2:
+            assert second.is_alive()
+            time.sleep(0.001)
+    second.join()
+    assert found[0]
+    assert not barriers(layout)
+
+
+def test_no_barrier_of_a_wrong_size_is_left(root: Path) -> None:
+    """A full disk: a barrier that no broker refuses to load would do harm by itself."""
+    layout = Layout.open(root, CONFIG)
+    for step in (0, 1):
+        with (
+            pytest.raises(StoreError),
+            alone(layout, FailingFiles(step, errno.ENOSPC), 0),
+        ):
+            raise AssertionError("not alone")
+        assert not barriers(layout)
 
 
 def test_a_store_that_changed_since_the_plan(root: Path) -> None:

@@ -14,6 +14,8 @@ from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreEr
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply, barriers
 from mqstore.store.recovery.journal import Journal, State, unfinished
+from mqstore.store.recovery.plan import Plan
+from mqstore.store.recovery.recovery import examine, plan_again
 from mqstore.store.recovery.undo import (
     Undone,
     list_sessions,
@@ -21,6 +23,7 @@ from mqstore.store.recovery.undo import (
     session_to_undo,
     undo,
 )
+from mqstore.store.recovery.wish import Policy
 from mqstore.store.write.files import Files
 from mqstore.store.write.lock import StoreLock
 
@@ -93,32 +96,71 @@ def test_recovered_and_taken_back_again(root: Path) -> None:
     assert everything(root) == before
 
 
-def check_case(case: Case, work: Path) -> None:
-    """Recover a damaged store, take it back, compare."""
+def check_case(case: Case, work: Path, policy: Policy) -> None:
+    """Recover a damaged store, look whether anything is left to do, take it back, compare."""
     root = recovery_cases.damaged(case, work)
+    config = recovery_cases.config_of(case, root)
+    label = f"{case['base']} {case['kind']} {policy}"
     before = everything(root)
-    try:
-        plan, applied = recover(root, CONFIG, case["version"])
-    except Refused:
-        assert everything(root) == before
+    found = examine(Layout.open(root, config), case["version"], policy=policy)
+    if found.plan is None or not found.plan.edits:
+        assert everything(root) == before, label
         return
-    if not applied.session:
-        assert not plan.edits
-        return
-    take_back(root)
-    assert everything(root) == before, f"{case['version']} {case['exit']} {case['kind']}"
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, config), found.main_version, found.wish)
+
+    apply(Layout.open(root, config), found.plan, again, Files())
+    assert not again().edits, label
+    layout = Layout.open(root, config)
+    undo(layout, session_to_undo(layout), Files())
+    assert everything(root) == before, label
     shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("case", recovery_cases.cases()[::6], ids=lambda c: c["kind"])
-def test_some_kinds_of_damage(case: Case, tmp_path: Path) -> None:
-    check_case(case, tmp_path)
+POLICIES = pytest.mark.parametrize("policy", list(Policy))
+
+
+@POLICIES
+@pytest.mark.parametrize("case", recovery_cases.cases()[::12], ids=lambda c: c["kind"])
+def test_some_kinds_of_damage(case: Case, policy: Policy, tmp_path: Path) -> None:
+    check_case(case, tmp_path, policy)
+
+
+def feature(case: Case) -> str:
+    """Of the store that a case damages."""
+    return str(case["base"].split("-")[0])
+
+
+FEATURE_CASES = sorted(
+    recovery_cases.feature_cases(), key=lambda case: (feature(case), case["kind"])
+)
+
+
+@POLICIES
+@pytest.mark.parametrize("case", FEATURE_CASES[::24], ids=lambda c: f"{feature(c)}-{c['kind']}")
+def test_some_kinds_of_damage_to_features(case: Case, policy: Policy, tmp_path: Path) -> None:
+    """Timers, batch queues, consumequeue_ext and the others."""
+    check_case(case, tmp_path, policy)
+
+
+def test_a_log_directory_that_was_made(tmp_path: Path) -> None:
+    """It goes again, though the undo itself puts a barrier beside the log."""
+    check_case(recovery_cases.case_of("directory_missing_log-a"), tmp_path, Policy.KEEP)
 
 
 @pytest.mark.slow
-def test_every_case(tmp_path: Path) -> None:
+@POLICIES
+def test_every_case(tmp_path: Path, policy: Policy) -> None:
     for number, case in enumerate(pick(recovery_cases.all_cases(), "undone recoveries")):
-        check_case(case, tmp_path / str(number))
+        check_case(case, tmp_path / str(number), policy)
+
+
+@pytest.mark.slow
+@POLICIES
+def test_every_feature_case(tmp_path: Path, policy: Policy) -> None:
+    for number, case in enumerate(pick(recovery_cases.all_feature_cases(), "undone features")):
+        check_case(case, tmp_path / str(number), policy)
 
 
 def cut_off(root: Path, work: Path, files: Files) -> Path:
@@ -255,6 +297,31 @@ def test_what_the_session_kept_is_damaged(root: Path) -> None:
     kept.write_bytes(b"")
     with pytest.raises(Unreadable, match=f"kept is damaged.*{kept.name}"):
         take_back(root)
+    assert everything(root) == recovered
+    assert session_state(root) is State.APPLIED
+
+
+def test_a_file_that_the_session_moved_is_gone(root: Path) -> None:
+    """Nothing may be put back before it is clear that everything can be."""
+    recover(root, CONFIG, VERSION)
+    recovered = everything(root)
+    kept = next(iter(sorted((root / ".mqstore").glob("*/*.moved"))))
+    kept.unlink()
+    with pytest.raises(Unreadable, match=f"kept is .*: .*{kept.name}"):
+        take_back(root)
+    assert everything(root) == recovered
+    assert session_state(root) is State.APPLIED
+    assert not barriers(Layout.open(root, CONFIG))
+
+
+def test_a_file_that_was_changed_in_place_is_gone(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    journal = newest(Layout.open(root, CONFIG))
+    step = next(step for step in journal.steps if step.in_place)
+    journal.path_of(step).unlink()
+    recovered = everything(root)
+    with pytest.raises(Refused, match=f"is gone: {journal.path_of(step)}"):
+        take_back(root, force=True)
     assert everything(root) == recovered
     assert session_state(root) is State.APPLIED
 
