@@ -53,7 +53,7 @@ def inspect(
     Of a store: which brokers wrote it and what tells that, file sizes, the log and its times, how
     the last broker ended, what the checkpoint leads to, topics with their queues, index files, and
     whatever does not belong there. Little of a large store is read: the end of its log is found
-    from the queues.
+    from the queues. What is said of timers and POP is what a broker that starts at --now would do.
 
     \b
     Examples:

@@ -75,6 +75,8 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
 def _timers_text(record: Record, common: Common) -> Iterator[str]:
     counts = ", ".join(f"{record[state]:,} {state}" for state in _TIMER_STATES)
     yield f"timers: {counts}; {record['overdue']:,} overdue at {_time(record['now'], common)}"
+    if record["again"]:
+        yield f"  {record['again']:,} of those delivered will be delivered once more"
     if record["timers"]:
         yield (
             f"  a broker reads on at {_time(record['read_timestamp'], common)},"
@@ -92,15 +94,20 @@ _TIMER_STATES = ("pending", "rolled", "delivered", "cancelled", "never", "unknow
 
 def _worth_it(row: Record, common: Common) -> bool:
     """A message that needs a look: all with --verbose."""
-    return common.verbose or row["state"] in ("never", "unknown") or row["overdue"]
+    odd = row["state"] in ("never", "unknown") or row["overdue"] or row["again"]
+    return common.verbose or odd
 
 
 def _timer(row: Record, common: Common) -> str:
     due, place = row["deliver_timestamp"], (row["delivered"] or row["positions"])[-1]
+    marks = "".join(f" ({mark})" for mark in ("overdue", "again") if row[mark])
+    key = escape(row["unique_key"]) or "(no unique key)"
+    name = f"{key}  {escape(row['topic'])}/{row['queue_id']}"
     when = "at no known time" if due is None else _time(due, common)
+    if not row["topic"]:
+        name, when = "(not known)", f"in the wheel at {_time(row['next_timestamp'], common)}"
     return (
-        f"  {row['state']}{' (overdue)' if row['overdue'] else ''}  {escape(row['unique_key'])}"
-        f"  {escape(row['topic'])}/{row['queue_id']}  due {when}, record at {place}"
+        f"  {row['state']}{marks}  {name}  due {when}, record at {place}"
         f"{': ' if row['reason'] else ''}{escape(row['reason'])}"
     )
 

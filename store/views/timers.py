@@ -27,7 +27,8 @@ _STUCK = (
     "a slot of the wheel leads into a loop or behind the end of the timer log: a broker that gets"
     " there may deliver nothing any more"
 )
-_AGAIN = "it will be delivered again"
+_AT_ONCE = "due when it came in: it was put into its topic at once"
+_NOT_ASKED = "put into its topic at once although it was not due"
 _EITHER = "a cancel message names it, but it is not known how this generation compares names"
 
 
@@ -52,7 +53,8 @@ class Timer:
     topic, queue_id: the real ones, queue_id -1 if not told. deliver_timestamp: when a broker
     delivers it. next_timestamp: when the wheel has it next, None where it is in no chain; before
     deliver_timestamp for one that is rolled. rolls: how often it was. positions: its records in the
-    timer topic. delivered: its records in its real topic. reason: of the state, where it needs one.
+    timer topic. delivered: its records in its real topic. again: a broker will deliver it once more.
+    reason: of the state, where it needs one.
     """
 
     unique_key: str
@@ -67,6 +69,7 @@ class Timer:
     next_timestamp: int | None = None
     positions: list[int] = field(default_factory=list)
     delivered: list[int] = field(default_factory=list)
+    again: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """One row of `inspect --timers`."""
@@ -103,6 +106,7 @@ class Timers:
             "queue_offset": self.queue_offset,
             **{state.value: sum(row.state is state for row in self.rows) for state in State},
             "overdue": sum(row.overdue for row in self.rows),
+            "again": sum(row.again for row in self.rows),
             "hours": [{"hour_timestamp": h, "messages": n} for h, n in self.hours().items()],
             "timers": [row.to_json() for row in self.rows],
             "cancels": [row.to_json() for row in self.cancels],
@@ -159,7 +163,10 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     waits = rows[facts.fires_ms[rows] != NOWHERE]
     if len(waits):
         row.next_timestamp = int(facts.fires_ms[waits[-1]])
-    row.state, row.reason = _state(facts, rows, bool(row.delivered))
+    row.state, row.reason = _state(facts, rows)
+    row.again = bool(row.delivered) and row.state in WAITING
+    if row.delivered:
+        row.state, row.reason = State.DELIVERED, ""
     cancelled, why_not = cancels.of(
         row.topic, row.unique_key, facts.slot(last), row.delivered != []
     )
@@ -174,13 +181,10 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     return row
 
 
-def _state(facts: Facts, rows: Ints, delivered: bool) -> tuple[State, str]:
-    """What becomes of a message that nothing cancels, and why."""
+def _state(facts: Facts, rows: Ints) -> tuple[State, str]:
+    """What becomes of a message that was not delivered and that nothing cancels, and why."""
     last = int(rows[-1])
     waits = rows[facts.fires_ms[rows] != NOWHERE]
-    if delivered:
-        again = len(waits) > 0 or bool(facts.in_queue[last])
-        return State.DELIVERED, _AGAIN if again else ""
     if facts.cut_off[last]:
         return State.NEVER, "a broker that starts cuts the log before its record"
     if len(waits):
@@ -215,18 +219,17 @@ def _why_never(facts: Facts, last: int) -> str:
 
 
 def _at_once(records: TimerRecords) -> Iterator[Timer]:
-    """Messages that never waited, since they were due when they came in."""
-    reason = "due when it came in: it was put into its topic at once"
+    """Messages that never waited, as a rule since they were due when they came in."""
     for row in range(len(records)):
-        due, queue_id = int(records.deliver_ms[row]), int(records.queue_id[row])
+        due, stored = int(records.deliver_ms[row]), int(records.store_timestamp[row])
         yield Timer(
             records.unique_key[row].decode("utf-8", "replace"),
             records.topic[row].decode("utf-8", "replace"),
-            queue_id,
-            int(records.store_timestamp[row]),
+            int(records.queue_id[row]),
+            stored,
             None if due == NO_NUMBER else due,
             State.DELIVERED,
-            reason,
+            _NOT_ASKED if due > stored else _AT_ONCE,
             delivered=[int(records.position[row])],
         )
 
