@@ -5,7 +5,7 @@ ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as i
 an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
 hours east of UTC.
 
-The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores. `$ mqstore …` runs in this process; a line with shell
+The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases. `$ mqstore …` runs in this process; a line with shell
 syntax, and every other command, runs in bash, where `mqstore` is this checkout's.
 
 `pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
@@ -30,7 +30,7 @@ import pytest
 
 from mqstore.cli.app import run
 
-from .. import stores
+from .. import recovery_cases, stores
 
 COMMAND = "  $ "
 MORE = "  > "
@@ -84,6 +84,8 @@ class World:
         words = shlex.split(command)
         if words[0] == "store":
             return self._unpack(*words[1:])
+        if words[0] == "case":
+            return self._damage(*words[1:])
         if words[0] == "mqstore" and not _SHELL_SYNTAX.search(command):
             return self._shown(run_here(words[1:]))
         done = subprocess.run(
@@ -102,6 +104,11 @@ class World:
 
     def _unpack(self, name: str, target: str = "store") -> Result:
         stores.unpack(name, self.folder).rename(self.folder / target)
+        return Result("", "", 0)
+
+    def _damage(self, kind: str, version: str = "", exit: str = "") -> Result:
+        case = recovery_cases.case_of(kind, version, exit)
+        recovery_cases.damaged(case, self.folder.parent).rename(self.folder / "store")
         return Result("", "", 0)
 
 

@@ -1,4 +1,4 @@
-"""Every transcript in tests/testdata."""
+"""Every transcript in tests/testdata, and the guides, which are transcripts, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 from . import datadriven
 
 TESTDATA = Path(__file__).parents[1] / "testdata"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 TRANSCRIPTS = sorted(path for path in TESTDATA.iterdir() if path.is_file())
+TRANSCRIPTS += sorted(path for path in GUIDES.glob("*.md") if path.name != "README.md")
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.name)
