@@ -62,8 +62,8 @@ def verdict(found: Recovery, applied: Applied | None) -> str:
     if worst.invisible.messages:
         return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
     if plan is not None and plan.lost.messages:
-        lost = _messages(plan.lost.messages)
-        return f"Lost already: {lost}; a start would lose no more. `{_command(found)}` marks them."
+        gone = _messages(plan.lost.messages)
+        return f"Lost already: {gone}; a start would lose no more. `{_command(found)}` marks them."
     if found.nothing_to_do and not found.crashed:
         kept = ", but parts of the log are damaged" if found.damaged or found.damaged_bytes else ""
         return f"Nothing to do: shut down cleanly, a broker start loses nothing{kept}."
