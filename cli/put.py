@@ -312,7 +312,8 @@ def _put_one(
     target: Target, record: dict[str, Any], body: bytes, wishes: Wishes, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
-    from ..store.write.producer import as_stored, check_producer_topic
+    from ..store.write.limits import check_producer_topic
+    from ..store.write.producer import as_stored
 
     reader = new_reader()
     # what makes no sense is refused before anything is touched

@@ -20,7 +20,7 @@ from ..dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..errors import InvalidInput, LimitExceeded
 from .commit_log import place_columns, place_whole
 from .message_columns import count_of, prepare, rows_of
-from .new_message import Host, check_sizes
+from .new_message import Host, check_record, check_sizes
 from .options import Stored
 from .queue_kinds import with_bases
 
@@ -133,6 +133,8 @@ class Steps:
         for topic_id, queue_id in groups.queues:
             writer.check_queue((texts[topic_id], queue_id))
         columns["total_size"] = sizes(MESSAGE, columns)
+        largest = columns["total_size"].sum() if whole else columns["total_size"].max(initial=0)
+        check_record(int(largest), writer.rules)
         columns["body_crc"] = crc31_column(columns["body"])
         self._settle_units()
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0

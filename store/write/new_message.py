@@ -99,6 +99,15 @@ def check_sizes(body_bytes: int, properties_bytes: int, rules: Rules) -> None:
         )
 
 
+def check_record(record_bytes: int, rules: Rules) -> None:
+    """Raises LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
+    if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
+        raise LimitExceeded(
+            f"a record of {record_bytes} bytes, more than maxMessageSize {rules.max_body_bytes}",
+            hint="--set maxMessageSize=BYTES raises the limit",
+        )
+
+
 def ends_with_crc(properties: bytes) -> bool:
     """Whether the last item is a `__CRC32#`, which has to be computed again (spec 1.7)."""
     return properties[-CRC_ITEM_BYTES:].startswith(CRC_ITEM_HEAD)

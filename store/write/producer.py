@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
-from ...formats.message import TOPIC_BYTES_MAX_V1
 from ..errors import InvalidInput
 from .compression import OVER_BYTES, compressed
 from .delay import delayed, timed
+from .limits import check_producer
 from .new_message import NewMessage
 from .transaction import half, is_half
 
 if TYPE_CHECKING:
     from .put import StoreWriter
 
-_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
-_LONG_TOPICS = ("%RETRY%", "%DLQ%")
 _LEVEL = re.compile(r"[0-9]{1,9}")
 
 
@@ -36,27 +34,13 @@ class Wishes:
     half: bool = False
 
 
-def check_producer_topic(topic: bytes) -> None:
-    """Refuse a topic that every client and broker refuses (spec 05). Raises InvalidInput.
-
-    A copy of a record is not asked: what lies in a store may have any name.
-    """
-    text = topic.decode("utf-8", "replace")
-    if not _TOPIC.fullmatch(text):
-        raise InvalidInput(
-            f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed"
-        )
-    if len(text) > TOPIC_BYTES_MAX_V1 and not text.startswith(_LONG_TOPICS):
-        raise InvalidInput(f"a topic of {len(text)} characters: clients take {TOPIC_BYTES_MAX_V1}")
-
-
 def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMessage:
     """The message that the broker of `writer` stores for what a producer asks.
 
     Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,
     TIMER_DELAY_MS, TRAN_MSG. Raises InvalidInput, LimitExceeded.
     """
-    check_producer_topic(message.topic)
+    check_producer(message, writer)
     if wishes.compress:
         message = compressed(message, wishes.compress, writer.profile, wishes.over_bytes)
     found = names.parse(message.properties)

@@ -25,7 +25,9 @@ class WriterProfile:
     batch_properties: properties of a batch's request go to each of its records (spec 1.9, B13).
     property_crc: it knows enabledAppendPropCRC (spec 1.7). transaction_ids: a half message has
     __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and REAL_QID; op_lists: an op
-    record ends its offsets with commas (spec 1.10).
+    record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
+    long_topics: how topics begin that may have 255 characters, not 127.
+    whole_records: maxMessageSize limits records, not bodies (spec 1.4).
     """
 
     start: Profile
@@ -43,12 +45,29 @@ class WriterProfile:
     transaction_ids: bool
     keeps_real_topic: bool
     op_lists: bool
+    closed_topics: frozenset[str]
+    long_topics: tuple[str, ...]
+    whole_records: bool
 
     @property
     def version(self) -> str:
         """Short name of the generation, such as `5.3`."""
         return self.start.version
 
+
+_CLOSED = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_ROCKSDB_TRANSACTIONS = frozenset(
+    {"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"}
+)
 
 _OLDEST = WriterProfile(
     profile_of("4.3"),
@@ -66,6 +85,9 @@ _OLDEST = WriterProfile(
     transaction_ids=False,
     keeps_real_topic=True,
     op_lists=False,
+    closed_topics=frozenset({"TBW102"}),
+    long_topics=(),
+    whole_records=True,
 )
 _4_9 = replace(
     _OLDEST,
@@ -75,6 +97,8 @@ _4_9 = replace(
     count_every_put=False,
     closed_dead_letters=False,
     batch_properties=True,
+    closed_topics=_CLOSED,
+    whole_records=False,
 )
 _5_1 = replace(
     _4_9,
@@ -93,6 +117,8 @@ _5_4 = replace(
     rocksdb_store=True,
     batch_properties=False,
     keeps_real_topic=False,
+    closed_topics=_CLOSED | _ROCKSDB_TRANSACTIONS,
+    long_topics=("%RETRY%", "%DLQ%"),
 )
 _5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
 

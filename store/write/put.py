@@ -37,6 +37,7 @@ from .lock import StoreLock
 from .new_message import (
     NewMessage,
     Rules,
+    check_record,
     ends_with_crc,
     record_fields,
 )
@@ -177,6 +178,7 @@ class StoreWriter:
         if found.has_unit:
             fields["queue_offset"] = self.queues.next_offsets.get(queue, 0)
         size = len(MESSAGE.build(fields))
+        check_record(size, self.rules)
         place(self.log.position, size, self.log.file_size)
         with self.writing(fields["store_timestamp"]):
             fields["physical_offset"] = self.log.append(size)

@@ -218,9 +218,15 @@ def test_stale_records_and_damage_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_topic_with_too_few_queues_is_told(tmp_path: Path) -> None:
+    """A producer is refused, a copy is taken."""
     mqstore("put", tmp_path, "T", "x")
-    result = run_here(["put", str(tmp_path), "T", "x", "--queue", "7"])
+    result = run_here(["put", str(tmp_path), "T", "x", "--queue", "4"])
+    assert (result.code, "T has 4 queues" in result.stderr) == (2, True)
+    mqstore("put", tmp_path, "T", "x", "--queue", "3")
+    (tmp_path / "copy").write_text(line(1, queue_id=7))
+    result = run_here(["put", str(tmp_path), "--from", str(tmp_path / "copy")])
     assert (result.code, "T has 4 queues" in result.stderr) == (0, True)
+    mqstore("put", tmp_path, "T", "x", "--queue", "7", "--no-topic-config")
     mqstore("put", tmp_path, "other", "x", "--no-topic-config")
     assert "other" not in (tmp_path / "config" / "topics.json").read_text()
 
