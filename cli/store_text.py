@@ -69,6 +69,7 @@ def store_json(store: Description) -> dict[str, Any]:
             for i in store.index_files
         ],
         "config": [asdict(found) for found in store.config],
+        "parts": [part._asdict() for part in store.parts],
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
         "notes": store.notes,
     }
@@ -97,6 +98,7 @@ class _Page:
         yield from self._index()
         yield from self._queues()
         yield from self._config()
+        yield from _listed("parts", [f"{part.part}: {part.text}" for part in store.parts])
         yield from _listed("foreign", [f"{f.path}: {f.reason}" for f in store.foreign])
         for note in store.notes:
             yield _line("note", note)

@@ -27,6 +27,7 @@ from .index_file import Header
 from .layout import Layout
 from .lock import holder
 from .mapped_file_queue import Foreign, MappedFileQueue
+from .parts import Part, parts_of
 from .recovery.loading import load_files
 from .recovery.log_recovery import Switches, start_file
 from .recovery.profiles import Profile, profile_of
@@ -102,6 +103,7 @@ class Description:
     index_files: list[IndexSummary]
     foreign: list[Foreign]
     config: list[ConfigSummary] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -127,7 +129,8 @@ def describe(layout: Layout) -> Description:
         index_files=_index_files(layout, foreign),
         foreign=foreign,
         config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
-        notes=[*notes, *_odd_files(layout), *_notes(layout)],
+        parts=list(parts_of(layout)),
+        notes=[*notes, *_odd_files(layout), *_links(layout)],
     )
 
 
@@ -286,14 +289,6 @@ def _odd_files(layout: Layout) -> Iterator[str]:
             yield f"{file.path} has {file.size} bytes, not {files.file_size}"
     for gap in files.gaps:
         yield f"no file of the log holds {gap.position} … {gap.position + gap.size}"
-
-
-def _notes(layout: Layout) -> list[str]:
-    """Parts of the store that are not described."""
-    notes = []
-    if next(iter(queue_directories(layout.batch_consume_queue)), None) is not None:
-        notes.append("there are batch consume queues; their offsets are not shown")
-    return [*notes, *_links(layout)]
 
 
 def _links(layout: Layout) -> Iterator[str]:
