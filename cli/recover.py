@@ -116,11 +116,9 @@ def recover(
 def _examine(
     layout: Layout, version: str | None, policy: Policy, lost_tag: str, common: Common
 ) -> Recovery:
-    from ..store.compressed import refuse_compressed
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
 
-    refuse_compressed(layout)
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
     with common.progress("reading the log", total) as bar:

@@ -13,13 +13,12 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from .errors import LimitExceeded, NoSpace, Unsupported, from_os_error
-from .regular_file import open_regular
+from .errors import FULL, LimitExceeded, NoSpace, Unreadable, Unsupported, from_os_error
+from .regular_file import COMPRESSED, open_regular
 
 if TYPE_CHECKING:
     from .layout import Layout
 
-SUFFIXES = (".gz", ".zst")
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
 """What is unpacked and kept at most; the file used last is kept in any case."""
@@ -57,12 +56,12 @@ _kept: OrderedDict[_Identity, _Kept] = OrderedDict()
 def plain_name(name: str) -> str:
     """The name that a file had before it was compressed; `name` itself for another one."""
     stem, dot, suffix = name.rpartition(".")
-    return stem if dot and f".{suffix}" in SUFFIXES else name
+    return stem if dot and f".{suffix}" in COMPRESSED else name
 
 
 def is_compressed_name(name: str) -> bool:
     """The name ends as that of a compressed file."""
-    return name.endswith(SUFFIXES)
+    return name.endswith(COMPRESSED)
 
 
 def is_compressed(path: str | os.PathLike[str]) -> bool:
@@ -178,28 +177,30 @@ def _identity(path: str | os.PathLike[str]) -> _Identity:
 
 def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
     """Unpack a file and keep what came out."""
-    from tempfile import TemporaryFile, gettempdir
+    from tempfile import TemporaryFile
 
     from .decompress import LARGEST_BYTES, Sink, TooLarge, decompress
 
     source = os.fdopen(open_regular(path), "rb")
-    with source, TemporaryFile(prefix="mqstore-") as target:
-        sink = Sink(target)
-        try:
+    try:
+        with source, TemporaryFile(prefix="mqstore-") as target:
+            sink = Sink(target)
             problem = decompress(source, sink)
-        except TooLarge:
-            raise LimitExceeded(
-                f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has",
-                path=path,
-            ) from None
-        except OSError as error:
-            failed = from_os_error(error, path, "cannot decompress")
-            if isinstance(failed, NoSpace):
-                failed.hint = f"{gettempdir()} is full; TMPDIR names another directory"
-            raise failed from error
-        _known[identity] = Plain(sink.size, problem)
-        used = os.fstat(target.fileno()).st_blocks * 512
-        _kept[identity] = _Kept(os.dup(target.fileno()), used)
+            used = os.fstat(target.fileno()).st_blocks * 512
+            descriptor = os.dup(target.fileno())
+    except TooLarge:
+        raise LimitExceeded(
+            f"decompresses to more than {LARGEST_BYTES} bytes, which no file of a store has",
+            path=path,
+        ) from None
+    except OSError as error:
+        hint = "it takes room in the directory for temporary files; TMPDIR names another one"
+        kind = NoSpace if error.errno in FULL else Unreadable
+        raise kind(
+            f"cannot decompress ({error.strerror or error})", path=path, hint=hint
+        ) from error
+    _known[identity] = Plain(sink.size, problem)
+    _kept[identity] = _Kept(descriptor, used)
     while len(_kept) > KEPT_FILES or (len(_kept) > 1 and _used() > KEPT_BYTES):
         os.close(_kept.popitem(last=False)[1].descriptor)
 

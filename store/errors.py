@@ -95,13 +95,17 @@ class InvalidInput(StoreError):
     """Input of the user that makes no sense: an option, a time, an address, a configuration."""
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the system says of a disk or a quota that is full."""
+
+
 def from_os_error(
     error: OSError, path: str | PathLike[str], doing: str = "cannot read"
 ) -> StoreError:
     """The error of this tree that fits an `OSError` met at `path` while `doing`."""
     if error.errno == errno.ENOENT:
         return Missing("no such file or directory", path=path)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in FULL:
         return NoSpace.because(error, path, doing)
     return Unreadable.because(error, path, doing)
 

@@ -12,6 +12,9 @@ from os import PathLike
 
 from .errors import Unreadable, from_os_error
 
+COMPRESSED = (".gz", ".zst")
+"""How the names of files end that somebody compressed."""
+
 
 def open_regular(path: str | PathLike[str]) -> int:
     """A descriptor of the file at `path`, or where a link leads, for reading.
@@ -26,13 +29,21 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def read_regular(path: str | PathLike[str], limit_bytes: int) -> bytes:
-    """The first `limit_bytes` of a file. Raises as `open_regular`."""
-    descriptor = open_regular(path)
+    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`."""
+    descriptor = _open_any(path)
     try:
         with os.fdopen(descriptor, "rb") as file:
             return file.read(limit_bytes)
     except OSError as error:
         raise from_os_error(error, path) from error
+
+
+def _open_any(path: str | PathLike[str]) -> int:
+    if not os.fspath(path).endswith(COMPRESSED):
+        return open_regular(path)
+    from .compressed import open_any
+
+    return open_any(path)
 
 
 def check_regular(status: os.stat_result, path: str | PathLike[str]) -> None:

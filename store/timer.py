@@ -23,9 +23,9 @@ from ..formats.timer_log import (
     UNIT_BYTES,
 )
 from ..formats.timer_wheel import SLOT, SLOT_BYTES
+from .compressed import open_any
 from .errors import from_os_error
 from .mapped_file_queue import MappedFile, MappedFileQueue
-from .regular_file import open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,7 +157,7 @@ def timer_wheel(
     import numpy as np
 
     try:
-        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        with os.fdopen(open_any(path), "rb", buffering=0) as file:
             file.seek(start * SLOT_BYTES)
             while data := file.read(WINDOW_UNITS * SLOT_BYTES):
                 count = len(data) // SLOT_BYTES

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..checkpoint import Checkpoint, read_checkpoint
+from ..compressed import refuse_compressed
 from ..errors import Refused, Unsupported, from_os_error
 from ..layout import Layout
 from ..mapped_file_queue import is_directory
@@ -193,6 +194,7 @@ def _is_java_int(name: str) -> bool:
 
 def _check_supported(layout: Layout) -> None:
     """Refuse what the prediction does not know yet."""
+    refuse_compressed(layout)
     if layout.dledger is not None:
         raise Unsupported("recover does not know DLedger logs", path=layout.dledger)
     if layout.rocksdb_queues:

@@ -153,6 +153,33 @@ def test_one_file_under_any_name(how: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
+def test_other_files(how: str, tmp_path: Path) -> None:
+    """Those that are one record, one table, one wheel."""
+    root = unpack("5.3.3-timer-clean", tmp_path)
+    for name in ("checkpoint", "config/topics.json", "config/timercheck", "timerwheel"):
+        path = root / name
+        expected = run_here(["dump", str(path), "--format", "ndjson"])
+        assert expected.stdout
+        packed = pack(path, how)
+        found = run_here(["dump", str(packed), "--format", "ndjson"])
+        assert found.stdout.replace(packed.name, path.name) == expected.stdout, name
+        assert (found.code, found.stderr) == (0, "")
+
+
+def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line that says where the room is needed."""
+    root = unpack("5.3.3-clean", tmp_path)
+    packed = pack(min((root / "commitlog").iterdir()))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    result = run_here(["dump", str(packed)])
+    assert result.code == 5
+    assert result.stderr.startswith(
+        f"mqstore: cannot decompress (No such file or directory): {packed}"
+    )
+    assert "TMPDIR" in result.stderr
+
+
+@pytest.mark.parametrize("how", ["gzip", "zstd"])
 def test_broken_files_are_damage(how: str, tmp_path: Path) -> None:
     """Cut: what is there is printed, a record or a line at the end tells of the rest."""
     root = unpack("5.3.3-clean", tmp_path)
