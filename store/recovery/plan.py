@@ -35,6 +35,7 @@ from .mend import mend
 from .profiles import MinOffset, Profile, QueueRules
 from .queue_audit import QueueAudit, QueueFix
 from .queue_edits import queue_edits
+from .record_check import BodyCheck
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
 from .survey import Auditor, Messages, survey
@@ -211,7 +212,8 @@ def make_plan(
         return Plan(policy, 0, 0)
     queue, fills = _files_of(mended), list[Fill]()
     if keep:
-        finder = gap_finder(mended)
+        verifies = switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
+        finder = gap_finder(mended, verify=verifies)
         survey(
             CommitLog(queue),
             [finder, *auditors],

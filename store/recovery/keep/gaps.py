@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ....formats.message_properties import ends_with_crc
+from ....formats.message_properties import crc_ok, ends_with_crc
 from ...batch import Batch, Extent, ExtentKind
 from ...dispatch import Dispatched
 from ...mark import Mark
@@ -47,12 +47,14 @@ class GapFinder:
     """Looks at a scan of the log, item by item in log order.
 
     file_bytes: of a log file. files: positions where files begin that are there. covered: behind
-    the last good record or BLANK. end: where the log ends, as far as good records tell.
+    the last good record or BLANK. end: where the log ends, as far as good records tell. verify:
+    the broker passes no record whose own checksum of the whole is wrong (forceVerifyPropCRC).
     """
 
     file_bytes: int
     files: frozenset[int]
     covered: int
+    verify: bool = False
     end: int = -1
     gaps: list[Gap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
@@ -98,7 +100,11 @@ class GapFinder:
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log; those with a damaged body are part of a gap."""
-        good = np.ones(len(batch), np.bool_) if batch.body_crc_ok is None else batch.body_crc_ok
+        good = np.ones(len(batch), np.bool_)
+        if batch.body_crc_ok is not None:
+            good &= batch.body_crc_ok
+        if self.verify:
+            good &= ~_damaged(batch)
         if not good.all():
             self._note_torn(batch, np.flatnonzero(~good))
         positions = batch.position[good]
@@ -128,3 +134,16 @@ class GapFinder:
                     int(columns.ints("sys_flag")[row]),
                 )
             )
+
+
+def _damaged(batch: Batch) -> npt.NDArray[np.bool_]:
+    """bool[n]: the record has a checksum of the whole, and it is wrong. One by one: few have any.
+
+    A record without one is no damage: it is older than the switch that appends them.
+    """
+    columns = batch.columns
+    data = columns.ragged("properties").buffer
+    ends = (columns.starts + columns.ints("total_size")).tolist()
+    places = zip(columns.starts.tolist(), ends, strict=True)
+    found = [crc_ok(data[begin:end].tobytes()) is False for begin, end in places]
+    return np.array(found, np.bool_)

@@ -39,10 +39,10 @@ class KeptLog:
     fills: list[Fill]
 
 
-def gap_finder(snapshot: Snapshot) -> GapFinder:
-    """What has to look at the whole log before `keep_log`."""
+def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
+    """What has to look at the whole log before `keep_log`; `verify` as of a `GapFinder`."""
     starts = frozenset(int(entry.name) for entry in snapshot.log)
-    return GapFinder(snapshot.log_file_bytes, starts, min(starts))
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify)
 
 
 def keep_log(

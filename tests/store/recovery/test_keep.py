@@ -22,7 +22,7 @@ from mqstore.store.recovery.keep.gaps import Gap
 from mqstore.store.recovery.keep.lost_units import LostUnits
 from mqstore.store.recovery.keep.records import encoded
 from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.snapshot import QueueId
 from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.write.files import Files
@@ -212,3 +212,28 @@ def test_the_mark_fills_any_room() -> None:
         assert len(lost_item(length)) == length
     with pytest.raises(ValueError, match="no mark"):
         lost_item(len(LOST_ITEM) - 1)
+
+
+@pytest.mark.parametrize(
+    "kind", ["flip_bornHost_last_force", "flip_topic_last_force", "crc_zero_force"]
+)
+def test_a_record_whose_own_checksum_is_wrong(kind: str, tmp_path: Path) -> None:
+    """A broker with forceVerifyPropCRC cuts there, however good the body is."""
+    case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    config = recovery_cases.config_of(case, root)
+
+    def found() -> Recovery:
+        return examine(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+
+    before = found()
+    assert before.plan is not None and before.prediction.lost.messages > 1
+    assert before.plan.lost.messages == 1
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, config), case["version"], before.wish)
+
+    apply(Layout.open(root, config), before.plan, again, Files())
+    after = found()
+    assert after.nothing_to_do and not after.harmful
+    assert after.tombstones == 1
