@@ -26,7 +26,10 @@ CHANGING_EVENTS = {
     *("shutil.rmtree", "shutil.move", "shutil.copyfile", "fcntl.lockf", "fcntl.flock"),
 }
 
-STORES = ("5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger", "5.3.3-rocksdb")
+STORES = (
+    *("5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-dledger", "5.3.3-rocksdb"),
+    *("5.3.3-compaction", "4.9.7-cqext"),
+)
 
 _watched: list[tuple[Path, list[str]]] = []
 
@@ -107,6 +110,12 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
         "config",
         "config/topics",
         "config/topics.json",
+        "compaction",
+        "compaction/compactionCq",
+        "compaction/position-checkpoint",
+        "consumequeue_ext",
+        "dledger-n0/index",
+        "dledger-n0/currterm",
     ):
         yield ("dump", f"{{}}/{part}")
         yield ("inspect", f"{{}}/{part}")

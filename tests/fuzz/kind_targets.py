@@ -8,16 +8,27 @@ from typing import Any, cast
 
 from mqstore.cli.json_text import dumps
 from mqstore.cli.terminal import DANGEROUS
-from mqstore.formats import batch_consume_queue, rocksdb_consume_queue, rocksdb_store
+from mqstore.formats import (
+    batch_consume_queue,
+    dledger_index,
+    rocksdb_consume_queue,
+    rocksdb_store,
+    sparse_consume_queue,
+    tiered_index,
+)
 from mqstore.store import config_parse
 from mqstore.store.batch_consume_queue import BatchConsumeQueue
 from mqstore.store.bloom import BloomFilter, bit_map, consumer_filters
 from mqstore.store.config_file import FILES, read_config_file
 from mqstore.store.config_summary import summaries_of
 from mqstore.store.consume_queue_ext import ExtUnits, ext_unit, ext_units
+from mqstore.store.dledger_index import index_units, is_valid
 from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.rocksdb import RocksDb
 from mqstore.store.rocksdb_records import read_entries
+from mqstore.store.sparse_consume_queue import SparseUnits, sparse_units, summary_of
+from mqstore.store.tiered import open_segments
+from mqstore.store.tiered_index import items, read_index
 from mqstore.store.timer_check import TimerCheck
 
 from .file_targets import in_files
@@ -88,6 +99,44 @@ def batch_queue(data: bytes) -> None:
             unit = queue.find(offset)
             assert unit is None or unit.msg_base_offset <= offset
         queue.offset_at(1_700_000_000_000)
+
+
+@target
+def sparse_queue(data: bytes) -> None:
+    """A sparse queue: each byte that is not zero is in one unit or told as none."""
+    content = in_files("queue", data, sparse_consume_queue.UNIT_BYTES)
+    with files(content) as root, MappedFileQueue.open(root / "queue") as stream:
+        told = 0
+        for part in sparse_units(stream):
+            if isinstance(part, SparseUnits):
+                told += len(part.units) * sparse_consume_queue.UNIT_BYTES
+            else:
+                assert part.size > 0
+                told += part.size
+        assert told <= sum(file.size for file in stream.files)
+        found = summary_of(stream)
+        assert found.units * sparse_consume_queue.UNIT_BYTES + found.damaged_bytes <= told
+
+
+@target
+def dledger_units(data: bytes) -> None:
+    """The index of a DLedger log: a number occurs once, a valid unit names itself."""
+    content = in_files("index", data, dledger_index.UNIT_BYTES)
+    with files(content) as root, MappedFileQueue.open(root / "index") as stream:
+        last = -1
+        for part in index_units(stream):
+            assert int(part.number[0]) > last
+            last = int(part.number[-1])
+            assert (part.units["index"] == part.number)[is_valid(part)].all()
+
+
+@target
+def tiered_items(data: bytes) -> None:
+    """A segment of the tiered index: no more items than there is room for."""
+    with files({"segment": data}) as root, open_segments(root / "segment") as stream:
+        index = read_index(stream, stream.files[0])
+        found = sum(len(part.number) for part in items(stream, index))
+        assert found <= index.room <= len(data) // tiered_index.ITEM_BYTES
 
 
 @target

@@ -17,12 +17,13 @@ from pathlib import Path
 import lz4.frame
 import zstandard
 
+from mqstore.formats.dledger_index import UNIT_BYTES
 from mqstore.formats.index_file import ITEM_BYTES, items_offset
 from mqstore.formats.message import SysFlag
 from mqstore.formats.rocksdb_consume_queue import bound_key, unit_key
 from mqstore.store.config_file import FILES
 
-from .. import stores
+from .. import stores, tiered
 from ..formats.derive.schemas import REAL_SCHEMAS
 from .all_targets import TARGETS
 from .target import CORPUS, joined
@@ -174,6 +175,15 @@ def kind_seeds(root: Path, folder: Path) -> Iterator[tuple[str, str, bytes]]:
     queue = first_file(batches / "batchconsumequeue").read_bytes()
     yield "batch_queue", "real", b"\0" + queue
     yield "batch_queue", "two-files", b"\1" + queue
+    compacted = stores.unpack("5.3.3-compaction", folder) / "compaction" / "compactionCq"
+    yield "sparse_queue", "real", b"\0" + first_file(compacted / "state" / "0").read_bytes()
+    with first_file(folder / "5.3.3-dledger" / "dledger-n0" / "index").open("rb") as index:
+        yield "dledger_units", "real", b"\0" + index.read(100 * UNIT_BYTES)
+    segments = tiered.unpack("5.5.0", folder) / tiered.INDEX
+    yield "tiered_items", "real", min(segments.iterdir()).read_bytes()
+    epochs = b"2\n773307083\n7-7000\n8-8000\n"
+    for name, text in (("epochFileCheckpoint", epochs), ("brokerIdentity", b"c#b#3")):
+        yield "config_kinds", name, bytes([sorted(FILES).index(name)]) + text
     yield "timer_check", "real", (root / "config" / "timercheck").read_bytes()[:32]
     yield "rocksdb_entries", "unit", joined([unit_key(b"T", 1, 7), bytes(28)])
     yield "rocksdb_entries", "bound", joined([bound_key(b"T", 1, b"max"), bytes(16)])
