@@ -111,6 +111,9 @@ def get(
     read as one of its kind, and a message whose text is none does not match: price > 50 skips a price
     of 34.19, price > 50.0 does not. @fields are those of the message as JSON, such as @queue_id.
 
+    A compaction topic answers from its compaction log, as a broker does: --offset begins at the next
+    message that is left.
+
     Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
     (found_by). Bodies that the producer compressed come out decompressed.
 
