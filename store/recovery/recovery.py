@@ -25,7 +25,7 @@ from .profiles import Profile, is_exact, profile_of
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
 from .survey import Readability, survey
-from .wish import Policy, Wish
+from .wish import Policy, Wish, check_lost_tag
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ def examine(
     version: the broker's, None: the guess, with all that may be. tell: called with the log position
     reached. Raises Unreadable, Unsupported, InvalidInput.
     """
+    check_lost_tag(lost_tag)
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     profiles = _profiles(version, generation)

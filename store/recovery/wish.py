@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..errors import InvalidInput
 from .keep.forms import Forms
+
+_TAG_BYTES_MAX = 30
+"""A tag that fits into any record whose producer gave it a unique key."""
 
 
 class Policy(StrEnum):
@@ -32,3 +36,13 @@ class Wish:
     def forms(self) -> Forms:
         """How tombstones look."""
         return Forms(self.made_ms, self.generations, self.lost_tag)
+
+
+def check_lost_tag(tag: str) -> None:
+    """Raises InvalidInput for what consumers could not subscribe to as one tag."""
+    if not tag:
+        return
+    if not tag.isprintable() or any(c in "| *" for c in tag):
+        raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
+    if len(tag.encode()) > _TAG_BYTES_MAX:
+        raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")

@@ -159,3 +159,11 @@ def test_what_the_next_plan_says(policy: str, tmp_path: Path) -> None:
     answer(str(root), *options, "--policy", policy, "--apply", "--yes", code=1)
     for then in ("keep", "broker"):
         assert answer(str(root), *options, "--policy", then, code=0)["plan"]["edits"] == []
+
+
+@pytest.mark.parametrize("tag", ["a\x01b", "a\nb", "a || b", "*", "a b", "\udcff", "x" * 31])
+def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    result = run_here(["recover", str(root), *options, "--lost-tag", tag])
+    assert result.code == 2
+    assert "--lost-tag" in result.stderr and len(result.stderr.splitlines()) == 1

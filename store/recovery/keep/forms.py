@@ -31,10 +31,14 @@ _PLAIN_GENERATION = "4.3"
 
 @dataclass(frozen=True)
 class Form:
-    """Property text behind the mark; born_timestamp: ms, None takes the store time."""
+    """Property text behind the mark; born_timestamp: ms, None takes the store time.
+
+    optional: the text is left out where the lost record had no room for it beside the mark.
+    """
 
     properties: bytes = b""
     born_timestamp: int | None = None
+    optional: bool = False
 
 
 NO_OFFSET = b"-1"
@@ -65,7 +69,8 @@ class Forms:
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return Form(born_timestamp=1)
-        return Form(format_properties({TAGS: self.lost_tag}) if self.lost_tag else b"")
+        text = format_properties({TAGS: self.lost_tag}) if self.lost_tag else b""
+        return Form(text, optional=True)
 
     def smallest(self, topic: str) -> int:
         """Bytes of the smallest tombstone of a topic; the mark is left out where it is too small."""
@@ -74,7 +79,8 @@ class Forms:
         around += CRC_ITEM_BYTES if self.append_crc else 0
         if topic == OP_TOPIC:
             around += len(LOST_ITEM) + len(NO_OFFSET)
-        return around + len(self.of(topic).properties)
+        form = self.of(topic)
+        return around + (0 if form.optional else len(form.properties))
 
     def _timer(self) -> bytes:
         """A request to delete a message that nobody has, due now."""

@@ -74,7 +74,14 @@ def _tombstones(
         "topic": Ragged.of([topics[queue] for queue in rows]),
     }
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
-    texts = [shapes[queue].properties for queue in rows]
+    least = [forms.smallest(queue.topic) + len(LOST_ITEM) for queue in lost.queues]
+    texts = [
+        b"" if shape.optional and room < len(shape.properties) else shape.properties
+        for shape, room in (
+            (shapes[queue], size - least[queue])
+            for queue, size in zip(rows, lost.size.tolist(), strict=True)
+        )
+    ]
     made = _records(columns, lost.size, texts, own, forms)
     begins = np.flatnonzero(np.r_[True, lost.position[1:] != lost.end[:-1]])
     for part in np.split(np.arange(len(lost)), begins[1:]):

@@ -153,6 +153,22 @@ def test_large_fillers_are_split() -> None:
     assert all(SMALLEST_FILLER <= part <= 4 << 20 for _, part in closed.fillers)
 
 
+def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:
+    """Its place in the queue counts for more: it is no filler."""
+    forms = Forms(MADE_MS, ("5.3",), "gone")
+    small = forms.smallest("topic")
+    large = small + len(LOST_ITEM) + len(forms.of("topic").properties)
+    units = lost((0, small, "topic"), (small, large, "topic"))
+    closed = fill(Gap(0, small + large + 100, True, 5), units, forms)
+    assert len(closed.lost) == 2
+    data = b"".join(data for _, data in sorted(encoded(closed, forms, {})))
+    (tmp_path / f"{0:020d}").write_bytes(data.ljust(small + large + 100, b"\0"))
+    log = CommitLog.of_file(tmp_path / f"{0:020d}")
+    batch = next(item for item in log.scan() if isinstance(item, Batch))
+    texts = batch.columns.ragged("properties").tolist()
+    assert [parse(text) for text in texts] == [{}, {"LOST": "t", "TAGS": "gone"}]
+
+
 @pytest.mark.parametrize("append_crc", [False, True])
 def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
     """With and without room for the mark; what CommitLog reads is whole, with its CRCs."""
@@ -172,8 +188,9 @@ def test_sizes_are_exact_to_the_byte(append_crc: bool, tmp_path: Path) -> None:
     assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
     for row, size in enumerate(sizes):
         found = parse(batch.columns.ragged("properties")[row])
-        assert found["TAGS"] == "gone"
         assert ("LOST" in found) == (size >= smallest + len(LOST_ITEM))
+        tag = len(forms.of("topic").properties)
+        assert ("TAGS" in found) == (size >= smallest + len(LOST_ITEM) + tag)
         begin = int(batch.position[row])
         assert crc_ok(data[begin : begin + size]) is (True if append_crc else None)
 
