@@ -124,7 +124,9 @@ def _of_queue(
     lost = foreign = 0
     with MappedFileQueue.open(queue.path) as files, log.queue:
         windows = _places(files, offset or 0, count, note)
+        seen = False
         for window in reversed(list(windows)) if reverse else windows:
+            seen = True
             if reverse:
                 window = window.take(slice(None, None, -1))
             for places, batch in batches(log, window):
@@ -134,7 +136,7 @@ def _of_queue(
                 kept = batch.take(own)
                 for message in messages(kept.take(selection.mask(kept))):
                     yield Found(message, Via.QUEUE, log.queue)
-        if offset is not None and not _reaches(files, offset):
+        if offset is not None and not seen:
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
     if lost:
@@ -161,10 +163,6 @@ def _places(files: MappedFileQueue, offset: int, count: int | None, note: Note) 
             break
     if damaged:
         note(f"{damaged} bytes of {files.directories[0]} are no units: left out")
-
-
-def _reaches(files: MappedFileQueue, offset: int) -> bool:
-    return offset < summary_of(files).max_offset
 
 
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:

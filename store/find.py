@@ -56,7 +56,7 @@ def find(
             return search_compaction(
                 store, selection, offset=offset, count=count, reverse=reverse, note=note
             )
-        note(f"{selection.one_topic} is no compaction topic any more: its log in compaction/ is not read")
+        note(f"{selection.one_topic} is no compaction topic any more: compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(selection.one_topic):
         from .batch_search import search_batch_queues
 
