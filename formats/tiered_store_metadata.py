@@ -1,6 +1,6 @@
 """tieredStoreMetadata.json: what the tiered store holds, 5.1+ (spec/05-config.md, 5.3).
 
-No store with one was seen.
+Described after what the real classes of 5.3.3 and 5.5.0 write.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from .json_table import QUEUE_ID, TOPIC, JsonField, JsonTable
 
 _SEGMENT = (
-    JsonField("type", "integer", "kind of the segment", "segment_type"),
+    JsonField("type", "integer", "0 commit log, 1 consume queue, 2 index", "segment_type"),
     JsonField("status", "integer", "0 new, 1 sealed, 2 deleted"),
     JsonField("size", "integer", "bytes"),
     JsonField("createTimestamp", "integer", "when it was made, in ms"),
@@ -45,6 +45,7 @@ TABLES = (
         "one entry for each queue",
         (TOPIC, QUEUE_ID),
         (
+            JsonField("queue", "object", "the same queue, with the name of its broker"),
             JsonField("minOffset", "integer", "first queue offset that is there"),
             JsonField("maxOffset", "integer", "behind the last one"),
             JsonField("updateTimestamp", "integer", "time of the last change in ms"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.tiered_index import HEADER, HEADER_BYTES, ITEM, MAGIC_SEALED, SLOT
 from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.config_file import read_config_file
 from mqstore.store.consume_queue import ConsumeQueue
 from mqstore.store.message import Message, messages
 from mqstore.store.recognise import recognise
@@ -111,6 +112,19 @@ def test_segments_are_those_of_the_metadata(version: str, tmp_path: Path) -> Non
                 there = {file.start: file.size for file in files.files}
                 assert files.gaps == []
             assert there == {s["baseOffset"]: s["size"] for s in segments.values()}
+
+
+def test_metadata_has_nothing_unknown(version: str, tmp_path: Path) -> None:
+    """Of what the real classes write; the topic's number counts in the index."""
+    path = tiered.unpack(version, tmp_path) / "config" / "tieredStoreMetadata.json"
+    assert recognise(path).kind == "tiered-store-metadata"
+    found = list(read_config_file(path, "tiered-store-metadata").records())
+    assert not any("more" in record or "problem" in record for record in found)
+    others = [record["name"] for record in found if record["type"] == "config_value"]
+    assert others == ["topicSerialNumber"]
+    types = {r["table"]: r["segment_type"] for r in found if r["type"] == "tiered_segment"}
+    assert sorted(types.values()) == [0, 1, 2]
+    assert [r["topic"] for r in found if r["type"] == "tiered_topic"] == [tiered.TOPIC]
 
 
 @pytest.mark.parametrize(
