@@ -19,7 +19,8 @@ from .timer_records import NO_NUMBER
 
 BY_KEY, BY_TOPIC = "unique key", "topic+unique key"
 _OPTION = "appendTopicForTimerDeleteKey"
-_COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC, "5.5": BY_KEY}
+_SINCE = "5.4"
+_COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
 _UNREAD = "it is not in the wheel, and will not be"
 
 
@@ -85,21 +86,17 @@ class Cancels:
             return "its target was delivered"
         if named.slot != slot:
             return "its target is due at another tick"
-        if self._compared not in (None, form):
+        if self._compared != form:
             return f"a {self._version} broker compares the {self._compared}, not the {form}"
         return "" if named.heard else _UNREAD
 
-    @property
-    def certain(self) -> bool:
-        """It is known what this generation of brokers compares."""
-        return self._compared is not None
 
-
-def compared_by(store: Store) -> str | None:
-    """What a broker of the store's generation compares a cancel message with, None if not known."""
-    if store.config.get(_OPTION) is not None:
+def compared_by(store: Store) -> str:
+    """What a broker of the store's generation compares a cancel message with."""
+    version = store.generation.version
+    if version >= _SINCE:
         return BY_TOPIC if store.config.get_bool(_OPTION) else BY_KEY
-    return _COMPARED.get(store.generation.version)
+    return _COMPARED.get(version, BY_KEY)
 
 
 def _named(facts: Facts, rows: Ints, now_ms: int) -> _Named:

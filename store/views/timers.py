@@ -29,7 +29,6 @@ _STUCK = (
 )
 _AT_ONCE = "due when it came in: it was put into its topic at once"
 _NOT_ASKED = "put into its topic at once although it was not due"
-_EITHER = "a cancel message names it, but it is not known how this generation compares names"
 
 
 class State(StrEnum):
@@ -170,9 +169,7 @@ def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
     cancelled, why_not = cancels.of(
         row.topic, row.unique_key, facts.slot(last), row.delivered != []
     )
-    if cancelled and not cancels.certain:
-        row.state, row.reason = State.UNKNOWN, _EITHER
-    elif cancelled:
+    if cancelled:
         row.state, row.reason = State.CANCELLED, ""
     elif why_not and row.state in WAITING:
         row.reason = why_not
