@@ -193,7 +193,10 @@ def check_journal_place(layout: Layout) -> None:
 
 
 def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path | None:
-    """Each process puts its own: one that gives up must not take another's away."""
+    """Each process puts its own: one that gives up must not take another's away.
+
+    It names the journal where that lies elsewhere.
+    """
     there = [d for d in layout.commit_log_directories if d.is_dir() and d not in avoided]
     if not there:
         return None
@@ -201,7 +204,10 @@ def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path
     path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with files.create(path) as file:
+            if layout.journal_place is not None:
+                file.pwrite(os.fsencode(layout.journal.resolve()), 0)
             file.truncate(layout.sizes.commit_log.value)
+            file.sync()  # of another length it would let some versions load
         files.sync_directory(path.parent)
     except StoreError:
         _remove_barrier(path, files)

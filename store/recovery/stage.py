@@ -11,7 +11,7 @@ from ...formats.index_file import HEADER_BYTES, file_size
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import NoSpace, Refused, from_os_error
+from ..errors import NoSpace, Refused, Unreadable, from_os_error
 from ..index_file import Geometry
 from ..layout import JOURNAL as JOURNAL_FOLDER
 from ..layout import Layout
@@ -106,6 +106,7 @@ class _Stager:
         """Journal one edit."""
         path = Path(edit.path)
         self.files.check_inside(path)
+        self._check_allowed(path, in_place=edit.kind in ("write", "truncate"))
         kind: StepKind = "move"
         if edit.kind in ("write", "truncate", "create"):
             kind = edit.kind
@@ -134,6 +135,20 @@ class _Stager:
         else:
             self._moved.add(name)
         self.journal.steps.append(step)
+
+    def _check_allowed(self, path: Path, *, in_place: bool) -> None:
+        """This user may make the change: a refusal half-way would leave a store that cannot start.
+
+        Raises Unreadable.
+        """
+        if in_place:
+            self.files.open(path).close()
+            if os.geteuid() not in (0, path.stat().st_uid):
+                raise Unreadable("cannot keep the times of a file of another user", path=path)
+            return
+        near = next(p for p in path.parents if p.exists())
+        if not os.access(near, os.W_OK | os.X_OK):
+            raise Unreadable("cannot write (Permission denied)", path=near)
 
     def folder_for(self, path: Path) -> Path:
         """The session's folder on the file system of a file: renames must stay inside one."""

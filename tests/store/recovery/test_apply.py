@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.errors import InUse, NoSpace, Refused, StoreError
+from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import alone, apply, barriers
 from mqstore.store.recovery.journal import Journal, State, sessions, unfinished
@@ -172,6 +172,41 @@ def test_a_failure_before_the_journal_leaves_the_store_as_it_was(
     after.pop("lock", None)
     before.pop("lock", None)
     assert after == before
+
+
+class Denied(Files):
+    """Another user's store: a file in it is not ours to write."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
+        if change == "open" and path.name == self.name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def check_nothing_was_begun(root: Path, files: Files, place: str) -> None:
+    """Refused before the first change: a half-done recovery could not be undone either."""
+    before = content(root)
+    with pytest.raises(Unreadable, match=place):
+        recover(root, CONFIG, VERSION, files)
+    layout = Layout.open(root, CONFIG)
+    assert unfinished(layout.root, layout.journal) is None
+    assert not barriers(layout)
+    assert {name: row for name, row in content(root).items() if name != "lock"} == {
+        name: row for name, row in before.items() if name != "lock"
+    }
+
+
+@pytest.mark.parametrize("name", ["checkpoint", f"{8192 * 4:020d}"])
+def test_a_file_that_may_not_be_written(root: Path, name: str) -> None:
+    check_nothing_was_begun(root, Denied(name), name)
+
+
+def test_a_directory_that_may_not_be_written(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = root / "index"
+    monkeypatch.setattr(os, "access", lambda path, _mode: Path(path) != index)
+    check_nothing_was_begun(root, Files(), str(index))
 
 
 def test_a_lock_held_by_another(root: Path) -> None:
