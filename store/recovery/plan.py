@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ from .keep.fill import Fill
 from .keep.keep_log import gap_finder, keep_log
 from .log_plan import LogPlan, plan_log
 from .mend import mend
-from .profiles import MinOffset, Profile, QueueRules
+from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
 from .queue_edits import queue_edits
 from .record_check import BodyCheck
@@ -98,15 +99,11 @@ class _Maker(Auditor):
     """Looks at the log on behalf of the plan."""
 
     def __init__(
-        self,
-        snapshot: Snapshot,
-        log: LogPlan,
-        geometry: Geometry,
-        groups: GroupLoss,
-        retag: bool,
-        rules: QueueRules,
+        self, snapshot: Snapshot, log: LogPlan, groups: GroupLoss, profile: Profile, wish: Wish
     ) -> None:
-        self.snapshot, self.log, self.retag = snapshot, log, retag
+        sizes, rules = snapshot.layout.sizes, profile.queues
+        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+        self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
         self.index = IndexAudit.of(snapshot.index, geometry, log.end)
         self.queues: dict[QueueId, QueueAudit] = {}
         self.batches: dict[QueueId, BatchAudit] = {}
@@ -210,20 +207,20 @@ def make_plan(
     mended, edits = mend(snapshot, any_length=keep)
     if not mended.log:
         return Plan(policy, 0, 0)
-    queue, fills = _files_of(mended), list[Fill]()
+    queue, fills, maker = _files_of(mended), list[Fill](), None
+    look = partial(survey, index_tags=rules.index_tags, multi_dispatch=multi_dispatch)
+    groups = GroupLoss(progress or {})
     if keep:
         verifies = switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
         finder = gap_finder(mended, verify=verifies)
-        survey(
-            CommitLog(queue),
-            [finder, *auditors],
-            index_tags=False,
-            multi_dispatch=multi_dispatch,
-            progress=tell,
-        )
+        # where nothing is damaged, one pass does: the log stays as it is
+        as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
+        guess = _Maker(mended, as_it_is, groups, profile, wish)
+        look(CommitLog(queue), [finder, guess, *auditors], progress=tell)
         kept = keep_log(mended, queue, wish.forms, finder)
         log, queue, fills = kept.plan, kept.queue, kept.fills
-        auditors = ()
+        if not fills and (log.start, log.end) == (as_it_is.start, as_it_is.end):
+            maker = guess
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -232,20 +229,12 @@ def make_plan(
                 switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
             )
         log = plan_log(mended, outcome)
-    sizes = snapshot.layout.sizes
-    geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    maker = _Maker(
-        mended, log, geometry, GroupLoss(progress or {}), bool(wish.lost_tag), profile.queues
-    )
     commit_log = CommitLog(queue)
-    survey(
-        commit_log,
-        [maker, *auditors],
-        index_tags=rules.index_tags,
-        multi_dispatch=multi_dispatch,
-        crc=not keep,
-        progress=None if keep else tell,
-    )
+    if maker is None:
+        groups = GroupLoss(progress or {})
+        maker = _Maker(mended, log, groups, profile, wish)
+        others = () if keep else auditors
+        look(commit_log, [maker, *others], crc=not keep, progress=None if keep else tell)
     for fill in fills:
         maker.note_lost(fill)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)

@@ -120,6 +120,18 @@ def last_byte(entry: Entry, begin: int) -> int:
     return last
 
 
+def written_ranges(entry: Entry) -> list[tuple[int, int]]:
+    """Ranges of a file that are no holes. Raises Unreadable."""
+    try:
+        descriptor = open_regular(entry.path)
+        try:
+            return list(_data_extents(descriptor, 0, entry.size))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise from_os_error(error, entry.path) from error
+
+
 def _data_extents(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
     """Ranges of a file that are no holes."""
     while begin < end:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -30,6 +31,8 @@ Flags = npt.NDArray[np.bool_]
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
 HIDDEN = "below the queue's min offset"
+_AT_ONCE = 1 << 18
+"""Messages that are looked at together: with hundreds of queues a batch has few of each."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def survey(
 
     start: position of a record to begin at. crc: check the bodies. progress: called with the position reached.
     """
+    pending = _Pending()
     for item in log.scan(start, crc=crc):
         if isinstance(item, Extent):
             for auditor in auditors:
@@ -95,36 +99,58 @@ def survey(
                 auditor.stale(item)
             continue
         dispatched = dispatch(item, index_tags=index_tags, multi_dispatch=multi_dispatch)
-        groups = list(by_queue(item, dispatched))
         for auditor in auditors:
             auditor.records(item, dispatched)
-            for messages in groups:
-                auditor.messages(messages)
+        pending.add(item, dispatched)
+        if pending.count >= _AT_ONCE:
+            _hand_out(pending, auditors)
+    _hand_out(pending, auditors)
 
 
-def by_queue(batch: Batch, dispatched: Dispatched) -> Iterator[Messages]:
-    """The messages of a batch, queue by queue."""
-    units = dispatched.units
-    if not len(units):
-        return
-    keys = units.topic_id << 32 | (units.queue_id & 0xFFFFFFFF)
-    lost = tombstones(batch.columns)
-    good = ~lost if batch.body_crc_ok is None else batch.body_crc_ok & ~lost
-    order = np.argsort(keys, kind="stable")
-    ordered = keys[order]
-    for mine in np.split(order, np.flatnonzero(np.diff(ordered)) + 1):
-        first = int(mine[0])
-        record = units.record[mine]
-        yield Messages(
-            QueueId(dispatched.topics[int(units.topic_id[first])], int(units.queue_id[first])),
-            units.queue_offset[mine],
-            batch.position[record],
-            units.size[mine],
-            units.tags_code[mine],
-            units.store_timestamp[mine],
-            good[record],
-            lost[record],
-        )
+def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
+    for messages in pending.take():
+        for auditor in auditors:
+            auditor.messages(messages)
+
+
+class _Pending:
+    """Messages of several batches, until there are enough of each queue to look at together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._topics: dict[str, int] = {}
+        self._columns: list[tuple[Ints | Flags, ...]] = []
+
+    def add(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Take the messages of a batch."""
+        units = dispatched.units
+        if not len(units):
+            return
+        ids = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
+        lost = tombstones(batch.columns)
+        good = ~lost if batch.body_crc_ok is None else batch.body_crc_ok & ~lost
+        record = units.record
+        key = np.array(ids, np.int64)[units.topic_id] << 32 | (units.queue_id & 0xFFFFFFFF)
+        columns = (units.queue_offset, batch.position[record], units.size, units.tags_code)
+        self._columns.append((key, *columns, units.store_timestamp, good[record], lost[record]))
+        self.count += len(units)
+
+    def take(self) -> Iterator[Messages]:
+        """The messages queue by queue, each queue's in log order; none is left."""
+        if not self._columns:
+            return
+        key, *columns = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
+        topics = list(self._topics)
+        self.count, self._topics, self._columns = 0, {}, []
+        order = np.argsort(key, kind="stable")
+        ordered = key[order]
+        columns = [column[order] for column in columns]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        for begin, end in pairwise([*first.tolist(), len(ordered)]):
+            queue = int(ordered[begin])
+            queue_id = (queue & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+            name = QueueId(topics[queue >> 32], queue_id)
+            yield Messages(name, *(column[begin:end] for column in columns))
 
 
 @dataclass

@@ -229,6 +229,39 @@ def put(bench: Bench) -> Iterator[Figure]:
     yield Figure(what, wall, "<=", 0.2, f"by the clock; CPU {cpu:.2f}")
 
 
+def recover(bench: Bench) -> Iterator[Figure]:
+    """The plan of a recovery, whole process, against the real load of the same store; by the clock."""
+    for name, body, crashed_target, clean_target in (
+        ("1g-1k", "1 KB", 0.2, 0.25),
+        ("1g-100", "100 B", 0.2, 0.6),
+    ):
+        for crashed, target in ((True, crashed_target), (False, clean_target)):
+            copy = bench.work / "recover"
+            command = [*python("-m", "mqstore", "recover", copy), "--quiet"]
+            ours, theirs = [], []
+            for _ in range(bench.rounds):
+                _copy_linked(bench.store(name), copy, crashed=crashed)
+                ours.append(run(command, codes=(0, 3)).wall_s)
+                theirs.append(float(store_bench("load", f"root={copy}")["loaded_s"]))
+            shutil.rmtree(copy)
+            exit_ = "after a crash" if crashed else "after a clean stop"
+            note = f"{min(ours):.2f} s; {min(theirs):.2f} s"
+            what = f"recover, 1 GiB of {body}, {exit_} / real 5.3.3 load"
+            yield Figure(what, min(ours) / min(theirs), "<=", target, note)
+
+
+def _copy_linked(store: Path, copy: Path, *, crashed: bool) -> None:
+    """A copy whose log is the same files: a load writes nothing to records that are whole."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("commitlog"))
+    (copy / "commitlog").mkdir()
+    for file in log_files(store):
+        (copy / "commitlog" / file.name).hardlink_to(file)
+    if crashed:
+        (copy / "abort").touch()
+
+
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
-    group.__name__: group for group in (walk, decode, where, memory, append, stream, start, put)
+    group.__name__: group
+    for group in (walk, decode, where, memory, append, stream, start, put, recover)
 }

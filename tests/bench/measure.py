@@ -31,7 +31,9 @@ class Cost:
     output: str
 
 
-def run(command: Sequence[str | Path], *, code: int = 0, memory: bool = False) -> Cost:
+def run(
+    command: Sequence[str | Path], *, codes: Sequence[int] = (0,), memory: bool = False
+) -> Cost:
     """Run a process to its end; `memory` polls its anonymous memory (and so costs the machine).
 
     Raises RuntimeError when it exits with another code.
@@ -48,7 +50,7 @@ def run(command: Sequence[str | Path], *, code: int = 0, memory: bool = False) -
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     process.stderr.close()
-    if process.returncode != code:
+    if process.returncode not in codes:
         raise RuntimeError(f"{' '.join(map(str, command))}: {process.returncode}\n{errors[-2000:]}")
     return Cost(usage.ru_utime + usage.ru_stime, wall_s, peak, output)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ....formats.consume_queue import UNIT_BYTES
 from ....formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...dispatch import LMQ_PREFIX
-from ..queue_edits import is_whole_file
+from ..queue_edits import is_whole_file, written_ranges
 from ..queue_units import is_valid, pre_fill, read_units
 from ..snapshot import Entry, QueueId, Snapshot
 from .gaps import Gap, TornRecord
@@ -56,7 +56,7 @@ def lost_units(
     """
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
-    for number, name in enumerate(queues):
+    for number, name in enumerate(queues if gaps else ()):
         entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
         parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes)
     parts.append(_of_torn(torn, queues))
@@ -77,8 +77,7 @@ def _of_queue(
     ends = np.array([gap.end for gap in gaps], np.int64)
     reach = -1
     for entry in sorted(entries, key=lambda e: int(e.name)):
-        for first in range(0, file_bytes // UNIT_BYTES, _WINDOW_UNITS):
-            count = min(_WINDOW_UNITS, file_bytes // UNIT_BYTES - first)
+        for first, count in _windows(entry, file_bytes):
             units = read_units(entry, first, count)
             used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
             position = units["physical_offset"][used].astype(np.int64)
@@ -96,6 +95,16 @@ def _of_queue(
             tags = units["tags_code"][used[rows]].astype(np.int64)
             same = np.full(len(rows), number, np.int64)
             yield np.stack([position[rows], size[rows], same, offset, tags])
+
+
+def _windows(entry: Entry, file_bytes: int) -> Iterator[tuple[int, int]]:
+    """(first unit, number of units) of what is written in a file; most of it is a hole."""
+    done = 0
+    for begin, end in written_ranges(entry):
+        first, last = max(done, begin // UNIT_BYTES), -(-min(end, file_bytes) // UNIT_BYTES)
+        for at in range(first, last, _WINDOW_UNITS):
+            yield at, min(_WINDOW_UNITS, last - at)
+        done = max(done, last)
 
 
 def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:

@@ -36,8 +36,21 @@ class PatchedQueue(MappedFileQueue):
     def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
         """As for any queue, with the pieces laid over it."""
         size = max(0, min(len(buffer), file.size - offset))
+        if self._is_plain(file, offset, size):
+            whole = file._replace(size=self._present[file.path])
+            return self._base.read_into(whole, offset, buffer[:size])
         buffer[:size] = self._patched(file, offset, size)
         return size
+
+    def _is_plain(self, file: MappedFile, offset: int, size: int) -> bool:
+        """Nothing lies over this range, and the file has all of it."""
+        if self._present.get(file.path, 0) < offset + size:
+            return False
+        number = bisect_right(self._begins, file.start + offset + size) - 1
+        if number < 0:
+            return True
+        position, piece = self._pieces[number]
+        return position + len(piece) <= file.start + offset
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
         """Holes are no help where something may lie over them."""
