@@ -186,11 +186,15 @@ def _follow(entries: Entries, previous: Ints, wheel: Wheel) -> None:
         target = jump[source]
         new = entries.fires_ms[target] == NOWHERE
         entries.fires_ms[target[new]] = entries.fires_ms[source[new]]
-        end = np.where(end >= 0, jump[end], end)
-        jump = np.where(jump >= 0, jump[jump], jump)
-    entries.cut = int((end == _CUT).sum() + (~good & ~behind).sum())
+        end, jump = _jumped(end, jump), _jumped(jump, jump)
+    entries.cut = int((end == _CUT).sum() + (~good & ~behind & (wheel.last_pos != NOWHERE)).sum())
     first = np.concatenate([times[end >= 0], wheel.time_ms[behind]])
     entries.stuck_ms = int(first.min()) if len(first) else None
+
+
+def _jumped(at: Ints, jump: Ints) -> Ints:
+    """Where the jumps lead; what is no entry stays where it is."""
+    return np.where(at >= 0, jump[np.maximum(at, 0)], at) if len(jump) else at
 
 
 def _behind(entries: Entries, wheel: Wheel) -> npt.NDArray[np.bool_]:
