@@ -125,6 +125,7 @@ class Finder:
 
         Of several messages with one unique key the first one in the log. Raises Unreadable.
         """
+        _ = self._store.log_end  # once known it tells dead records quickly
         keys = list(self._keys(addresses))
         places: dict[tuple[str, str | None], tuple[int, Via]] = {}
         if keys:

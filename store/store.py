@@ -182,8 +182,8 @@ class Store:
         if message.physical_offset != message.position:
             following = message.position + message.total_size + self.payload_at(message.position)
             mark = Mark.NONE if any(self._messages_at([following])) else Mark.EARLIER_LIFE
-        elif self.may_be_dead(message) and message.position >= self.log_end.position:
-            mark = Mark.DEAD_TAIL
+        elif "log_end" in self.__dict__ or self.may_be_dead(message):
+            mark = Mark.DEAD_TAIL if message.position >= self.log_end.position else Mark.NONE
         return message._replace(mark=mark)
 
     def payload_at(self, position: int) -> int:
