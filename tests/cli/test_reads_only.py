@@ -96,6 +96,7 @@ def content(root: Path) -> dict[str, str]:
 def _questions(name: str) -> Iterator[tuple[str, ...]]:
     """Command lines that read; {} stands for the store."""
     yield ("inspect", "{}")
+    yield ("inspect", "{}", "--delays", "--timers", "--retries", "--pop", "--transactions")
     yield ("dump", "{}")
     yield ("dump", "{}", "--hex", "--count", "5")
     yield ("dump", "{}", "--format", "csv", "--rate", "1G")
