@@ -14,6 +14,7 @@ from mqstore.formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES
 from mqstore.store.config_file import read_config_file
 from mqstore.store.delay_level import TIMER_TOPIC
+from mqstore.store.generation import Generation
 from mqstore.store.store import Store
 from mqstore.store.timer_check import read_timer_check
 from mqstore.store.views.timers import HOUR_MS, WAITING, State, Timer, Timers, timers
@@ -304,18 +305,37 @@ def test_wheels_and_logs_of_noise(tmp_path: Path) -> None:
         assert len(view(root, before.now_ms).rows) >= len(before.rows)
 
 
+def test_cancel_messages_of_the_wrong_form(tmp_path: Path) -> None:
+    """A 5.1 broker compares unique keys: those that name topic and key have no effect there."""
+    root = unpack(HERE, tmp_path)
+    cancelled = {row.unique_key for row in view(root).rows if row.state is State.CANCELLED}
+    with Store(root) as store:
+        store.generation = Generation("5.1", "the test", ("5.1",))
+        found = timers(store, view(root).now_ms, lambda _: None)
+    assert {cancel.effective for cancel in found.cancels} == {False}
+    rows = by_key(found)
+    for key in cancelled:
+        row = rows[key]
+        if row.state is State.PENDING:
+            assert "a 5.1 broker compares the unique key, not the topic" in row.reason
+        else:  # its time had come already
+            assert (row.state, row.reason) == (
+                State.NEVER,
+                "its tick was read, but nothing was delivered",
+            )
+    assert len({rows[key].state for key in cancelled}) == 2
+
+
 def test_a_store_without_timer(tmp_path: Path) -> None:
     with Store(unpack("4.9.7-clean", tmp_path)) as store:
         assert timers(store, 0, lambda _: None) == Timers(0)
 
 
-def test_where_a_start_cannot_be_predicted(tmp_path: Path) -> None:
-    """A store of batch queues has no prediction: the files are taken as they lie, and it is said."""
+def test_where_a_broker_does_not_start(tmp_path: Path) -> None:
+    """A stray file in the timer log: the files are taken as they lie, and it is said."""
     root, notes = unpack(HERE, tmp_path), list[str]()
     before = view(root)
-    unpack("5.3.3-batchcq", tmp_path)
-    batch_queues = tmp_path / "5.3.3-batchcq" / "batchconsumequeue"
-    shutil.copytree(batch_queues, root / "batchconsumequeue")
+    (root / "timerlog" / "stray").write_bytes(b"x")
     after = view(root, before.now_ms, notes)
     assert any("as they lie" in note for note in notes)
     assert replace(after, rows=[]) == replace(before, rows=[])
