@@ -205,6 +205,13 @@ def _unpack(path: str | os.PathLike[str], identity: _Identity) -> None:
         os.close(_kept.popitem(last=False)[1].descriptor)
 
 
+def forget_all() -> None:
+    """Close what is unpacked; a later read unpacks it again."""
+    _known.clear()
+    while _kept:
+        os.close(_kept.popitem()[1].descriptor)
+
+
 def _used() -> int:
     return sum(kept.used_bytes for kept in _kept.values())
 

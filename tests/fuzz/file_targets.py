@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
+from mqstore.formats.compression import ZSTD_MAGIC
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
+from mqstore.store import decompress
 from mqstore.store.batch import Batch
 from mqstore.store.commit_log import CommitLog
+from mqstore.store.compressed import forget_all
 from mqstore.store.config import BrokerConfig
 from mqstore.store.consume_queue import ConsumeQueues
 from mqstore.store.description import describe_path
 from mqstore.store.find import find, offset_at
 from mqstore.store.index import Index
 from mqstore.store.layout import Layout
-from mqstore.store.mapped_file_queue import file_name
+from mqstore.store.mapped_file_queue import MappedFileQueue, file_name
 from mqstore.store.message import messages
 from mqstore.store.recognise import recognise
 from mqstore.store.recovery.recovery import examine
@@ -31,6 +35,7 @@ from .target import cut, files, target
 _NAMES = ("00000000000000000000", "checkpoint", "abort", "lock", "timerwheel", "x", "a.json")
 _LIMIT = 1 << 16
 _FILES = 5
+_UNPACKED = 1 << 22
 
 
 def in_files(folder: str, data: bytes, unit: int) -> dict[str, bytes]:
@@ -171,3 +176,25 @@ def store(data: bytes) -> None:
 
 def _state(root: Path) -> dict[str, int]:
     return {str(path): path.stat().st_size for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@target
+def compressed_log(data: bytes) -> None:
+    """A log file that somebody compressed: the scan tells each byte that comes out of it once."""
+    name = f"log/{file_name(0)}{'.zst' if data[:1] == ZSTD_MAGIC[:1] else '.gz'}"
+    forget_all()  # a file that is replaced so quickly may look like the one before
+    with (
+        mock.patch.object(decompress, "LARGEST_BYTES", _UNPACKED),
+        files({name: data}) as root,
+        MappedFileQueue.open(root / "log") as queue,
+    ):
+        [file] = queue.files
+        content = queue.content(file)
+        assert content.size <= _UNPACKED
+        assert len(queue.read(0, _UNPACKED)) == content.size
+        told = 0
+        for item in CommitLog(queue).scan():
+            begin = int(item.position[0]) if isinstance(item, Batch) else item.position
+            told = max(told, item.end)
+            assert begin <= told
+        assert told >= content.size

@@ -25,6 +25,7 @@ from mqstore.store.config_file import FILES
 
 from .. import stores, tiered
 from ..formats.derive.schemas import REAL_SCHEMAS
+from ..packing import PACKERS
 from .all_targets import TARGETS
 from .target import CORPUS, joined
 from .text_targets import planted
@@ -82,6 +83,9 @@ def file_seeds(root: Path, other: Path) -> Iterator[tuple[str, str, bytes]]:
     yield "log_scan", "two-files", b"\1" + whole + bytes(64)
     yield "log_scan", "damaged", b"\0" + whole[:100] + b"\xff" + whole[101:]
     yield "log_scan", "torn", b"\2" + whole[:-30]
+    for name, (_, packed) in PACKERS.items():
+        yield "compressed_log", name.replace(" ", "-"), packed(whole + bytes(1 << 17) + some[0])
+        yield "compressed_log", f"bomb-{name.replace(' ', '-')}", packed(bytes(5 << 20))
     entries = (other / "dledger-n0" / "data" / f"{0:020d}").read_bytes()[:1500]
     yield "dledger_scan", "real", b"\0" + entries
     yield "queue", "real", b"\0" + units
