@@ -201,6 +201,29 @@ def test_configuration_that_has_lost_its_name(name: str, tmp_path: Path) -> None
             assert recognise(copy).kind == kind, path
 
 
+@pytest.mark.parametrize(
+    ("name", "place", "kind"),
+    [
+        ("5.3.3-dledger", "dledger-n0/index/00000000000000000000", "dledger-index"),
+        ("4.9.7-dledger", "dledger-n0/index/00000000000000000000", "dledger-index"),
+        ("5.3.3-compaction", "compaction/position-checkpoint", "position-checkpoint"),
+        # nothing in these bytes tells where they come from
+        ("5.3.3-compaction", "compaction/compactionLog/state/0/" + "0" * 20, "commit-log"),
+        ("5.3.3-compaction", "compaction/compactionCq/state/0/" + "0" * 20, "batch-consume-queue"),
+    ],
+)
+def test_copies_of_rare_kinds(name: str, place: str, kind: str, tmp_path: Path) -> None:
+    """By content; also the first bytes of one."""
+    path = unpack(name, tmp_path) / place
+    copy = tmp_path / "copy.bin"
+    path.rename(copy)
+    assert recognise(copy).kind == kind
+    if kind == "dledger-index":
+        for size in (6400, 64, 32):
+            os.truncate(copy, size)
+            assert recognise(copy).kind == kind
+
+
 def test_a_configured_log_makes_no_store_of_its_own_directory(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     for name, kind in (("commitlog", "commit-log"), ("index", "index-file")):
