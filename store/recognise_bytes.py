@@ -115,8 +115,9 @@ def _is_dledger_index(head: bytes, size: int) -> bool:
     if not units or not _is_dledger_unit(units[0]):
         return False
     first, second = units[0], units[-1]
-    alone = len(units) == 1 or not second.magic
-    return alone or (
+    if len(units) == 1 or not second.magic:
+        return True
+    return bool(
         _is_dledger_unit(second)
         and second.index == first.index + 1
         and second.pos >= first.pos + first.size
@@ -125,7 +126,7 @@ def _is_dledger_index(head: bytes, size: int) -> bool:
 
 
 def _is_dledger_unit(unit: Any) -> bool:
-    return (
+    return bool(
         dledger.MAGIC_ENTRY <= unit.magic <= dledger.MAGIC_CONFIG_CHANGE
         and unit.size >= dledger.HEADER_BYTES
         and min(unit.pos, unit.index, unit.term) >= 0
