@@ -132,11 +132,12 @@ def open_log(what: Recognised, common: Common) -> CommitLog:
     from ..store.layout import Layout
     from ..store.mapped_file_queue import MappedFileQueue
     from ..store.recognise import DLEDGER_DATA, STORE
-    from ..store.tiered import open_segments
+    from ..store.tiered import open_segments, segment_start
 
     if what.kind == STORE:
         return CommitLog.open(Layout.open(what.path, common.config()), rate_bytes=common.rate)
-    if what.kind == _TIERED and what.queue is not None:
+    path = what.path
+    if what.kind == _TIERED and (path.is_dir() or segment_start(path.name) is not None):
         return CommitLog(open_segments(what.path), None, common.rate)
     frame = DLEDGER if what.kind == "dledger" else PLAIN
     if what.path.is_file():
