@@ -104,12 +104,17 @@ def recover(
     if journal is not None:
         keep_journal_in(layout, journal)
     found = _examine(layout, broker_version, policy, lost_tag, common)
+    for note in found.notes:
+        common.warn(note)
     code = _code_of(found)
-    applied = None
+    applied = after = None
     if apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, found, asks, wait, follow_links, common)
-        code = ExitCode.NO if found.plan and found.plan.lost.messages else ExitCode.DONE
-    _print(found, applied, common)
+        again = Layout.open(layout.root, layout.broker_config)
+        after = _examine(again, broker_version, policy, lost_tag, common)
+        lost = found.plan and found.plan.lost.messages
+        code = ExitCode.NO if lost else _code_of(after)
+    _print(found, applied, after, common)
     raise typer.Exit(code)
 
 
@@ -129,10 +134,7 @@ def _examine(
             done = max(done, position)
 
         wanted = Planned(policy.value)
-        found = examine(layout, version, policy=wanted, lost_tag=lost_tag, tell=tell)
-    for note in found.notes:
-        common.warn(note)
-    return found
+        return examine(layout, version, policy=wanted, lost_tag=lost_tag, tell=tell)
 
 
 def _code_of(found: Recovery) -> ExitCode:
@@ -145,7 +147,7 @@ def _code_of(found: Recovery) -> ExitCode:
 def _apply(
     layout: Layout, found: Recovery, asks: bool, wait: float, follow_links: bool, common: Common
 ) -> Applied:
-    """Carry the plan out and look at the store again. Raises Refused and all that `apply` does."""
+    """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.recovery.recovery import plan_again
@@ -167,18 +169,25 @@ def _apply(
     shown = None if found.interrupted else found.plan
     files = Files()
     confine(files, layout, follow_links=follow_links)
-    applied = apply(layout, shown, again, files, wait_seconds=wait)
-    left = again().edits
-    if left:
-        common.warn(f"after the recovery {len(left)} changes are still to be made: run it again")
-    return applied
+    return apply(layout, shown, again, files, wait_seconds=wait)
 
 
-def _print(found: Recovery, applied: Applied | None, common: Common) -> None:
+def _print(
+    found: Recovery, applied: Applied | None, after: Recovery | None, common: Common
+) -> None:
+    """What was found, and of a plan that was carried out what the next start does."""
     from .recover_text import recovery_text
 
     record = found.to_json()
-    if applied is not None:
-        record["applied"] = {"session": applied.session, "resumed": applied.resumed}
+    if applied is not None and after is not None:
+        start = after.prediction
+        record["applied"] = {
+            "session": applied.session,
+            "resumed": applied.resumed,
+            "edits_left": len(after.plan.edits) if after.plan else None,
+            "outcome": start.outcome,
+            "lost": start.lost.messages,
+            "invisible": start.invisible.messages,
+        }
     with common.open_output() as out:
-        out.record(record, text=lambda _: recovery_text(found, applied, common))
+        out.record(record, text=lambda _: recovery_text(found, applied, after, common))

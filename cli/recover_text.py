@@ -21,16 +21,21 @@ _ROWS = 12
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def recovery_text(found: Recovery, applied: Applied | None, common: Common) -> str:
-    """The whole page."""
+def recovery_text(
+    found: Recovery, applied: Applied | None, after: Recovery | None, common: Common
+) -> str:
+    """The whole page. after: the store once the plan was applied."""
     rows = None if common.verbose else _ROWS
-    lines = [verdict(found, applied), *_losses(found, rows), "", *_facts(found)]
+    lines = [verdict(found, applied, after), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     if worst.files:
-        lines += ["", f"A start of {worst.broker_version} changes these files:"]
+        does = "changes" if applied is None else "would have changed"
+        lines += ["", f"A start of {worst.broker_version} {does} these files:"]
         lines += _folded((_change(c) for c in worst.files), len(worst.files), rows)
-    lines += _tally("Messages that a start loses:", worst.lost, common, rows)
-    lines += _tally("Messages that stay but cannot be read:", worst.invisible, common, rows)
+    loses = "loses" if applied is None else "would have lost"
+    lines += _tally(f"Messages that a start {loses}:", worst.lost, common, rows)
+    stay = "stay but cannot" if applied is None else "would have stayed but could not"
+    lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     if plan_lost := found.plan and found.plan.lost:
         lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
@@ -40,13 +45,13 @@ def recovery_text(found: Recovery, applied: Applied | None, common: Common) -> s
     return "\n".join(lines)
 
 
-def verdict(found: Recovery, applied: Applied | None) -> str:
+def verdict(found: Recovery, applied: Applied | None, after: Recovery | None = None) -> str:
     """One line for somebody who has no time."""
     worst, plan = found.prediction, found.plan
     if applied is not None:
         lost = plan.lost.messages if plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
-        return f"Done: {ended}, {_messages(lost)} lost. A broker can be started."
+        return f"Done: {ended}, {_messages(lost)} lost. {_start_after(after)}"
     if found.interrupted:
         return "A recovery of this store was cut off. Run it again with --apply before any start."
     if found.refusal is not None:
@@ -72,6 +77,21 @@ def verdict(found: Recovery, applied: Applied | None) -> str:
     return f"Nothing is lost, but not all is in order. {cure}"
 
 
+def _start_after(after: Recovery | None) -> str:
+    """What the next start does to the store that was recovered."""
+    if after is None or (after.nothing_to_do and not after.harmful):
+        return "A broker can be started."
+    worst = after.prediction
+    start = f"But a start of {worst.broker_version} would still"
+    if not worst.starts:
+        return f"{start} not succeed: {worst.reason}."
+    if worst.lost.messages:
+        return f"{start} lose {_messages(worst.lost.messages)}: `mqstore recover` tells which."
+    if worst.invisible.messages:
+        return f"{start} leave {_messages(worst.invisible.messages)} unread."
+    return "But changes are still to be made: run it again."
+
+
 def question(found: Recovery) -> str:
     """What is asked on a terminal before a plan is carried out."""
     if found.interrupted:
@@ -90,8 +110,14 @@ def _cure(found: Recovery) -> str:
 
 def _command(found: Recovery) -> str:
     """The command that carries the plan out."""
-    policy = "" if found.wish.policy == "keep" else f" --policy {found.wish.policy}"
-    return f"mqstore recover {shlex.quote(str(found.layout.root))} --apply{policy}"
+    words = ["mqstore", "recover", str(found.layout.root), "--apply"]
+    if found.wish.policy != "keep":
+        words += ["--policy", found.wish.policy]
+    if found.generation is None:  # the version was asked for
+        words += ["--broker-version", found.main_version]
+    if found.wish.lost_tag:
+        words += ["--lost-tag", found.wish.lost_tag]
+    return shlex.join(words)
 
 
 def _messages(count: int) -> str:

@@ -72,6 +72,31 @@ def test_the_exit_code_of_apply(kind: str, code: int, tmp_path: Path) -> None:
     assert "applied" not in again
 
 
+def test_apply_says_what_the_next_start_does(tmp_path: Path) -> None:
+    """A record without its checksum is good, but this broker would cut there all the same."""
+    case = recovery_cases.case_of("flip_crcName_last_force")
+    root = recovery_cases.damaged(case, tmp_path)
+    config = recovery_cases.config_of(case, root)
+    options = [f"--set={name}={value}" for name, value in config.items()]
+    options += ["--broker-version", case["version"]]
+    before = answer(str(root), *options, code=1)["summary"]["lost_by_broker"]
+    applied = answer(str(root), *options, "--apply", "--yes", code=1)["applied"]
+    assert (applied["outcome"], applied["lost"], applied["edits_left"]) == ("starts", before, 0)
+    (root / "abort").write_text("")
+    result = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert result.code == 1
+    assert f"But a start of 5.3 would still lose {before} messages" in result.stdout
+    assert "can be started" not in result.stdout
+
+
+def test_the_command_to_go_on_with(tmp_path: Path) -> None:
+    root, _ = of_case("body_crc_middle", tmp_path)
+    options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
+    page = run_here(["recover", str(root), *SIZES, *options]).stdout
+    wanted = "--apply --policy broker --broker-version 5.4 --lost-tag gone"
+    assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
+
+
 @pytest.mark.parametrize("kind", ["files_missing_all"])
 def test_what_is_refused_stays_as_it_is(kind: str, tmp_path: Path) -> None:
     root, options = of_case(kind, tmp_path)
