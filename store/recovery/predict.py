@@ -13,7 +13,7 @@ from .cases import Case
 from .ext_state import ExtState
 from .groups import GroupLoss
 from .profiles import Profile
-from .queue_edits import last_byte
+from .queue_edits import last_byte, last_unit_byte
 from .queue_state import QueueState
 from .record_check import size_at
 from .simulate import Outcome
@@ -188,8 +188,8 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
         yield FileChange(header.entry.path, "removed", 0, header.entry.size)
 
 
-def _given_up(entry: Entry, begin: int) -> Iterator[FileChange]:
-    end = last_byte(entry, begin)
+def _given_up(entry: Entry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
+    end = last_unit_byte(entry, begin) if units else last_byte(entry, begin)
     if end > begin:
         yield FileChange(entry.path, "truncated", begin, end)
 
@@ -208,7 +208,7 @@ def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
         elif file.added:
             yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
         if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
-            yield from _given_up(file.entry, file.wrote)
+            yield from _given_up(file.entry, file.wrote, units=True)
 
 
 def _ext_changes(ext: ExtState, directory: Path) -> Iterator[FileChange]:

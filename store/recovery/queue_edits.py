@@ -21,6 +21,8 @@ from .snapshot import Entry
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
+_UNIT_GAP_BYTES = 1 << 16
+_ZEROS = bytes(_WINDOW_BYTES)
 
 
 def queue_edits(
@@ -93,31 +95,40 @@ def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
     """Zeros over what lies behind the end of the queue in its last file."""
     if end >= size:
         return
-    last = last_byte(entry, end)
+    last = last_unit_byte(entry, end)
     if last > end:
         reason = "dead units behind the end of the queue"
         yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
 
 
-def last_byte(entry: Entry, begin: int) -> int:
+def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
     """Offset behind the last byte of a file that is not zero, at least `begin`.
 
-    Holes of a sparse file are passed over without reading them.
+    gap_bytes: so many zeros end the search. Holes of a sparse file are passed over without reading
+    them. Raises Unreadable.
     """
     last = begin
+    window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
     try:
         descriptor = open_regular(entry.path)
         try:
             for start, stop in _data_extents(descriptor, begin, entry.size):
-                for at in range(start, stop, _WINDOW_BYTES):
-                    data = os.pread(descriptor, min(_WINDOW_BYTES, stop - at), at)
-                    used = len(data.rstrip(b"\0"))
-                    last = at + used if used else last
+                for at in range(start, stop, window):
+                    if gap_bytes is not None and at - last >= gap_bytes:
+                        return last
+                    data = os.pread(descriptor, min(window, stop - at), at)
+                    if data != _ZEROS[: len(data)]:
+                        last = at + len(data.rstrip(b"\0"))
         finally:
             os.close(descriptor)
     except OSError as error:
         raise from_os_error(error, entry.path) from error
     return last
+
+
+def last_unit_byte(entry: Entry, begin: int) -> int:
+    """The same for a queue's file: what broker or crash left behind its end lies close to it."""
+    return last_byte(entry, begin, _UNIT_GAP_BYTES)
 
 
 def written_ranges(entry: Entry) -> list[tuple[int, int]]:

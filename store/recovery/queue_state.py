@@ -24,6 +24,9 @@ _RECOVERED_FILES = 3
 _NO_ADDRESS = 1
 
 
+Ints = npt.NDArray[np.int64]
+
+
 @dataclass
 class QueueFile(LoadedFile):
     """A queue file; `added` are units written from byte `added_at` on, in this run only.
@@ -189,27 +192,31 @@ class QueueState:
         if self.ext is not None and (addresses := self.ext.append(count, ext_bytes)) is not None:
             units = units.copy()
             units["tags_code"] = addresses
+        reach = units["physical_offset"].astype(np.int64)
+        if self.rules.reaches_end:
+            reach = reach + units["size"]
         while position < count:
-            run = self._regular_run(units[position:], offsets[position:])
+            new = reach[position:] > self.max_physical
+            if not new.any():
+                return
+            position += int(new.argmax())  # those before are there already
+            run = self._regular_run(reach[position:], offsets[position:])
             if run:
                 self._append(units[position : position + run])
-                self.max_physical = self._reach(units[position + run - 1])
+                self.max_physical = int(reach[position + run - 1])
                 position += run
             else:
                 self._put_one(units[position : position + 1], int(offsets[position]))
                 position += 1
 
-    def _regular_run(self, units: Units, offsets: npt.NDArray[np.int64]) -> int:
+    def _regular_run(self, reach: Ints, offsets: Ints) -> int:
         """How many of the first units simply follow the end of the queue, one after the other."""
         if not self.files or self.files[-1].wrote == 0:
             return 0
-        reach = units["physical_offset"].astype(np.int64)
-        if self.rules.reaches_end:
-            reach = reach + units["size"]
         before = np.concatenate([np.array([self.max_physical], np.int64), reach[:-1]])
-        expected = self.end // self.dtype.itemsize + np.arange(len(units))
+        expected = self.end // self.dtype.itemsize + np.arange(len(reach))
         odd = np.flatnonzero((reach <= before) | (offsets != expected))
-        return int(odd[0]) if len(odd) else len(units)
+        return int(odd[0]) if len(odd) else len(reach)
 
     def _put_one(self, unit: Units, queue_offset: int) -> None:
         if self._reach(unit[0]) <= self.max_physical:

@@ -11,6 +11,7 @@ from ....formats.message_properties import crc_ok, ends_with_crc
 from ...batch import Batch, Extent, ExtentKind
 from ...dispatch import Dispatched
 from ...mark import Mark
+from ..snapshot import QueueId
 from ..survey import Messages
 
 Ints = npt.NDArray[np.int64]
@@ -67,6 +68,8 @@ class GapFinder:
     last_timestamp: int = 0
     #: Records carry a CRC over the whole of them.
     crc_items: bool = False
+    #: Behind the queue offsets of all messages, by queue.
+    queue_ends: dict[QueueId, int] = field(default_factory=dict)
 
     def extent(self, extent: Extent) -> None:
         """What is no record: only a BLANK says something."""
@@ -80,7 +83,9 @@ class GapFinder:
             self.dead.append(batch.position.copy())
 
     def messages(self, messages: Messages) -> None:
-        """Nothing to note of messages."""
+        """How far each queue goes."""
+        behind = int(messages.offset.max()) + 1
+        self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 
     def close(self, position: int) -> None:
         """What lies between the last good record and `position` is a gap, file by file."""

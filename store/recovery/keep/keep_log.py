@@ -7,7 +7,7 @@ as under the policy "broker".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from ..edits import Edit
 from ..loading import LoadedFile
 from ..log_plan import LogPlan, tail_edits, written
 from ..queue_edits import last_byte
-from ..snapshot import Entry, Snapshot
+from ..snapshot import Entry, QueueId, Snapshot
 from .fill import Fill, fills
 from .forms import Forms
 from .gaps import Gap, GapFinder
@@ -53,14 +53,14 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    behind = _tail(snapshot, end, max(entries) + size, dead)
+    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends)
     if len(behind):
         finder.covered = max(end, finder.end)
         end = int(behind.end[-1])
         finder.close(end)
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
-    lost = lost_units(snapshot, gaps, finder.torn, dead)
+    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     bodies = op_bodies(CommitLog(queue), lost, forms)
     stale = finder.stale_end > end
@@ -79,7 +79,9 @@ def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
     return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
 
 
-def _tail(snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray) -> LostUnits:
+def _tail(
+    snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray, ends: Mapping[QueueId, int]
+) -> LostUnits:
     """The records behind the last good one that units name: lost, but known."""
     size = snapshot.log_file_bytes
     gaps, begin = [], end
@@ -87,7 +89,7 @@ def _tail(snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray) -> Los
         behind = min(files_end, (begin // size + 1) * size)
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
-    found = lost_units(snapshot, gaps, (), dead)
+    found = lost_units(snapshot, gaps, (), dead, ends)
     # a unit that stands alone somewhere behind the end is no proof that there was a record
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..snapshot import Entry, QueueId, Snapshot
 from .gaps import Gap, TornRecord
 
 Ints = npt.NDArray[np.int64]
-_WINDOW_UNITS = 1 << 16
+_WINDOW_UNITS = 1 << 13
 _PRE_FILL = pre_fill(1)[0]
 
 
@@ -47,18 +47,23 @@ class LostUnits:
 
 
 def lost_units(
-    snapshot: Snapshot, gaps: Sequence[Gap], torn: Sequence[TornRecord], dead: Ints
+    snapshot: Snapshot,
+    gaps: Sequence[Gap],
+    torn: Sequence[TornRecord],
+    dead: Ints,
+    ends: Mapping[QueueId, int],
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 
     torn: records that tell their own queue, for those that no unit names. dead: positions of
-    records that are no loss. Raises Unreadable.
+    records that are no loss. ends: behind the last message of each queue in the log. Raises
+    Unreadable.
     """
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
     for number, name in enumerate(queues if gaps else ()):
         entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
-        parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes)
+        parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes, ends.get(name, 0))
     parts.append(_of_torn(torn, queues))
     position, size, queue, offset, tags = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
@@ -70,9 +75,12 @@ def lost_units(
 
 
 def _of_queue(
-    entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int
+    entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int, known: int
 ) -> Iterator[Ints]:
-    """int64[5, n]: the units of one queue that lie in gaps, while positions rise."""
+    """int64[5, n]: the units of one queue that lie in gaps, while positions rise.
+
+    known: behind the offsets of all its messages in the log.
+    """
     begins = np.array([gap.begin for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
     reach = -1
@@ -82,6 +90,8 @@ def _of_queue(
             used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
+                if int(entry.name) // UNIT_BYTES + first >= known:
+                    break  # behind all messages of the log, and nothing is there
                 continue
             highest = np.maximum.accumulate(np.concatenate([np.array([reach]), position]))
             rising = position > highest[:-1]
