@@ -113,6 +113,7 @@ def rows_of(plan: Plan, number: int, split: Split) -> Iterator[pa.RecordBatch]:
                     index=False,
                     multi_dispatch=rules.multi_dispatch,
                     slash_names=rules.slash_names,
+                    light_closed=rules.light_closed,
                     delay_levels=levels,
                 )
                 yield from _unit_rows(number, store, made)

@@ -23,11 +23,11 @@ from ..formats.message import TRANSACTION_MASK, SysFlag
 from ..formats.property_columns import Items
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dictionary import Dictionary, dictionary
+from .dispatch_record import LIGHT_CLOSED
 
 LMQ_PREFIX: Final = "%LMQ%"
 _NAME_SEPARATOR: Final = ","
 _TAG_MARK: Final = "T#"
-_NO_LMQ_TOPICS: Final = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)
 _LARGEST_OFFSET: Final = (1 << 63) - 1
 
 
@@ -108,6 +108,7 @@ def dispatch(
     index: bool = True,
     multi_dispatch: bool = True,
     slash_names: bool = False,
+    light_closed: tuple[str, ...] = LIGHT_CLOSED,
     delay_levels: tuple[int, ...] | None = None,
 ) -> Dispatched:
     """Units and index items of all records of a batch, as `dispatch_columns`."""
@@ -117,6 +118,7 @@ def dispatch(
         index=index,
         multi_dispatch=multi_dispatch,
         slash_names=slash_names,
+        light_closed=light_closed,
         delay_levels=delay_levels,
     )
 
@@ -128,6 +130,7 @@ def dispatch_columns(
     index: bool = True,
     multi_dispatch: bool = True,
     slash_names: bool = False,
+    light_closed: tuple[str, ...] = LIGHT_CLOSED,
     delay_levels: tuple[int, ...] | None = None,
     topics: Dictionary | None = None,
 ) -> Dispatched:
@@ -137,7 +140,7 @@ def dispatch_columns(
     sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too. index:
     False leaves the index items out.
     multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
-    a `/`, as 4.9 does. delay_levels: ms of levels 1, 2, …; default the broker's default. topics:
+    a `/`, as 4.9 does. light_closed: how topics begin whose messages get none. delay_levels: ms of levels 1, 2, …; default the broker's default. topics:
     the dictionary of the topics, where it is known already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
@@ -156,7 +159,7 @@ def dispatch_columns(
     poisoned = np.zeros(0, np.int64)
     if multi_dispatch:
         light = _LightQueues(texts, slash_names)
-        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts):
+        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, light_closed):
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = light.merge(units, columns, hashes)
         texts, poisoned = light.topics, np.array(light.poisoned, np.int64)
@@ -206,7 +209,7 @@ def _deliver_times(
 
 
 def _named_queues(
-    properties: Items, rows: Ints, topic_ids: Ints, texts: list[str]
+    properties: Items, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
 ) -> list[tuple[int, bytes, bytes]]:
     """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
     queues = properties.find(names.INNER_MULTI_DISPATCH)
@@ -214,7 +217,7 @@ def _named_queues(
     if not len(rows):
         return []
     offsets = properties.find(names.INNER_MULTI_QUEUE_OFFSET)
-    allowed = np.array([not text.startswith(_NO_LMQ_TOPICS) for text in texts], np.bool_)
+    allowed = np.array([not text.startswith(closed) for text in texts], np.bool_)
     rows = rows[(offsets.length[rows] > 0) & allowed[topic_ids[rows]]]
     return list(zip(rows.tolist(), queues[rows].tolist(), offsets[rows].tolist(), strict=True))
 
@@ -228,10 +231,11 @@ class _LightQueues:
         self._ids = {text: i for i, text in enumerate(texts)}
         self._slash_names = slash_names
         self._rows: list[tuple[int, int, int, int]] = []
+        self._seen: set[tuple[int, int, int]] = set()
 
     def add(self, row: int, queue_names: bytes, queue_offsets: bytes, queue_id: int) -> None:
         """Note the units of one record: (row, topic id, queue id, queue offset)."""
-        queues, offsets = _java_split(queue_names), _java_split(queue_offsets)
+        queues, offsets = java_split(queue_names), java_split(queue_offsets)
         if len(queues) != len(offsets):
             return
         for name, text in zip(queues, offsets, strict=True):
@@ -243,7 +247,10 @@ class _LightQueues:
                 if topic_id == len(self.topics):
                     self.topics.append(name)
                 own_queue = 0 if name.startswith(LMQ_PREFIX) else queue_id
-                self._rows.append((row, topic_id, own_queue, offset))
+                if (row, topic_id, own_queue) not in self._seen:
+                    # named twice: a broker takes the second unit of a record for done (spec 2.2)
+                    self._seen.add((row, topic_id, own_queue))
+                    self._rows.append((row, topic_id, own_queue, offset))
 
     def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
         """The own units and these, record by record, each record's own unit first."""
@@ -268,7 +275,7 @@ class _LightQueues:
         return Units(*both)
 
 
-def _java_split(text: bytes) -> list[str]:
+def java_split(text: bytes) -> list[str]:
     """`String.split(",")`: empty strings at the end are dropped."""
     parts = java_string(text).split(_NAME_SEPARATOR)
     while parts and not parts[-1]:

@@ -11,6 +11,8 @@ from ..formats.hashing import index_hash, java_string, tags_code
 from ..formats.message import TRANSACTION_MASK, SysFlag
 from .delay_level import SCHEDULE_TOPIC, delay_ms
 
+LIGHT_CLOSED = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)
+"""How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""
 _TAG_MARK = "T#"
 
 

@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from ..delay_level import SCHEDULE_TOPIC
+from ..dispatch_record import LIGHT_CLOSED
 from ..errors import InvalidInput
 
 
@@ -131,6 +133,8 @@ class DispatchRules:
     multi_dispatch: bool
     #: names with a slash get units, too (B12)
     slash_names: bool = False
+    #: how topics begin whose messages go to no further queues
+    light_closed: tuple[str, ...] = LIGHT_CLOSED
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
 
@@ -207,6 +211,7 @@ PROFILES: dict[str, Profile] = {
                 index_tags=False,
                 multi_dispatch=True,
                 slash_names=True,
+                light_closed=(),
             ),
         ),
         Profile(
@@ -227,7 +232,13 @@ PROFILES: dict[str, Profile] = {
                 has_confirm_offset=True,
                 batches=True,
             ),
-            DispatchRules(False, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
+            DispatchRules(
+                False,
+                ReputStart.LOG_END,
+                index_tags=False,
+                multi_dispatch=True,
+                light_closed=("%RETRY%", SCHEDULE_TOPIC),
+            ),
             TimerRules(clamps=False, any_size=False),
         ),
         Profile(

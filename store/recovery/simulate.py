@@ -349,8 +349,10 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
     dispatched = dispatch_columns(
         columns,
         index_tags=rules.index_tags,
+        index=False,
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
         slash_names=rules.slash_names,
+        light_closed=rules.light_closed,
     )
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])
@@ -360,8 +362,9 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
     for field_name in UNIT_DTYPE.names or ():
         units[field_name] = getattr(made, field_name)
     keys = made.topic_id << 32 | (made.queue_id & 0xFFFFFFFF)
-    for key in np.unique(keys):
-        mine = np.flatnonzero(keys == key)
+    order = np.argsort(keys, kind="stable")
+    cuts = np.flatnonzero(np.diff(keys[order])) + 1
+    for mine in np.split(order, cuts) if len(order) else ():
         first = int(mine[0])
         name = QueueId(dispatched.topics[int(made.topic_id[first])], int(made.queue_id[first]))
         of_queue = units[mine]

@@ -19,6 +19,7 @@ from ..dictionary import Dictionary
 from ..dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..errors import InvalidInput, LimitExceeded
 from .commit_log import place_columns, place_whole
+from .light_queues import Named, name_offsets, set_texts
 from .message_columns import count_of, prepare, rows_of
 from .new_message import Host, check_record, check_sizes
 from .options import Stored
@@ -140,10 +141,7 @@ class Steps:
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0
         steps = advances if counts is None else np.where(advances, counts, 0)
         columns["queue_offset"] = groups.offsets(steps, texts, writer.queues.next_offsets)
-        if counts is not None:
-            with_bases(columns, final_separator=writer.profile.final_separator)
-            check_sizes(0, int(columns["properties"].length.max()), writer.rules)
-            columns["total_size"] = sizes(MESSAGE, columns)
+        named = _with_offsets(writer, columns, topics, texts, counts)
         lay = place_whole if whole else place_columns
         placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
         columns["physical_offset"] = placement.positions
@@ -152,6 +150,8 @@ class Steps:
                 writer.records().write_aside(columns, placement)
             else:
                 writer.records().write(columns, placement)
+            if named is not None:
+                writer.light_offsets.update(named.counters)
             self._index()
             self._found = _Found(_dispatch(writer, columns, topics), counts)
         highest: dict[str, int] = {}
@@ -190,6 +190,31 @@ class Steps:
         self._settle_units()
         with self._writer.writing():
             self._index()
+
+
+def _with_offsets(
+    writer: StoreWriter,
+    columns: dict[str, Any],
+    topics: Dictionary,
+    texts: list[str],
+    counts: Ints | None,
+) -> Named | None:
+    """Complete the properties that tell queue offsets, in place: INNER_BASE, those of light queues.
+
+    Raises InvalidInput, LimitExceeded.
+    """
+    if counts is not None:
+        with_bases(columns, final_separator=writer.profile.final_separator)
+    named = None
+    if writer.names_light_queues:
+        known = writer.queues.next_offsets
+        named = name_offsets(columns, topics, texts, writer.rules, known, writer.light_offsets)
+        if named is not None:
+            set_texts(columns, named, writer.rules)
+    if counts is not None or named is not None:
+        check_sizes(0, int(columns["properties"].length.max(initial=0)), writer.rules)
+        columns["total_size"] = sizes(MESSAGE, columns)
+    return named
 
 
 class _Found(NamedTuple):
@@ -253,8 +278,9 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
         records,
         index_tags=rules.index_tags,
         index=writer.index is not None,
-        multi_dispatch=rules.multi_dispatch,
+        multi_dispatch=rules.multi_dispatch and writer.light_units,
         slash_names=rules.slash_names,
+        light_closed=rules.light_closed,
         delay_levels=writer.delay_levels,
         topics=topics,
     )

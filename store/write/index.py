@@ -20,6 +20,7 @@ from ...formats.index_file import (
 )
 from ..errors import InvalidInput
 from ..index_file import Geometry, Header
+from ..layout import Layout
 from .files import Files, OpenFile
 from .index_image import IndexImage, SlotTable
 
@@ -76,6 +77,13 @@ class IndexWriter:
         self._image: IndexImage | None = None
         self._unsynced: set[Path] = set()
         self._created = False
+
+    @classmethod
+    def of(cls, files: Files, layout: Layout, *, count_every_put: bool) -> IndexWriter:
+        """Of a store, with its sizes. Raises InvalidInput."""
+        sizes = layout.sizes
+        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+        return cls(files, layout.index, geometry, count_every_put=count_every_put)
 
     def _find_newest(self) -> str:
         """Name of the newest file, empty where there is none."""

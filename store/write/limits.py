@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ...formats import message_properties as names
 from ...formats.hashing import java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
 from ..errors import InvalidInput
@@ -53,6 +54,11 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
             "an empty body: clients refuse it", hint="a copy of such a record goes with --from"
         )
     check_sizes(len(message.body), 0, writer.rules)
+    named = names.parse(message.properties).get(names.INNER_MULTI_DISPATCH, "")
+    if "/" in named and writer.profile.modern_topics:
+        raise InvalidInput(
+            f"{names.INNER_MULTI_DISPATCH}: clients refuse a name with a slash: {named}"
+        )
     count = writer.topics.queues(topic) if writer.topics else None
     if count is not None and message.queue_id >= count:
         raise InvalidInput(

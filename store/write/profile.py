@@ -7,8 +7,27 @@ One `WriterProfile` per generation of `store/recovery/profiles.py`; rules that r
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..recovery.profiles import Profile, profile_of
+
+
+class LightQueueRules(NamedTuple):
+    """How a generation names offsets of light queues (spec 2.9; measured).
+
+    options: all have to be on. undecided: PREPARED and ROLLBACK messages get offsets, too;
+    undecided_count: and count. closed_topics: how topics begin whose messages get none. twice: a
+    queue that is named twice counts twice. other_names: also for names without %LMQ%.
+    whole_records: maxMessageSize limits such a record.
+    """
+
+    options: tuple[str, ...]
+    undecided: bool
+    undecided_count: bool
+    closed_topics: tuple[str, ...]
+    twice: bool
+    other_names: bool
+    whole_records: bool
 
 
 @dataclass(frozen=True)
@@ -27,7 +46,8 @@ class WriterProfile:
     __transactionId__; keeps_real_topic: a committed one keeps REAL_TOPIC and REAL_QID; op_lists: an op
     record ends its offsets with commas (spec 1.10). closed_topics: nobody may send to these;
     long_topics: how topics begin that may have 255 characters, not 127.
-    whole_records: maxMessageSize limits records, not bodies (spec 1.4).
+    whole_records: maxMessageSize limits records, not bodies (spec 1.4). light_queues: None in a
+    generation without them.
     """
 
     start: Profile
@@ -48,6 +68,7 @@ class WriterProfile:
     closed_topics: frozenset[str]
     long_topics: tuple[str, ...]
     whole_records: bool
+    light_queues: LightQueueRules | None
 
     @property
     def version(self) -> str:
@@ -88,6 +109,7 @@ _OLDEST = WriterProfile(
     closed_topics=frozenset({"TBW102"}),
     long_topics=(),
     whole_records=True,
+    light_queues=None,
 )
 _4_9 = replace(
     _OLDEST,
@@ -99,6 +121,15 @@ _4_9 = replace(
     batch_properties=True,
     closed_topics=_CLOSED,
     whole_records=False,
+    light_queues=LightQueueRules(
+        options=("enableMultiDispatch",),
+        undecided=True,
+        undecided_count=False,
+        closed_topics=(),
+        twice=False,
+        other_names=True,
+        whole_records=False,
+    ),
 )
 _5_1 = replace(
     _4_9,
@@ -109,8 +140,31 @@ _5_1 = replace(
     timer=True,
     transaction_ids=True,
     op_lists=True,
+    light_queues=LightQueueRules(
+        options=("enableMultiDispatch", "enableLmq"),
+        undecided=False,
+        undecided_count=False,
+        closed_topics=("%RETRY%", "SCHEDULE_TOPIC_XXXX"),
+        twice=True,
+        other_names=False,
+        whole_records=False,
+    ),
 )
-_5_3 = replace(_5_1, start=profile_of("5.3"), final_separator=True, property_crc=True)
+_5_3 = replace(
+    _5_1,
+    start=profile_of("5.3"),
+    final_separator=True,
+    property_crc=True,
+    light_queues=LightQueueRules(
+        options=("enableLmq",),
+        undecided=True,
+        undecided_count=True,
+        closed_topics=("%RETRY%", "SCHEDULE_TOPIC_XXXX", "rmq_sys_"),
+        twice=True,
+        other_names=False,
+        whole_records=True,
+    ),
+)
 _5_4 = replace(
     _5_3,
     start=profile_of("5.4"),

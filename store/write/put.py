@@ -21,7 +21,6 @@ from ..config import BrokerConfig
 from ..delay_level import DEFAULT_LEVELS, TIMER_TOPIC, parse_levels
 from ..dispatch_record import dispatch_record
 from ..errors import StoreError
-from ..index_file import Geometry
 from ..layout import Layout
 from .abort import create_abort, remove_abort
 from .batch import NewBatch, inner, split, stays_whole
@@ -92,10 +91,18 @@ class StoreWriter:
             stale_blank=profile.stale_blank,
         )
         self.queues = QueuesWriter.of(files, layout, tail.next_offsets)
-        self.index = self._index(files) if config.get_bool("messageIndexEnable", True) else None
+        self.index: IndexWriter | None = None
+        if config.get_bool("messageIndexEnable", True):
+            self.index = IndexWriter.of(files, layout, count_every_put=profile.count_every_put)
         self.topics = Topics.read(layout.config) if options.topic_config else None
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
+        light = profile.light_queues
+        #: the broker names the offsets of light queues; where it does, it may leave out their units
+        self.names_light_queues = light is not None and all(map(config.get_bool, light.options))
+        self.light_units = not self.names_light_queues or config.get_bool("enableMultiDispatch")
+        #: next offsets of light queues, as far as they are not those of their units
+        self.light_offsets: dict[tuple[str, int], int] = {}
         #: messages on their way, see `bulk.append_ahead`
         self.ahead: Steps | None = None
         self._records: RecordWriter | None = None
@@ -146,12 +153,6 @@ class StoreWriter:
         except BaseException:
             lock.release()
             raise
-
-    def _index(self, files: Files) -> IndexWriter:
-        sizes = self.layout.sizes
-        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-        every_put = self.profile.count_every_put
-        return IndexWriter(files, self.layout.index, geometry, count_every_put=every_put)
 
     def append(self, message: NewMessage) -> Stored:
         """Append one message: log, queue and index; on disk after `sync`.

@@ -86,7 +86,7 @@ class QueueKinds:
         if self._plain:
             return None
         inner = columns["sys_flag"] & SysFlag.INNER_BATCH != 0
-        marked = _occurs(_NUMBER_MARK, columns["properties"])
+        marked = occurs(_NUMBER_MARK, columns["properties"])
         with_inner = set(topics.ids[inner].tolist()) if inner.any() else set[int]()
         kinds = [self.is_batch(text, inner=i in with_inner) for i, text in enumerate(texts)]
         if not marked and not with_inner and not any(kinds):
@@ -134,7 +134,7 @@ def _count(text: bytes) -> int:
     return number
 
 
-def _occurs(mark: bytes, texts: Ragged) -> bool:
+def occurs(mark: bytes, texts: Ragged) -> bool:
     """Whether some bytes are in any of the texts, or between them."""
     if not len(texts):
         return False

@@ -1,0 +1,97 @@
+"""Light queues (LMQ): the offsets that `put` names are those of the real classes, and so are the units."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Judge
+from .served import SIZES, Row, as_broker, loaded, mqstore, settings
+from .test_same_bytes import HOST, START_MS, difference
+
+pytestmark = pytest.mark.interop
+
+VERSIONS = ["4.9.7", "5.1.4", "5.3.3", "5.4.0", "5.5.0"]
+NAMES = ("%LMQ%a", "%LMQ%b", "%LMQ%", "%LMQ%long" + "x" * 50)
+TOPICS = ("orders", "orders", "orders", "%RETRY%g", "rmq_sys_x")
+PREPARED, COMMIT, ROLLBACK = 4, 8, 12
+MESSAGES = 120
+ON = {"enableLmq": "true", "enableMultiDispatch": "true"}
+
+
+def message(number: int, chance: random.Random, version: str) -> Row:
+    names = [chance.choice(NAMES) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
+    if version.startswith("4") and chance.random() < 0.1:
+        names.append("copies")  # an ordinary queue; later brokers choke on it
+    properties = {"INNER_MULTI_DISPATCH": ",".join(names)} if names else {}
+    if names and chance.random() < 0.3:
+        properties["INNER_MULTI_QUEUE_OFFSET"] = "77"  # overwritten
+    return {
+        "topic": chance.choice(TOPICS),
+        "queue_id": chance.randrange(2),
+        "sys_flag": chance.choice((0, 0, 0, 0, PREPARED, COMMIT, ROLLBACK)),
+        "properties": properties | {"UNIQ_KEY": f"{number:032X}"},
+        "body": "x" * chance.randrange(50),
+        "store_timestamp": START_MS + number,
+        "store_host": HOST,
+    }
+
+
+def again(theirs: Path, ours: Path, config: dict[str, Any], version: str) -> None:
+    """Put what the broker was given; the dump has its properties in the broker's order."""
+    dumped = mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(config))
+    options = ["--keep-times", "--store-host", HOST, *as_broker(version), *settings(config)]
+    mqstore("put", ours, "--from", "-", "--no-answers", *options, stdin=dumped)
+
+
+@pytest.mark.parametrize("version", VERSIONS, scope="session")
+def test_offsets_and_units(judge: Judge, version: str, tmp_path: Path) -> None:
+    chance = random.Random(f"light {version}")
+    found = [message(n, chance, version) for n in range(MESSAGES)]
+    config = SIZES | ON
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    answer = loaded(judge, theirs, config, {"do": "put", "messages": found})
+    assert {result["status"] for result in answer["steps"][0]} == {"PUT_OK"}
+    again(theirs, ours, config, version)
+    assert not difference(theirs, ours)
+    assert (ours / "consumequeue" / "%LMQ%a" / "0").is_dir()
+    loaded(judge, ours, config)
+
+
+@pytest.mark.parametrize("options", [{"enableLmq": "true"}, {"enableMultiDispatch": "true"}])
+@pytest.mark.parametrize("version", VERSIONS, scope="session")
+def test_one_option_alone(
+    judge: Judge, version: str, options: dict[str, str], tmp_path: Path
+) -> None:
+    found = [
+        {
+            "topic": "orders",
+            "body": "x",
+            "properties": {"INNER_MULTI_DISPATCH": "%LMQ%a", "UNIQ_KEY": f"{number:032X}"},
+            "store_timestamp": START_MS + number,
+            "store_host": HOST,
+        }
+        for number in range(3)
+    ]
+    config = SIZES | options
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    loaded(judge, theirs, config, {"do": "put", "messages": found})
+    again(theirs, ours, config, version)
+    assert not difference(theirs, ours)
+
+
+@pytest.mark.parametrize("version", VERSIONS, scope="session")
+def test_how_large_such_a_record_may_be(judge: Judge, version: str, tmp_path: Path) -> None:
+    config = SIZES | ON | {"maxMessageSize": 5000}
+    named = {"INNER_MULTI_DISPATCH": "%LMQ%a", "UNIQ_KEY": "K"}
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    for size in (4800, 4841, 4842, 4850, 5000):
+        row = {"topic": "T", "body": "x" * size, "properties": named}
+        (result,) = loaded(judge, theirs, config, {"do": "put", "messages": [row]})["steps"][0]
+        words = ["--property", "INNER_MULTI_DISPATCH=%LMQ%a", "--property", "UNIQ_KEY=K"]
+        options = [*words, *as_broker(version), *settings(config)]
+        said = mqstore("put", ours, "T", "x" * size, *options, codes=(0, 5))
+        assert bool(said) == (result["status"] == "PUT_OK"), size
