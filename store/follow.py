@@ -175,6 +175,9 @@ class Follower:
         if not self._delivered or self._is_there(self._delivered[-1]):
             return
         self._reopen()
+        # a disk that was not mounted for a while tells nothing of a cut
+        if not self._log.files or self._is_there(self._delivered[-1]):
+            return
         while self._delivered and self._log.queue.file_at(self._delivered[-1][0]) is None:
             if self._delivered[-1][0] < self._log.min_offset:  # expired, not cut
                 self._delivered.clear()

@@ -148,6 +148,21 @@ def test_files_that_expire(root: Path, follower: Follower, notes: list[str]) -> 
     assert len(notes) <= 1
 
 
+def test_a_log_that_is_away_for_a_while(root: Path, follower: Follower, notes: list[str]) -> None:
+    """No message comes a second time because its disk was not there."""
+    put(root, "second")
+    assert bodies(follower) == [b"first", b"second"]
+    away = root / "away"
+    (root / "commitlog").rename(away)
+    follower._reopen()  # as it does while it waits for the next file
+    for _ in range(3):
+        assert bodies(follower) == []
+    away.rename(root / "commitlog")
+    put(root, "third")
+    assert bodies(follower) == [b"third"]
+    assert notes == []
+
+
 def test_damage_is_told_and_passed_over(
     root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
