@@ -13,6 +13,8 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _UNKNOWN_LEVEL_MS: Final = 1_000
+_DIGITS_MAX: Final = 10
+"""Of a number that any broker can read: more is refused before it is converted."""
 
 
 def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
@@ -26,6 +28,8 @@ def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
         match = re.fullmatch(r"(\d+)([smhd])", part)
         if match is None:
             raise InvalidInput(f"messageDelayLevel: not a number with s, m, h or d: {part!r}")
+        if len(match[1]) > _DIGITS_MAX:
+            raise InvalidInput(f"messageDelayLevel: a number too large: {part[:40]!r}")
         levels.append(int(match[1]) * _UNIT_MS[match[2]])
     return tuple(levels)
 
@@ -36,9 +40,11 @@ def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
     A level above the highest counts as the highest. Text that is no number, which a broker's
     dispatch cannot pass, means no delay here.
     """
-    if re.fullmatch(r"[+-]?[0-9]+", delay) is None:
+    match = re.fullmatch(rf"([+-]?)0*([0-9]{{1,{_DIGITS_MAX}}})", delay)
+    if match is None:
         return None
-    level = min(int(delay), len(levels))
+    wanted = int(match[1] + match[2])
+    level = min(wanted, len(levels))
     if level > 0:
         return levels[level - 1]
-    return _UNKNOWN_LEVEL_MS if not levels and int(delay) > 0 else None
+    return _UNKNOWN_LEVEL_MS if not levels and wanted > 0 else None

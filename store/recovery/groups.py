@@ -40,7 +40,7 @@ def _parse(data: bytes) -> Progress | None:
     try:
         table = loads(data.decode("utf-8", "replace"))
         rows = list(_rows(table["offsetTable"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
     progress: dict[QueueId, dict[str, int]] = {}
     for queue, group, offset in rows:

@@ -186,6 +186,15 @@ def test_what_the_next_plan_says(policy: str, tmp_path: Path) -> None:
         assert answer(str(root), *options, "--policy", then, code=0)["plan"]["edits"] == []
 
 
+@pytest.mark.parametrize("offset", ["1e999", "NaN", "9" * 5000, "-1", '"x"', "[]"])
+def test_progress_that_no_broker_writes(offset: str, tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    (root / "config").mkdir(exist_ok=True)
+    progress = f'{{"offsetTable":{{"TopicA@g":{{"0":{offset}}}}}}}'
+    (root / "config" / "consumerOffset.json").write_text(progress)
+    answer(str(root), *options, code=1)
+
+
 @pytest.mark.parametrize("tag", ["a\x01b", "a\nb", "a || b", "*", "a b", "\udcff", "x" * 31])
 def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
     root, options = of_case("body_crc_middle", tmp_path)

@@ -18,6 +18,8 @@ from .lost_units import LostUnits
 
 _LIST_SINCE = "5"
 """Brokers write several offsets in one op record since 5.0."""
+_DIGITS_MAX = 19
+"""Of a queue offset."""
 
 
 def op_bodies(log: CommitLog, lost: LostUnits, forms: Forms) -> dict[int, bytes]:
@@ -71,5 +73,7 @@ def _decided(log: CommitLog) -> tuple[set[int], set[int]]:
         for row in same_length.tolist():
             if topic[row] == OP_TOPIC.encode():
                 texts = columns.ragged("body")[row].split(b",")
-                named |= {int(text) for text in texts if text.isdigit()}
+                named |= {
+                    int(text) for text in texts if text.isdigit() and len(text) <= _DIGITS_MAX
+                }
     return committed, named
