@@ -82,6 +82,9 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
     """
     known = parse_levels(store.config.get("messageDelayLevel", DEFAULT_LEVELS))
     progress = _progress(store)
+    if progress is None:
+        note(f"{_FILE} cannot be read: all messages of the delay levels count as pending")
+        progress = {}
     levels: dict[int, Level] = {}
     for batch in topic_records(store, SCHEDULE_TOPIC, note):
         queue_ids = batch.columns.ints("queue_id")
@@ -90,7 +93,7 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
         for queue_id in np.unique(queue_ids).tolist():
             number = queue_id + 1
             if number not in levels:
-                wait_ms = known[queue_id] if queue_id < len(known) else None
+                wait_ms = known[queue_id] if 0 <= queue_id < len(known) else None
                 levels[number] = Level(number, wait_ms, progress.get(number))
             mine = queue_ids == queue_id
             levels[number].add(offsets[mine], due[mine], now_ms)
@@ -105,13 +108,18 @@ def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
     return stored + np.array([waits[text] for text in texts], np.int64)
 
 
-def _progress(store: Store) -> Mapping[int, int]:
-    """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak."""
+def _progress(store: Store) -> Mapping[int, int] | None:
+    """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak.
+
+    Empty where there is neither: nothing was delivered. None where one is there, and damaged.
+    """
+    damaged = False
     for name in (_FILE, f"{_FILE}.bak"):
         try:
             file = read_config_file(store.layout.config / name, _KIND)
         except Missing:
             continue
+        damaged = True
         if file.problem is None:
             return {
                 row["delay_level"]: row["offset"]
@@ -120,4 +128,4 @@ def _progress(store: Store) -> Mapping[int, int]:
                 and isinstance(row.get("delay_level"), int)
                 and isinstance(row.get("offset"), int)
             }
-    return {}
+    return None if damaged else {}

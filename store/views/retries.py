@@ -1,18 +1,22 @@
-"""Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6)."""
+"""Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6).
+
+Of a POP consumer the name of the retry topic tells both, and nothing in the record does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ...formats import pop
 from ...formats.property_columns import Items
 from ..batch import Batch
 from ..found import Note
-from ..recovery.groups import read_progress
+from ..recovery.groups import Progress, read_progress
 from ..recovery.snapshot import QueueId
 from ..store import Store
 from .topic_records import topic_records
@@ -74,22 +78,47 @@ class Retries:
 def retries(store: Store, note: Note) -> Retries:
     """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
     progress = read_progress(store.layout.config)
+    groups = {group for known in progress.values() for group in known}
     found = Retries()
     for topic in _topics(store):
         kind, prefix = ("retry", RETRY) if topic.startswith(RETRY) else ("dead_letter", DEAD_LETTER)
         group = topic.removeprefix(prefix)
+        popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
         for batch in topic_records(store, topic, note):
-            columns = batch.columns
-            times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
-            waiting = _waiting(batch, topic, group, progress)
-            origins = np.array(_origins(batch))
-            for origin in np.unique(origins).tolist():
-                mine = origins == origin
-                row = found.counts.setdefault(Key(kind, group, origin), Returned())
-                row.add(times[mine], reconsumed[mine])
-                if waiting is not None:
-                    row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
+            if popped is None:
+                _count(found, Key(kind, group, ""), batch, topic, progress)
+                continue
+            times = Items(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
+            again = times.length > 0
+            _count(found, popped, batch.take(again), topic, progress)
+            _count(found, Key(kind, group, ""), batch.take(~again), topic, progress)
     return found
+
+
+def _count(found: Retries, key: Key, batch: Batch, topic: str, progress: Progress) -> None:
+    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
+    columns = batch.columns
+    times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
+    waiting = _waiting(batch, topic, key.group, progress)
+    origins = np.array([key.original_topic or origin for origin in _origins(batch)], np.str_)
+    for origin in np.unique(origins).tolist():
+        mine = origins == origin
+        row = found.counts.setdefault(key._replace(original_topic=origin), Returned())
+        row.add(times[mine], reconsumed[mine])
+        if waiting is not None:
+            row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
+
+
+def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> Key | None:
+    """Group and topic whose POP retry topic this is; None where the names do not tell."""
+    rest = retry_topic.removeprefix(RETRY)
+    pairs = []
+    for topic in topics:
+        group = rest.removesuffix(topic)[:-1]
+        if group and not topic.startswith(RETRY) and retry_topic in pop.retry_topics(topic, group):
+            pairs.append(Key("retry", group, topic))
+    known = [pair for pair in pairs if pair.group in groups] or pairs
+    return known[0] if len(known) == 1 else None
 
 
 def _topics(store: Store) -> Iterator[str]:
@@ -98,7 +127,9 @@ def _topics(store: Store) -> Iterator[str]:
             yield topic
 
 
-def _waiting(batch: Batch, topic: str, group: str, progress: Any) -> npt.NDArray[np.bool_] | None:
+def _waiting(
+    batch: Batch, topic: str, group: str, progress: Progress
+) -> npt.NDArray[np.bool_] | None:
     """bool[n]: the group has not consumed the message; None where it has no progress here."""
     offsets = batch.columns.ints("queue_offset")
     queue_ids = batch.columns.ints("queue_id")

@@ -112,19 +112,22 @@ def _add(found: dict[str, Transaction], message: Message) -> None:
     properties = message.properties
     key = _key(message)
     if key not in found:
-        queue_id = properties.get(names.REAL_QID, "")
         found[key] = Transaction(
             key,
             properties.get(names.REAL_TOPIC, ""),
-            int(queue_id) if queue_id.isascii() and queue_id.isdigit() else -1,
+            _number(properties.get(names.REAL_QID, ""), -1),
             properties.get(names.PGROUP, ""),
             message.store_timestamp,
         )
     row = found[key]
     row.positions.append(message.position)
     row.offsets.append(message.queue_offset)
-    checks = properties.get(_CHECKS, "")
-    row.checks = max(row.checks, int(checks) if checks.isascii() and checks.isdigit() else 0)
+    row.checks = max(row.checks, _number(properties.get(_CHECKS, ""), 0))
+
+
+def _number(text: str, otherwise: int) -> int:
+    """A number of a property; `otherwise` for what is none, or one that no broker has written."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else otherwise
 
 
 def _decided(store: Store, note: Note) -> set[int]:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.delay_level import SCHEDULE_TOPIC, parse_levels
+from mqstore.store.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.errors import InvalidInput
 from mqstore.store.store import Store
+from mqstore.store.views import retries as retries_module
 from mqstore.store.views.delays import delays
-from mqstore.store.views.retries import retries
+from mqstore.store.views.retries import Key, retries
 from mqstore.store.views.transactions import State, transactions
 
 from ..stores import messages, sent, truth, unpack
@@ -96,6 +98,58 @@ def test_retries(name: str, store: Store) -> None:
         (prefix[key.kind] + key.group, key.original_topic): row.messages
         for key, row in counts.items()
     } == dict(expected)
+
+
+@pytest.mark.parametrize("name", ["5.3.3-pop"])
+def test_retries_of_pop_consumers(name: str, store: Store) -> None:
+    """The group is not that of the retry topic's name; its progress counts."""
+    counts = retries(store, ignore).counts
+    assert {key: (row.messages, row.not_consumed) for key, row in counts.items()} == {
+        Key("retry", "pop_a", "work"): (15, 5),
+        Key("retry", "pop_b", "work"): (15, 5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "topics", "groups", "expected"),
+    [
+        ("g_t", ["t"], [], ("g", "t")),
+        ("g+t", ["t"], [], ("g", "t")),
+        ("g_a_t", ["t", "a_t"], [], None),
+        ("g_a_t", ["t", "a_t"], ["g_a"], ("g_a", "t")),
+        ("g_a_t", ["t", "a_t"], ["g", "g_a"], None),
+        ("t", ["t"], [], None),
+        ("_t", ["t"], [], None),
+        ("g_t", ["%RETRY%g_t"], ["g"], None),
+    ],
+)
+def test_whose_retry_topic_it_is(
+    name: str, topics: list[str], groups: list[str], expected: tuple[str, str] | None
+) -> None:
+    key = expected and Key("retry", *expected)
+    assert retries_module._of_pop(f"%RETRY%{name}", topics, groups) == key
+
+
+def test_numbers_that_no_broker_reads() -> None:
+    """Python refuses to convert some thousand digits, and arrays to hold twenty."""
+    many = "9" * 5000
+    assert delay_ms(many, parse_levels()) is None
+    assert delay_ms("0" * 5000 + "2", parse_levels()) == 5000
+    with pytest.raises(InvalidInput, match="too large"):
+        parse_levels(f"1s {many}d")
+
+
+def test_delays_without_progress_say_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    root = unpack("5.3.3-clean", tmp_path)
+    for path in (root / "config").glob("delayOffset.json*"):
+        path.write_text("no JSON")
+    with Store(root) as store:
+        levels = delays(store, 0, notes.append).levels
+    assert all(level.pending == level.messages for level in levels)
+    assert notes == [
+        "delayOffset.json cannot be read: all messages of the delay levels count as pending"
+    ]
 
 
 def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
