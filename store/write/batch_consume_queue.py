@@ -5,13 +5,18 @@ Units follow one another whatever their queue offsets are; files have their full
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
+from ..consume_queue import queue_directories
 from ..errors import InvalidInput
 from ..layout import Layout
 from ..mapped_file_queue import MappedFileQueue, file_name, size_of
+from ..sizes import QUEUES_LOOKED_AT
 from .consume_queue import queue_directory
 from .files import Files
 
@@ -66,15 +71,24 @@ class BatchQueuesWriter:
         """Position behind the last unit of a queue, and the size of its files."""
         from ..batch_consume_queue import BatchConsumeQueue
 
-        size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
+        size = self._file_size
+        if size % UNIT_BYTES:
+            raise InvalidInput(
+                f"batch consume queue file size {size} is no multiple of {UNIT_BYTES}"
+            )
         with MappedFileQueue.open(directory) as files:
-            if origin == "default":
-                size = size_of(files.files) or size
-            if size % UNIT_BYTES:
-                raise InvalidInput(
-                    f"batch consume queue file size {size} is no multiple of {UNIT_BYTES}"
-                )
             return BatchConsumeQueue(*queue, files).stop * UNIT_BYTES, size
+
+    @cached_property
+    def _file_size(self) -> int:
+        """The configured size; without one what most queues of the store have, or the default."""
+        size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
+        if origin == "configuration":
+            return size
+        queues = islice(queue_directories(self._root), QUEUES_LOOKED_AT)
+        found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
+        found.pop(0, None)
+        return max(found, key=lambda size: (found[size], size), default=size)
 
     def _append(self, queue: Queue, data: memoryview) -> None:
         directory = queue_directory(self._root, *queue)

@@ -55,16 +55,18 @@ def test_offsets_go_on(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("version", "expected", "count"),
     [
-        ("4.3", [None] * 5),
-        ("4.9", ["0,0", "1", "1", "2", "3"]),
-        ("5.1", ["0,0", None, None, "2", "3"]),
-        ("5.3", ["0,0", "2", None, None, "3"]),
-        ("5.5", ["0,0", "2", None, None, "3"]),
+        ("4.3", [None] * 5, 0),
+        ("4.9", ["0,0", "1", "1", "2", "3"], 4),
+        ("5.1", ["0,0", None, None, "2", "3"], 3),
+        ("5.3", ["0,0", "2", None, None, "3"], 2),
+        ("5.5", ["0,0", "2", None, None, "3"], 2),
     ],
 )
-def test_generations_differ(version: str, expected: list[str | None], tmp_path: Path) -> None:
+def test_generations_differ(
+    version: str, expected: list[str | None], count: int, tmp_path: Path
+) -> None:
     """As measured: a name given twice, a half message, the topics of the broker."""
     with writer(tmp_path, version, config=ON) as store:
         store.append(naming("%LMQ%a,%LMQ%a"))
@@ -73,6 +75,7 @@ def test_generations_differ(version: str, expected: list[str | None], tmp_path: 
         store.append(naming("%LMQ%a", b"rmq_sys_x"))
         store.append(naming("%LMQ%a"))
     assert offsets(tmp_path) == expected
+    assert (units(tmp_path, "%LMQ%a") if count else 0) == count
 
 
 def test_without_the_options_nothing_is_added(tmp_path: Path) -> None:
