@@ -147,7 +147,11 @@ def say(text: str) -> None:
 
 
 def keep_journal_in(layout: Layout, directory: Path) -> None:
-    """`--journal DIR` of a command that changes a store."""
+    """`--journal DIR` of a command that changes a store. Raises Missing."""
+    from ..store.errors import Missing
+
+    if not directory.is_dir():
+        raise Missing("no such directory", path=directory)
     if directory.resolve().is_relative_to(layout.root.resolve()):
         raise typer.BadParameter("--journal: a directory outside the store")
     layout.keep_journal_in(directory)

@@ -65,8 +65,6 @@ def recover(
         typer.Option(
             "--journal",
             metavar="DIR",
-            exists=True,
-            file_okay=False,
             help="Keep what was there before in DIR.",
         ),
     ] = None,

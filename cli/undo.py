@@ -95,7 +95,7 @@ def _list(layout: Layout, common: Common) -> None:
     def line(record: Mapping[str, Any]) -> str:
         return (
             f"{escape(record['session'])}  {time_text(record['began'], common.utc)}"
-            f"  {record['command']}, {record['state']}: {record['changes']} changes in"
+            f"  {record['command'] or 'unknown'}, {record['state']}: {record['changes']} changes in"
             f" {record['files']} files, {bytes_text(record['kept_bytes'])} kept"
         )
 
