@@ -61,6 +61,8 @@ class State(StrEnum):
     APPLIED = "applied"
     UNDO_CUT_OFF = "undo cut off"
     UNDONE = "undone"
+    DAMAGED = "damaged"
+    """Its journal cannot be read, however far it came."""
 
     @property
     def half_way(self) -> bool:
@@ -215,7 +217,11 @@ class Journal:
         text = _read(folder / JOURNAL)
         seal = _read(folder / SEALED).decode("ascii", "replace")
         if hashlib.sha256(text).hexdigest() != seal:
-            raise Unreadable("the journal is damaged", path=folder / JOURNAL)
+            raise Unreadable(
+                "the journal is damaged",
+                path=folder / JOURNAL,
+                hint="what it kept cannot be put back: move that folder away to go on",
+            )
         with _understood(folder / JOURNAL):
             fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
             steps = [_step(row, folder.name) for row in fields["steps"]]

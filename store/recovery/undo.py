@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import InvalidInput, NotFound, Refused, Unreadable
+from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
 from ..layout import Layout
 from ..regular_file import open_regular
 from ..write.files import Files
@@ -52,13 +52,18 @@ class Undone:
 def list_sessions(layout: Layout) -> Iterator[Session]:
     """The sessions of a store, oldest first; those that never began are left out.
 
+    One with a damaged journal has no command and no steps.
+
     Raises Unreadable.
     """
     for folder in sessions(layout.journal):
         state = Journal(layout.root, folder, "").state
         if state is State.UNSEALED:
             continue
-        journal = Journal.load(layout.root, folder)
+        try:
+            journal = Journal.load(layout.root, folder)
+        except (Unreadable, Missing):
+            journal, state = Journal(layout.root, folder, ""), State.DAMAGED
         began = (folder / SEALED).stat().st_mtime_ns // 1_000_000
         kept = sum(_used_bytes(used) for used in folders_of(journal))
         files = len({step.path for step in journal.steps})

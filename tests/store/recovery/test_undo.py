@@ -332,6 +332,18 @@ def test_a_damaged_journal(root: Path) -> None:
     journal.write_bytes(journal.read_bytes().replace(b"write", b"wrong", 1))
     with pytest.raises(Unreadable, match="journal is damaged"):
         take_back(root)
+    assert session_state(root) is State.DAMAGED
+
+
+def test_other_sessions_are_listed_beside_a_damaged_one(root: Path) -> None:
+    recover(root, CONFIG, VERSION)
+    (root / "abort").write_text("")
+    second = recover(root, CONFIG, VERSION)[1].session
+    next((root / ".mqstore").glob("*/journal.json")).unlink()
+    listed = list(list_sessions(Layout.open(root, CONFIG)))
+    assert [one.state for one in listed].count(State.DAMAGED) == 1
+    assert second in [one.name for one in listed] and len(listed) == 2
+    assert all(one.kept_bytes > 0 for one in listed)
 
 
 def test_a_store_in_use(root: Path) -> None:
