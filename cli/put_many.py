@@ -124,7 +124,8 @@ def _check(reader: MessageReader, portion: Portion) -> None:
 
 def _what(reader: MessageReader, line: Line) -> NewMessage | NewBatch:
     try:
-        return reader.batch(line.record) if BATCH in line.record else reader.message(line.record)
+        whole = line.record.get(BATCH) is not None
+        return reader.batch(line.record) if whole else reader.message(line.record)
     except InvalidInput as error:
         raise _told(error, line) from None
 
