@@ -94,6 +94,8 @@ class MessageReader:
             raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
         given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
         topic = {name: value for name, value in given.items() if value is not None}
+        if any(each.get(name, value) != value for each in found for name, value in topic.items()):
+            raise InvalidInput(f"{BATCH}: all its messages go to one topic")
         messages = tuple(self.message({**each, **topic}) for each in found)
         request = dict(record)
         if not self.is_batch_topic(_text(record, "topic")):

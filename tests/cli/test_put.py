@@ -350,6 +350,7 @@ def test_batches_and_single_messages(tmp_path: Path) -> None:
         ('{"topic": "T", "body": "x", "batch": [{"body": "x"}]}', "its messages have bodies"),
         ('{"batch": [{"body": "x"}]}', "topic: missing"),
         ('{"topic": "T", "batch": [{"bodi": "x"}]}', "body: missing"),
+        ('{"topic": "T", "batch": [{"topic": "U", "body": "x"}]}', "go to one topic"),
         ('{"topic": "T", "sys_flag": 4, "batch": [{"body": "x"}]}', "transaction"),
     ],
 )
