@@ -164,6 +164,8 @@ def get(
 
         answer_addresses(store, addresses, question, raw, common)
     elif follow:
+        if offset_at is not None:
+            raise typer.BadParameter("--follow and --offset-at exclude each other")
         from .follow import follow_log
 
         follow_log(store, question, raw, common)

@@ -132,7 +132,14 @@ def _cpu_seconds(pid: int) -> float:
 
 
 @pytest.mark.parametrize(
-    "options", [("--reverse",), ("--at", "5"), ("--until", "now"), ("--count", "3")]
+    "options",
+    [
+        ("--reverse",),
+        ("--at", "5"),
+        ("--until", "now"),
+        ("--count", "3"),
+        ("--offset-at", "now", "--topic", "T", "--queue", "0"),
+    ],
 )
 def test_what_does_not_go_with_it(root: Path, options: tuple[str, ...]) -> None:
     said = run_here(["get", str(root), "--follow", *options])
