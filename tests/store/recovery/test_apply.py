@@ -350,7 +350,8 @@ def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
     shutil.copytree(root, whole)
     recover(whole, CONFIG, VERSION)
     sizes = [f"--set={name}={value}" for name, value in CONFIG.items()]
-    command = ["recover", str(root), "--apply", "--yes", "--broker-version", VERSION, *sizes]
+    command = ["recover", str(root), "--apply", "--yes", "--policy", "broker", *sizes]
+    command += ["--broker-version", VERSION]
     chance = rng("killed recoveries")
     for attempt in range(40):
         process = subprocess.Popen(
