@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "mqstore"
 
-COMMANDS = ("put", "get", "inspect", "dump", "recover", "undo", "pipeline")
+COMMANDS = ("put", "get", "inspect", "dump", "verify", "recover", "undo", "explain", "pipeline")
 """In the order of the contract; what is not built yet is not here."""
 
 

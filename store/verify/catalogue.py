@@ -1,0 +1,76 @@
+"""The invariants of spec 08 as data: what each says, and what is told of one that is broken.
+
+The texts stand in `catalogue/*.toml`, one file per group; a code that has a check and no text, or a
+text and no check, fails a test.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from importlib.resources import files
+
+
+class Severity(IntEnum):
+    """How bad a finding is; the order counts."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    FATAL = 3
+
+    @property
+    def label(self) -> str:
+        """As in JSON."""
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Invariant:
+    """One row of the catalogue.
+
+    statement: what holds of a sound store. broker: what a broker does where it does not.
+    repair: the next command, with {store}, {topic} and {queue_id} to fill in; "" for none. cause,
+    log, effect: how it comes to be, the broker's own log line, what users notice. links: incidents.
+    unchecked: why files alone cannot tell, "" where they can.
+    """
+
+    code: str
+    group: str
+    severity: Severity
+    statement: str
+    broker: str
+    repair: str
+    cause: str
+    log: str
+    effect: str
+    links: tuple[str, ...] = ()
+    unchecked: str = ""
+
+
+GROUPS = (
+    "layout",
+    "commit_log",
+    "consume_queue",
+    "index",
+    "checkpoint",
+    "timer",
+    "config",
+    "compaction",
+)
+"""The groups A … H of spec 08, by the name of their file and of their module of checks."""
+
+
+@cache
+def catalogue() -> dict[str, Invariant]:
+    """Every invariant by its code, in the order of spec 08."""
+    found: dict[str, Invariant] = {}
+    for group in GROUPS:
+        text = files(__package__).joinpath("catalogue", f"{group}.toml").read_text("utf-8")
+        for code, row in tomllib.loads(text).items():
+            severity = Severity[row.pop("severity").upper()]
+            links = tuple(row.pop("links", ()))
+            found[code] = Invariant(code=code, group=group, severity=severity, links=links, **row)
+    return found

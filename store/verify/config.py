@@ -1,0 +1,1 @@
+"""Group G: the configuration (spec 08, I-140 … I-155)."""

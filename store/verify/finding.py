@@ -1,0 +1,125 @@
+"""Findings: where an invariant does not hold. Like ones are merged, none is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .catalogue import Severity, catalogue
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_APART_MAX = 1000
+"""Findings of one code in one file that stay apart; more are told as one wide range."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding, or several like ones in a row.
+
+    path: the file, or the directory. offset, length: bytes of it, None where the whole is meant.
+    count: how many items of the file it is about. message: what is wrong, told of the first.
+    unclean: not damage, but a shutdown that was none. topic, queue_id: where it is about one queue.
+    """
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+    offset: int | None = None
+    length: int | None = None
+    count: int = 1
+    topic: str | None = None
+    queue_id: int | None = None
+    unclean: bool = False
+
+    @property
+    def end(self) -> int:
+        """Byte behind the last one; 0 where the whole file is meant."""
+        return (self.offset or 0) + (self.length or 0)
+
+
+class Findings:
+    """All findings of a run."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], list[Finding]] = {}
+
+    def add(
+        self,
+        code: str,
+        path: str,
+        message: str,
+        *,
+        offset: int | None = None,
+        length: int | None = None,
+        count: int = 1,
+        severity: Severity | None = None,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        unclean: bool = False,
+    ) -> None:
+        """One finding. severity: default is that of the catalogue. Adjacent like ones are merged."""
+        level = catalogue()[code].severity if severity is None else severity
+        new = Finding(code, level, path, message, offset, length, count, topic, queue_id, unclean)
+        same = self._found.setdefault((code, level, path, topic, queue_id, unclean), [])
+        last = same[-1] if same else None
+        adjacent = last is not None and offset is not None and last.end == offset
+        if last is not None and (adjacent or len(same) >= _APART_MAX):
+            same[-1] = _merged(last, new)
+        else:
+            same.append(new)
+
+    def add_rows(
+        self,
+        code: str,
+        path: str,
+        wrong: Flags,
+        starts: Ints,
+        ends: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Rows of consecutive items of one file: each run of `wrong` ones is a finding.
+
+        wrong: bool[n]. starts, ends: int64[n], bytes of the file. message: told of a row.
+        more: as in `add`.
+        """
+        if not wrong.any():
+            return
+        edge = np.diff(np.concatenate([[False], wrong, [False]]).astype(np.int8))
+        first, behind = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1)
+        for begin, end in zip(first.tolist(), behind.tolist(), strict=True):
+            offset = int(starts[begin])
+            length = int(ends[end - 1]) - offset
+            text = message(begin)
+            self.add(code, path, text, offset=offset, length=length, count=end - begin, **more)
+
+    def __iter__(self) -> Iterator[Finding]:
+        """Worst first, then by code and place."""
+        everything = (finding for found in self._found.values() for finding in found)
+        return iter(sorted(everything, key=lambda f: (-f.severity, f.code, f.path, f.offset or 0)))
+
+    @property
+    def worst(self) -> Severity | None:
+        """Of all findings."""
+        return max((key[1] for key in self._found), default=None)
+
+    @property
+    def unclean(self) -> bool:
+        """Some finding says that the store was not shut down."""
+        return any(key[5] for key in self._found)
+
+
+def _merged(one: Finding, other: Finding) -> Finding:
+    """Both as one range."""
+    if one.offset is None or other.offset is None:
+        return replace(one, count=one.count + other.count)
+    offset = min(one.offset, other.offset)
+    length = max(one.end, other.end) - offset
+    return replace(one, offset=offset, length=length, count=one.count + other.count)

@@ -1,0 +1,76 @@
+"""A batch of the log as checks see it: what several of them need is made once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import Columns
+from ...formats.hashing import java_string
+from ...formats.message import TRANSACTION_MASK
+from ...formats.property_columns import Items
+from ..commit_log import Batch
+from ..dictionary import Dictionary, dictionary
+from ..dispatch import Dispatched
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class Records:
+    """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
+
+    def __init__(self, batch: Batch, dispatched: Dispatched | None = None) -> None:
+        self.batch = batch
+        self.dispatched = dispatched
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def columns(self) -> Columns:
+        """Of MESSAGE."""
+        return self.batch.columns
+
+    @property
+    def position(self) -> Ints:
+        """int64[n]: where each record begins in the log."""
+        return self.batch.position
+
+    @cached_property
+    def ends(self) -> Ints:
+        """int64[n]: log position behind each record."""
+        return self.position + self.ints("total_size")
+
+    def ints(self, name: str) -> Ints:
+        """int64[n]: a number of MESSAGE."""
+        return self.columns.ints(name).astype(np.int64, copy=False)
+
+    @cached_property
+    def properties(self) -> Items:
+        """The items of all properties."""
+        return Items(self.columns.ragged("properties"))
+
+    @cached_property
+    def topics(self) -> Dictionary:
+        """Topics as stored, each once, and which one each record has."""
+        return dictionary(self.columns.ragged("topic"))
+
+    @cached_property
+    def topic_texts(self) -> list[str]:
+        """The topics as Java reads them, in the order of `topics.values`."""
+        return [java_string(value) for value in self.topics.values]
+
+    def of_topic(self, topic: str) -> Ints:
+        """Rows of one topic."""
+        if topic not in self.topic_texts:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self.topics.ids == self.topic_texts.index(topic))
+
+    @cached_property
+    def transaction(self) -> Ints:
+        """int64[n]: the transaction bits of sys_flag."""
+        bits: Ints = self.ints("sys_flag") & TRANSACTION_MASK
+        return bits

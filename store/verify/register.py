@@ -1,0 +1,91 @@
+"""Which function checks which invariant, and when it is called.
+
+A check is a function with one decorator of this module. It looks at the `Scene` and adds findings
+to it; one that looks at records is called for every batch of the log. A function that is
+registered for several codes is called once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from ..commit_log import Extent
+    from ..recovery.survey import Messages
+    from .records import Records
+    from .scene import Scene
+
+Once = Callable[["Scene"], None]
+OfRecords = Callable[["Scene", "Records"], None]
+OfMessages = Callable[["Scene", "Messages"], None]
+OfExtent = Callable[["Scene", "Extent"], None]
+F = TypeVar("F")
+
+
+@dataclass
+class Checks:
+    """All checks by moment, each by its code.
+
+    before: once, before the log is read. records: for each batch of good records of this log.
+    stale: for each batch of others. messages: for the messages of one queue, in log order.
+    extents: for what is no record. after: once, when the log has been read.
+    """
+
+    before: dict[str, Once] = field(default_factory=dict)
+    records: dict[str, OfRecords] = field(default_factory=dict)
+    stale: dict[str, OfRecords] = field(default_factory=dict)
+    messages: dict[str, OfMessages] = field(default_factory=dict)
+    extents: dict[str, OfExtent] = field(default_factory=dict)
+    after: dict[str, Once] = field(default_factory=dict)
+
+    @property
+    def codes(self) -> set[str]:
+        """Every invariant that some function checks."""
+        moments = (self.before, self.records, self.stale, self.messages, self.extents, self.after)
+        return {code for moment in moments for code in moment}
+
+
+CHECKS = Checks()
+
+
+def _in(moment: dict[str, F], codes: tuple[str, ...]) -> Callable[[F], F]:
+    def register(check: F) -> F:
+        for code in codes:
+            if code in moment:
+                raise ValueError(f"{code} is checked twice at one moment")
+            moment[code] = check
+        return check
+
+    return register
+
+
+def before(*codes: str) -> Callable[[Once], Once]:
+    """Checks these invariants before the log is read."""
+    return _in(CHECKS.before, codes)
+
+
+def of_records(*codes: str) -> Callable[[OfRecords], OfRecords]:
+    """Checks these invariants of good records of this log, batch by batch."""
+    return _in(CHECKS.records, codes)
+
+
+def of_stale(*codes: str) -> Callable[[OfRecords], OfRecords]:
+    """Checks these invariants of whole records that are none of this log, or no longer."""
+    return _in(CHECKS.stale, codes)
+
+
+def of_messages(*codes: str) -> Callable[[OfMessages], OfMessages]:
+    """Checks these invariants of the messages of one queue, some at a time."""
+    return _in(CHECKS.messages, codes)
+
+
+def of_extents(*codes: str) -> Callable[[OfExtent], OfExtent]:
+    """Checks these invariants of what is no record."""
+    return _in(CHECKS.extents, codes)
+
+
+def after(*codes: str) -> Callable[[Once], Once]:
+    """Checks these invariants when the log has been read."""
+    return _in(CHECKS.after, codes)

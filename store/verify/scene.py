@@ -1,0 +1,116 @@
+"""What checks look at: a store, what is asked of it, and what the pass over its log has shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..lock import holder
+from ..store import Store
+from .finding import Findings
+
+if TYPE_CHECKING:
+    from ..recovery.profiles import Profile
+    from ..recovery.snapshot import QueueId
+
+T = TypeVar("T")
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue."""
+
+    quick: bool = False
+    topic: str | None = None
+    queue_id: int | None = None
+
+
+@dataclass
+class LogFacts:
+    """What the pass over the log has shown, for the checks behind it.
+
+    end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
+    them, of its messages in the log. newest: largest store timestamp, ms.
+    """
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    newest: int = 0
+    first_offset: dict[QueueId, int] = field(default_factory=dict)
+    next_offset: dict[QueueId, int] = field(default_factory=dict)
+    #: Bytes that the pass has read.
+    bytes: int = 0
+
+
+class Scene:
+    """One run over one store."""
+
+    def __init__(self, store: Store, scope: Scope, now_ms: int | None = None) -> None:
+        self.store = store
+        self.scope = scope
+        self.findings = Findings()
+        self.log = LogFacts(start=store.log_files.start, end=store.log_files.start)
+        self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        self._kept: dict[Any, Any] = {}
+
+    @cached_property
+    def profile(self) -> Profile:
+        """How the brokers that wrote the store behave."""
+        from ..recovery.profiles import profile_of
+
+        return profile_of(self.store.generation.version)
+
+    @cached_property
+    def crashed(self) -> bool:
+        """`abort` is there: a broker runs, or did not stop in order."""
+        return self.store.layout.abort.exists()
+
+    @cached_property
+    def live(self) -> bool:
+        """A process holds the lock: what is behind the log end now may be there a moment later."""
+        return holder(self.store.layout.lock) is not None
+
+    def kept(self, key: Any, make: Callable[[], T]) -> T:
+        """What a check keeps from one call to the next; made at the first."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
+
+    def place(self, position: int) -> tuple[str, int]:
+        """File of a log position and the byte in it; the log's directory where no file has it."""
+        file = self.store.log_files.file_at(position)
+        if file is None:
+            return os.fspath(self.store.layout.commit_log_directories[0]), position
+        return file.path, position - file.start
+
+    def log_finding(self, code: str, position: int, size: int, message: str, **more: Any) -> None:
+        """A finding about bytes of the log. more: as in `Findings.add`."""
+        path, offset = self.place(position)
+        self.findings.add(code, path, message, offset=offset, length=size, **more)
+
+    def log_rows(
+        self,
+        code: str,
+        wrong: Flags,
+        position: Ints,
+        ends: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Rows of consecutive records of one file of the log, as in `Findings.add_rows`."""
+        if not wrong.any():
+            return
+        path, offset = self.place(int(position[0]))
+        start = int(position[0]) - offset
+        self.findings.add_rows(code, path, wrong, position - start, ends - start, message, **more)

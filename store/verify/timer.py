@@ -1,0 +1,1 @@
+"""Group F: the timer (spec 08, I-120 … I-137)."""
