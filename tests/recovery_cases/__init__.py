@@ -100,7 +100,7 @@ def damaged(case: Case, work: Path) -> Path:
     """The damaged store of a case, in a directory that the next call replaces."""
     source, target = base(case["base"], work), work / "damaged"
     shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(source, target, copy_function=_copy)
+    shutil.copytree(source, target, copy_function=sparse_copy)
     for edit in case["edits"]:
         _EDITS[edit["op"]](target, edit)
     if topics := case.get("topics"):
@@ -111,7 +111,7 @@ def damaged(case: Case, work: Path) -> Path:
     return target
 
 
-def _copy(source: str, target: str) -> None:
+def sparse_copy(source: str, target: str) -> None:
     """Copy a file with its holes: a timer wheel is nothing else."""
     with Path(source).open("rb") as file, Path(target).open("wb") as copy:
         size = os.fstat(file.fileno()).st_size
