@@ -1,0 +1,99 @@
+"""The catalogue is whole: each code of spec 08 has its check, its texts and its mutation."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from mqstore.store.verify.catalogue import GROUPS, Invariant, catalogue
+from mqstore.store.verify.register import CHECKS
+from mqstore.store.verify.run import load_checks
+
+from .mutations import mutations
+
+RANGES = {
+    "layout": ("001-014",),
+    "commit_log": ("020-056",),
+    "consume_queue": ("060-087",),
+    "index": ("090-109",),
+    "checkpoint": ("110-118",),
+    "timer": ("120-137",),
+    "config": ("140-155",),
+    "compaction": ("160-167", "170-171"),
+}
+"""The codes of spec 08 by group."""
+TOTAL = 152
+WORKED_ON: frozenset[str] = frozenset(GROUPS)
+"""Groups that are being written; empty in the end."""
+
+
+def codes(group: str) -> list[str]:
+    """The codes of a group as spec 08 has them."""
+    found = []
+    for span in RANGES[group]:
+        first, last = map(int, span.split("-"))
+        found += [f"I-{number:03}" for number in range(first, last + 1)]
+    return found
+
+
+DONE = [group for group in GROUPS if group not in WORKED_ON]
+
+
+def _told() -> list[Invariant]:
+    return [told for told in catalogue().values() if told.group in DONE]
+
+
+def test_the_list_is_that_of_the_specification() -> None:
+    assert sum(len(codes(group)) for group in GROUPS) == TOTAL
+
+
+def test_no_code_is_made_up() -> None:
+    load_checks()
+    known = {code for group in GROUPS for code in codes(group)}
+    assert set(catalogue()) <= known
+    assert set(CHECKS.codes) <= set(catalogue())
+    assert set(mutations()) <= known
+
+
+@pytest.mark.parametrize("group", DONE)
+def test_every_code_is_explained_checked_and_broken(group: str) -> None:
+    load_checks()
+    told = [code for code, row in catalogue().items() if row.group == group]
+    assert told == codes(group)
+    unchecked = {code for code in told if catalogue()[code].unchecked}
+    assert set(told) - CHECKS.codes == unchecked
+    assert set(told) - set(mutations()) == unchecked
+
+
+@pytest.mark.parametrize("name", ["statement", "broker", "cause", "effect"])
+def test_no_two_stories_are_alike(name: str) -> None:
+    texts = Counter(_plain(getattr(told, name)) for told in _told())
+    assert [text for text, times in texts.items() if times > 1] == []
+
+
+def test_every_story_is_whole() -> None:
+    for told in _told():
+        for name in ("statement", "broker", "cause", "log", "effect"):
+            assert getattr(told, name).strip(), f"{told.code}: no {name}"
+        assert told.statement.endswith("."), told.code
+        assert told.repair or told.severity <= 1 or told.unchecked, f"{told.code}: no command"
+
+
+def test_commands_are_ones_that_exist() -> None:
+    known = re.compile(r"(mqstore (recover|repair|salvage|verify|inspect|dump|get)|mv|cp|touch) ")
+    for told in catalogue().values():
+        if told.repair:
+            assert known.match(told.repair), f"{told.code}: {told.repair}"
+            told.repair.format(store="S", topic="T", queue_id=0)
+
+
+def test_links_are_public() -> None:
+    for told in catalogue().values():
+        for link in told.links:
+            assert re.fullmatch(r"https://[a-z.]+/\S+", link), f"{told.code}: {link}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\W+", " ", text).lower().strip()
