@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.formats.message import MESSAGE
 from mqstore.store.errors import Refused
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
@@ -19,7 +21,8 @@ from mqstore.store.write.files import Files
 from tests import recovery_cases
 from tests.recovery_cases import CONFIG, Case
 from tests.slices import pick
-from tests.store.recovery.recovered import started, unharmed
+from tests.store.recovery.narrow import narrow
+from tests.store.recovery.recovered import record_bytes, started, unharmed, units_of
 
 from .conftest import Judge
 from .oracle import VERSIONS
@@ -43,7 +46,7 @@ def kept(root: Path, version: str) -> Plan:
 def served(answer: list[Row]) -> dict[Place, tuple[int, str]]:
     """Queue and queue offset → position and body of every message that a consumer pulls."""
     return {
-        (row["queue"], row["unit"]): (row["physical_offset"], row["sha1"])
+        ("/".join(row["queue"].rsplit("-", 1)), row["unit"]): (row["physical_offset"], row["sha1"])
         for row in answer
         if "sha1" in row and row["look_ok"]
     }
@@ -66,15 +69,34 @@ def check(case: Case, judge: Judge, work: Path) -> None:
     """Load, read, write, and rebuild the queues of a kept store: the rest is where it was."""
     name = f"{case['version']} {case['exit']} {case['seed']} {case['kind']}"
     base = recovery_cases.base(case["base"], work)
-    whole = loaded(judge, _copy(base, work / "whole"), SIZES, {"do": "get"}, files="none")
-    truth = served(whole["steps"][0])
     root = recovery_cases.damaged(case, work)
-    alive = unharmed(base, root, CONFIG)
+    expected = undamaged(judge, base, root, work)
     try:
         plan = kept(root, case["version"])
     except Refused:
         return
+    check_kept(judge, root, plan, expected, work, name)
+
+
+def undamaged(judge: Judge, base: Path, root: Path, work: Path) -> dict[Place, tuple[int, str]]:
+    """What the broker serves of `base`, as far as the records are the same in `root`."""
+    whole = loaded(judge, _copy(base, work / "whole"), SIZES, {"do": "get"}, files="none")
+    truth = served(whole["steps"][0])
+    alive = unharmed(base, root, CONFIG)
     expected = {place: truth[place] for place in truth if place in alive}
+    assert expected or not alive, "the names of the queues differ"
+    return expected
+
+
+def check_kept(
+    judge: Judge,
+    root: Path,
+    plan: Plan,
+    expected: dict[Place, tuple[int, str]],
+    work: Path,
+    name: str,
+) -> None:
+    """The broker changes nothing, serves what is expected, and makes the same queues again."""
     result = _copy(root, work / "kept")
     answer = loaded(judge, result, SIZES, start=False)
     own = set() if plan.edits else {"checkpoint"}  # a broker mends that one by itself
@@ -123,6 +145,24 @@ def _breaks_log(case: Case) -> bool:
 
 def test_a_store_of_each_version(judge: Judge, tmp_path: Path) -> None:
     check(some_case(judge.version), judge, tmp_path)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) -> None:
+    """They are in the properties of the record before, or in the tombstone beside."""
+    name = some_case(judge.version)["base"]
+    base, root = recovery_cases.base(name, tmp_path), tmp_path / "store"
+    shutil.copytree(base, root)
+    queue, offset = narrow(root, CONFIG, 17, lost=lost)
+    expected = undamaged(judge, base, root, tmp_path)
+    position, size, _ = units_of(root, CONFIG)[queue][offset]
+    if not lost:
+        record = record_bytes(root, int(SIZES["mappedFileSizeCommitLog"]), position, size)
+        body = sha1(MESSAGE.parse(record).body, usedforsecurity=False).hexdigest()
+        expected[str(queue), offset] = (position, body)
+    plan = kept(root, judge.version)
+    assert plan.lost.messages == lost
+    check_kept(judge, root, plan, expected, tmp_path, name)
 
 
 @pytest.mark.slow

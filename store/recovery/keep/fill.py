@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,45 +24,61 @@ SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 class Fill:
     """What closes one gap: all of it.
 
-    lost: the records that get a tombstone. fillers: (position, size) of each. blank: the same, None
-    where the file goes on.
+    lost: the records that get a tombstone, as large as that is. fillers: (position, size) of each.
+    blank: the same, None where the file goes on. padding: bytes that the record before takes.
     """
 
     gap: Gap
     lost: LostUnits
     fillers: list[tuple[int, int]]
     blank: tuple[int, int] | None
+    padding: int = 0
 
 
 def fill(gap: Gap, units: LostUnits, forms: Forms) -> Fill:
     """Close a gap in which `units` name lost records.
 
-    A unit that leaves too little room beside it for a record is given up. Raises Refused where the
-    gap itself is too small: no broker has left such a one.
+    What is too small for a record goes to a tombstone beside it, and without one into the properties
+    of the record before. Raises Refused where there is none: no broker has left such a gap.
     """
     units = units.take(units.size >= _smallest(units, forms))
-    while True:
-        ends = np.concatenate([np.array([gap.begin], np.int64), units.end])
-        begins = np.concatenate([units.position, np.array([gap.end], np.int64)])
-        room = begins - ends
-        tight = (room > 0) & (room < SMALLEST_FILLER)
-        if gap.to_file_end:
-            tight[-1] = room[-1] < BLANK.sizeof()
-        if not tight.any():
-            break
-        if not len(units):
-            raise Refused(
-                f"{gap.end - gap.begin} bytes between two records, too few for one",
-                offset=gap.begin,
-                hint="recover with --policy broker",
-            )
-        # behind the last unit: that one; else the unit that follows
-        given_up = min(int(np.flatnonzero(tight)[0]), len(units) - 1)
-        units = units.take(np.arange(len(units)) != given_up)
+    if gap.to_file_end:  # what comes to the end of the file leaves no room for the BLANK
+        units = units.take(units.end <= gap.end - BLANK.sizeof())
+    begins = np.append(units.position, gap.end)
+    ends = np.append(gap.begin, units.end)
+    room = begins - ends
+    tight = (room > 0) & (room < SMALLEST_FILLER)
+    if gap.to_file_end:
+        tight[-1] = False
+        if room[-1] < BLANK.sizeof():
+            raise _too_small(gap)
+    if tight.any() and not len(units):
+        if gap.previous < 0:
+            raise _too_small(gap)
+        return Fill(gap, units, [], None, int(room[0]))
+    if tight.any():
+        units = _grown(units, np.where(tight, room, 0))
+        room = np.where(tight, 0, room)
     holes = list(zip(ends.tolist(), room.tolist(), strict=True))
     blank = holes.pop() if gap.to_file_end else None
     fillers = [part for begin, size in holes if size for part in _parts(begin, size)]
     return Fill(gap, units, fillers, blank)
+
+
+def _grown(units: LostUnits, more: Ints) -> LostUnits:
+    """Each takes the bytes behind it, the first one those before it, too: int64[n + 1]."""
+    position, size = units.position.copy(), units.size + more[1:]
+    position[0] -= more[0]
+    size[0] += more[0]
+    return replace(units, position=position, size=size)
+
+
+def _too_small(gap: Gap) -> Refused:
+    return Refused(
+        f"{gap.end - gap.begin} bytes that no record owns, too few for one",
+        offset=gap.begin,
+        hint="recover with --policy broker",
+    )
 
 
 def _smallest(units: LostUnits, forms: Forms) -> Ints:

@@ -22,13 +22,14 @@ class Gap:
     """Log positions [begin, end) of one file without a good record.
 
     to_file_end: nothing follows in this file. store_timestamp: of the good record before, 0 without
-    one.
+    one. previous: position of the good record that ends at `begin`, -1 without one.
     """
 
     begin: int
     end: int
     to_file_end: bool
     store_timestamp: int
+    previous: int = -1
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class GapFinder:
     #: Position behind the last record of an earlier life.
     stale_end: int = -1
     last_timestamp: int = 0
+    #: Begin and end of the last good record.
+    last: tuple[int, int] = (-1, -1)
     #: Records carry a CRC over the whole of them.
     crc_items: bool = False
     #: Behind the queue offsets of all messages, by queue.
@@ -92,7 +95,9 @@ class GapFinder:
         while self.covered < position:
             file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
             end = min(position, file_end)
-            self.gaps.append(Gap(self.covered, end, end == file_end, self.last_timestamp))
+            previous = self.last[0] if self.last[1] == self.covered else -1
+            to_file_end = end == file_end
+            self.gaps.append(Gap(self.covered, end, to_file_end, self.last_timestamp, previous))
             self.covered = end
 
     def _blank(self, blank: Extent) -> None:
@@ -119,12 +124,17 @@ class GapFinder:
         ends = positions + batch.columns.ints("total_size")[good]
         before = np.concatenate([np.array([self.covered], np.int64), ends[:-1]])
         for at in np.flatnonzero(positions > before).tolist():
-            self.covered = int(before[at])
-            self.last_timestamp = int(times[at - 1]) if at else self.last_timestamp
+            if at:
+                self._note_last(positions, ends, times, at - 1)
             self.close(int(positions[at]))
-        self.covered = self.end = int(ends[-1])
-        self.last_timestamp = int(times[-1])
+        self._note_last(positions, ends, times, len(positions) - 1)
+        self.end = self.covered
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
+
+    def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
+        self.covered = int(ends[at])
+        self.last = int(positions[at]), self.covered
+        self.last_timestamp = int(times[at])
 
     def _note_torn(self, batch: Batch, rows: Ints) -> None:
         columns = batch.columns

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....formats.blank import BLANK, MAGIC_BLANK
 from ...commit_log import CommitLog
+from ...errors import Refused
 from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
 from ..loading import LoadedFile
@@ -27,7 +28,7 @@ from .gaps import Gap, GapFinder
 from .lost_units import LostUnits, lost_units
 from .op_bodies import op_bodies
 from .overlay import PatchedQueue
-from .records import Piece, encoded
+from .records import Piece, encoded, padded
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,10 @@ def keep_log(
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
-    bodies = op_bodies(CommitLog(queue), lost, forms)
+    bodies = op_bodies(CommitLog(queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
+    pieces += _paddings(queue, closed)
     edits = [*_lengths(snapshot, entries, end), *_writes(snapshot, entries, pieces, closed)]
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
     patched = _patched(snapshot, queue, entries, pieces, end)
@@ -94,6 +96,26 @@ def _tail(
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)
     return found if begins_there else found.take(slice(0, 0))
+
+
+def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:
+    """The records that take a gap too small for any into their properties. Raises Refused."""
+    for fill in closed:
+        if not fill.padding:
+            continue
+        position = fill.gap.previous
+        file = queue.file_at(position)
+        assert file is not None
+        record = queue.read_file(file, position - file.start, fill.gap.begin - position)
+        try:
+            yield position, padded(record, fill.padding)
+        except ValueError as error:
+            raise Refused(
+                f"{fill.padding} bytes that no record owns, and {error}",
+                path=file.path,
+                offset=fill.gap.begin,
+                hint="recover with --policy broker",
+            ) from error
 
 
 def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:

@@ -7,12 +7,15 @@ would ask for that transaction again and deliver the message twice.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ....formats.message import TRANSACTION_MASK, SysFlag
 from ...batch import Batch
 from ...commit_log import CommitLog
 from ...mark import Mark
+from .fill import Fill
 from .forms import HALF_TOPIC, NO_OFFSET, OP_TOPIC, Forms
 from .lost_units import LostUnits
 
@@ -22,14 +25,20 @@ _DIGITS_MAX = 19
 """Of a queue offset."""
 
 
-def op_bodies(log: CommitLog, lost: LostUnits, forms: Forms) -> dict[int, bytes]:
+def op_bodies(
+    log: CommitLog, lost: LostUnits, closed: Sequence[Fill], forms: Forms
+) -> dict[int, bytes]:
     """Bodies of the tombstones of op records, by position. Reads the log once more if there are any.
 
-    Raises Unreadable.
+    lost: where the lost records were; closed: as the tombstones will be. Raises Unreadable.
     """
     topics = np.array([queue.topic == OP_TOPIC for queue in lost.queues] or [False])
-    rows = np.flatnonzero(topics[lost.queue])
-    if not len(rows):
+    places = [
+        (position, size)
+        for fill in closed
+        for position, size in zip(*_of(fill.lost, topics), strict=True)
+    ]
+    if not places:
         return {}
     committed, named = _decided(log)
     half = log.records(np.array(sorted(committed), np.int64))
@@ -41,16 +50,22 @@ def op_bodies(log: CommitLog, lost: LostUnits, forms: Forms) -> dict[int, bytes]
     as_list = bool(forms.generations) and all(g >= _LIST_SINCE for g in forms.generations)
     base = forms.smallest(OP_TOPIC) - len(NO_OFFSET)
     bodies = {}
-    for row in rows.tolist():
-        room = int(lost.size[row]) - base
+    for position, size in places:
+        room = size - base
         body = b""
         while waiting and len(text := _text(waiting[0], as_list)) <= room - len(body):
             body += text
             waiting.pop(0)
             if not as_list:
                 break
-        bodies[int(lost.position[row])] = body or NO_OFFSET
+        bodies[position] = body or NO_OFFSET
     return bodies
+
+
+def _of(lost: LostUnits, topics: np.ndarray) -> tuple[list[int], list[int]]:
+    """Positions and sizes of those whose topic is among `topics`, bool by queue."""
+    mine = lost.take(topics[lost.queue])
+    return mine.position.tolist(), mine.size.tolist()
 
 
 def _text(offset: int, as_list: bool) -> bytes:

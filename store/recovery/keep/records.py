@@ -12,8 +12,19 @@ import numpy.typing as npt
 from ....formats.blank import BLANK, MAGIC_BLANK
 from ....formats.derive import Ragged, encode, sizes
 from ....formats.hashing import crc31
-from ....formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, TOPIC_BYTES_MAX_V1
-from ....formats.message_properties import CRC_ITEM_BYTES, crc_item
+from ....formats.message import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MESSAGE,
+    PROPERTIES_BYTES_MAX,
+    TOPIC_BYTES_MAX_V1,
+)
+from ....formats.message_properties import (
+    CRC_ITEM_BYTES,
+    ITEM_SEPARATOR,
+    crc_item,
+    ends_with_crc,
+)
 from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from .fill import Fill
 from .forms import Forms
@@ -50,6 +61,24 @@ def encoded(fill: Fill, forms: Forms, bodies: Mapping[int, bytes]) -> Iterator[P
     if fill.blank is not None:
         position, size = fill.blank
         yield position, BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
+
+
+def padded(record: bytes, count: int) -> bytes:
+    """A record with `count` bytes more in its property text, which every version reads the same.
+
+    Raises ValueError where the text would be too long for its length field.
+    """
+    values = MESSAGE.parse(record)
+    text: bytes = values.properties
+    own_crc = ends_with_crc(text)
+    if own_crc:
+        text = text[:-CRC_ITEM_BYTES]
+    text += ITEM_SEPARATOR * count
+    if len(text) > PROPERTIES_BYTES_MAX - CRC_ITEM_BYTES * own_crc:
+        raise ValueError(f"no room for {count} bytes more in the properties")
+    crc = bytes(CRC_ITEM_BYTES if own_crc else 0)
+    made: bytes = MESSAGE.build({**values, "properties": text + crc})
+    return made[: -len(crc)] + crc_item(made[: -len(crc)]) if own_crc else made
 
 
 def _tombstones(

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.formats.message import SMALLEST
-from mqstore.formats.message_properties import crc_ok, parse
+from mqstore.formats.message import MAGIC_V1, MESSAGE, SMALLEST
+from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
 from mqstore.formats.tombstone import LOST_ITEM, lost_item
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -20,7 +20,7 @@ from mqstore.store.recovery.keep.fill import SMALLEST_FILLER, fill
 from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, Forms
 from mqstore.store.recovery.keep.gaps import Gap
 from mqstore.store.recovery.keep.lost_units import LostUnits
-from mqstore.store.recovery.keep.records import encoded
+from mqstore.store.recovery.keep.records import encoded, padded
 from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.snapshot import QueueId
@@ -30,6 +30,7 @@ from mqstore.store.write.files import Files
 from ... import recovery_cases
 from ...recovery_cases import CONFIG, Case
 from ...slices import pick
+from .narrow import narrow
 from .recovered import changes_of_starts, record_bytes, unharmed, units_of
 
 MADE_MS = 1_795_300_000_000
@@ -121,6 +122,16 @@ def lost(*rows: tuple[int, int, str]) -> LostUnits:
 
 
 FORMS = Forms(MADE_MS, ("5.3",))
+HOST = {"ip": b"\x7f\0\0\1", "port": 0}
+ZEROS = ("body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag")
+MORE_ZEROS = ("born_timestamp", "store_timestamp", "reconsume_times", "prepared_transaction_offset")
+BARE_RECORD = {
+    **dict.fromkeys((*ZEROS, *MORE_ZEROS), 0),
+    **dict.fromkeys(("born_host", "store_host"), HOST),
+    "magic_code": MAGIC_V1,
+    "body": b"",
+    "topic": b"t",
+}
 
 
 def test_a_gap_is_closed_without_a_byte_left() -> None:
@@ -132,18 +143,66 @@ def test_a_gap_is_closed_without_a_byte_left() -> None:
     assert [position for position, _ in pieces] == [1000, 1200, 1700]
 
 
-def test_a_unit_that_leaves_no_room_beside_it_is_given_up() -> None:
+def test_a_rest_too_small_goes_to_the_tombstone_beside_it() -> None:
     gap = Gap(1000, 2000, False, 5)
-    closed = fill(gap, lost((1000 + SMALLEST, 300, "a"), (1600, 200, "b")), FORMS)
-    assert closed.lost.position.tolist() == [1600]
-    assert closed.fillers == [(1000, 600), (1800, 200)]
+    units = lost((1000 + SMALLEST, 300, "a"), (1400, 400, "b"), (1802, 190, "c"))
+    closed = fill(gap, units, FORMS)
+    assert closed.lost.position.tolist() == [1000, 1400, 1802]
+    assert closed.lost.size.tolist() == [SMALLEST + 300 + (1400 - 1300 - SMALLEST), 402, 198]
+    assert not closed.fillers and closed.blank is None
+    assert sum(len(data) for _, data in encoded(closed, FORMS, {})) == gap.end - gap.begin
     to_end = fill(Gap(1000, 2000, True, 5), lost((1000, 995, "a")), FORMS)
     assert len(to_end.lost) == 0 and to_end.blank == (1000, 1000)
 
 
 def test_a_gap_too_small_for_any_record() -> None:
+    size = SMALLEST_FILLER - 1
+    padded = fill(Gap(1000, 1000 + size, False, 5, 800), lost(), FORMS)
+    assert padded.padding == size
     with pytest.raises(Refused, match="too few for one"):
-        fill(Gap(1000, 1000 + SMALLEST_FILLER - 1, False, 5), lost(), FORMS)
+        fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
+
+
+@pytest.mark.parametrize("base", ["4.3.1-halt-1", "5.5.0-clean-1"])
+@pytest.mark.parametrize("count", [1, 90])
+@pytest.mark.parametrize("broken", [False, True])
+def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_path: Path) -> None:
+    """They become part of the record before: nothing is lost, or that record only."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base(base, tmp_path), root)
+    queue, offset = narrow(root, CONFIG, count, lost=broken)
+    before = units_of(root, CONFIG)
+    position, size, tags_code = before[queue][offset]
+    record = record_bytes(root, FILE_BYTES, position, size)
+    plan = kept(root, base.partition("-")[0])
+    assert plan.lost.messages == broken
+    after = units_of(root, CONFIG)
+    assert after[queue].pop(offset) == (position, size + count, 0 if broken else tags_code)
+    before[queue].pop(offset)
+    assert after == before
+    log = CommitLog.open(Layout.open(root, CONFIG))
+    found = log.record(position)
+    assert found.body_crc_ok is not None and found.body_crc_ok.all()
+    properties = found.columns.ragged("properties")[0]
+    assert parse(properties) == (
+        {"LOST": "t"} if broken else parse(MESSAGE.parse(record).properties)
+    )
+    assert changes_of_starts(root, CONFIG, plan, ("4.9", "5.1", "5.3", "5.4", "5.5")) == []
+
+
+@pytest.mark.parametrize("append_crc", [False, True])
+def test_padding_keeps_the_checksum_of_the_whole(append_crc: bool) -> None:
+    text = b"KEYS\x01a\x02"
+    bare = {**BARE_RECORD, "properties": text + bytes(CRC_ITEM_BYTES if append_crc else 0)}
+    record = MESSAGE.build(bare)
+    if append_crc:
+        record = record[:-CRC_ITEM_BYTES] + crc_item(record[:-CRC_ITEM_BYTES])
+    made = padded(record, 5)
+    assert len(made) == len(record) + 5
+    assert crc_ok(made) is (True if append_crc else None)
+    assert parse(MESSAGE.parse(made).properties)["KEYS"] == "a"
+    with pytest.raises(ValueError, match="no room"):
+        padded(record, 1 << 15)
 
 
 def test_large_fillers_are_split() -> None:
