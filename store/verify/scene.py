@@ -50,6 +50,8 @@ class LogFacts:
     next_offset: dict[QueueId, int] = field(default_factory=dict)
     #: Bytes that the pass has read.
     bytes: int = 0
+    #: It read all of the log: what it has not shown is not there.
+    complete: bool = True
 
 
 class Scene:
