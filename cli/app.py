@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 PROGRAM = "mqstore"
 
-COMMANDS = ("put", "get", "inspect", "dump", "verify", "recover", "undo", "explain", "pipeline")
+COMMANDS = (
+    *("put", "get", "inspect", "dump", "verify", "recover", "undo", "explain", "damage"),
+    "pipeline",
+)
 """In the order of the contract; what is not built yet is not here."""
 
 

@@ -1,0 +1,121 @@
+"""`mqstore damage`: a damaged copy of a store, for drills and tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..store.damage.drill import Drill
+
+app = command_app()
+
+
+@app.command()
+@shared()
+def damage(
+    store: Annotated[
+        Path | None, typer.Argument(metavar="STORE", help="A store's root directory.")
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
+    ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option("--scenario", "-s", metavar="NAME", help="What happens; see --list."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")
+    ] = 1,
+    list_: Annotated[bool, typer.Option("--list", "-l", help="Name the scenarios.")] = False,
+    *,
+    common: Common,
+) -> None:
+    """Make a damaged copy of a store, for drills and tests. STORE itself is never changed.
+
+    A scenario is a mishap that happened to somebody's broker; where it strikes is decided by the
+    seed. What was done is listed, edit by edit, so that one can see what a recovery brings back.
+
+    Exit code: 0 done; 1 the store has not what the scenario damages; 5 cannot read or write.
+
+    \b
+    Examples:
+      mqstore damage --list
+      mqstore damage /data/store --to /tmp/drill --scenario torn-tail
+      mqstore damage /data/store --to /tmp/drill --scenario illegal-magic --seed 7 --format json
+    """
+    if list_:
+        with common.open_output() as out:
+            out.records(_scenarios(), text=_scenario_text, columns=_SCENARIO_COLUMNS)
+        return
+    if store is None or to is None or scenario is None:
+        raise typer.BadParameter("a STORE, --to COPY and --scenario NAME are needed, or --list")
+    done = _drill(store, to, scenario, seed, common)
+    for path in done.left_out:
+        common.warn(f"neither file nor directory, not copied: {path}")
+    with common.open_output() as out:
+        out.record(_json(done, store, to), text=_text)
+
+
+_SCENARIO_COLUMNS = ("type", "name", "summary", "links")
+
+
+def _scenarios() -> Iterator[dict[str, Any]]:
+    from ..store.damage.scenario import scenarios
+
+    for each in scenarios().values():
+        yield {
+            "type": "scenario",
+            "name": each.name,
+            "summary": each.summary,
+            "links": list(each.links),
+        }
+
+
+def _scenario_text(record: Mapping[str, Any]) -> str:
+    return f"{record['name']:20}{record['summary']}"
+
+
+def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill:
+    from ..store.damage.drill import drill, scenario_of
+    from ..store.store import Store
+    from ..store.write.files import Files
+
+    chosen = scenario_of(name)
+    with Store(store, common.config()) as opened:
+        total = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+        with common.progress("copying", total) as bar:
+            return drill(opened, to, chosen, seed, Files(), bar.advance)
+
+
+def _json(done: Drill, store: Path, to: Path) -> dict[str, Any]:
+    def without_codes(edit: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in edit.items() if name != "codes"}
+
+    return {
+        "type": "drill",
+        "store": str(store),
+        "copy": str(to),
+        "scenario": done.scenario.name,
+        "seed": done.seed,
+        "edits": [without_codes(edit.to_json()) for edit in done.edits],
+    }
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    from .terminal import bytes_text
+
+    lines = [f"{record['copy']}: {record['scenario']}, seed {record['seed']}"]
+    for edit in record["edits"]:
+        where = f" to {bytes_text(edit['length'])}"
+        if edit["kind"] != "truncate":
+            where = f" at {edit['offset']}, {bytes_text(edit['length'])}"
+        lines.append(f"  {edit['kind']:9}{edit['path']}{where}: {edit['reason']}")
+    return "\n".join(lines)

@@ -1,0 +1,176 @@
+"""What can go wrong with the commit log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...formats.blank import BLANK
+from ...formats.commit_log import PLAIN
+from ...formats.derive import spans
+from ...formats.message import MESSAGE, SMALLEST
+from ..errors import NotFound
+from ..mapped_file_queue import file_name
+from ..recovery.edits import Edit
+from .scenario import Place, Scene, create, cut, killed, remove, scenario, write, zeros
+
+_PAGE_BYTES = 4096
+_LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
+_STALE_RECORDS = 5
+
+
+def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
+    """Byte of the file where a field of a record begins, and its length."""
+    for span in spans(MESSAGE, scene.bytes_of(place)):
+        if span.path == name:
+            return place.offset + span.offset, span.length
+    raise NotFound(f"the record has no {name}", path=place.file.path, offset=place.offset)
+
+
+@scenario("killed")
+def _killed(scene: Scene) -> Iterator[Edit]:
+    """The broker was killed: abort is there, nothing else is wrong."""
+    yield from killed(scene)
+
+
+@scenario("illegal-magic", 289, 6767)
+def _illegal_magic(scene: Scene) -> Iterator[Edit]:
+    """The magic code of a record in the log is overwritten."""
+    place = scene.record()
+    at, size = _field(scene, place, "magic_code")
+    yield write(place.file.path, at, scene.rng.randbytes(size), "magic code of a record")
+
+
+@scenario("flip-bit")
+def _flip_bit(scene: Scene) -> Iterator[Edit]:
+    """One bit of a record's body or properties flips."""
+    place = scene.record()
+    data = scene.bytes_of(place)
+    at, _ = _field(scene, place, "body_length")
+    where = scene.rng.randrange(at - place.offset, place.size)
+    flipped = bytes([data[where] ^ 1 << scene.rng.randrange(8)])
+    yield write(place.file.path, place.offset + where, flipped, "a bit of a record")
+
+
+@scenario("zero-page")
+def _zero_page(scene: Scene) -> Iterator[Edit]:
+    """A page of the log never reached the disk: zeros."""
+    place = scene.record()
+    begin = place.offset // _PAGE_BYTES * _PAGE_BYTES
+    size = min(_PAGE_BYTES, place.file.size - begin)
+    yield zeros(place.file.path, begin, size, "a page that was never written")
+
+
+@scenario("garbage")
+def _garbage(scene: Scene) -> Iterator[Edit]:
+    """Up to a page of the log is random bytes."""
+    place = scene.record()
+    size = min(scene.rng.randint(1, _PAGE_BYTES), place.file.size - place.offset)
+    yield write(place.file.path, place.offset, scene.rng.randbytes(size), "random bytes")
+
+
+@scenario("wrong-size")
+def _wrong_size(scene: Scene) -> Iterator[Edit]:
+    """The size that a record says is not its size."""
+    place = scene.record()
+    lies = [lie for lie in (*_LIES, place.size - 1, place.size + 1) if lie != place.size]
+    lie = BLANK.total_size.build(scene.rng.choice(lies))
+    yield write(place.file.path, place.offset + PLAIN.size_offset, lie, "total_size of a record")
+
+
+@scenario("crc-zero")
+def _crc_zero(scene: Scene) -> Iterator[Edit]:
+    """The body CRC of a record is 0, as another kind of broker wrote it."""
+    place = scene.record()
+    at, size = _field(scene, place, "body_crc")
+    yield zeros(place.file.path, at, size, "body_crc of a record")
+
+
+@scenario("torn-tail")
+def _torn_tail(scene: Scene) -> Iterator[Edit]:
+    """The last record was written in part when the power failed."""
+    place = scene.last_record()
+    begin = scene.rng.randrange(SMALLEST // 2, place.size)
+    size = place.size - begin
+    yield zeros(place.file.path, place.offset + begin, size, "the end of the last record")
+    yield from killed(scene)
+
+
+@scenario("torn-properties", 7437, 9852)
+def _torn_properties(scene: Scene) -> Iterator[Edit]:
+    """The last record has its body, and zeros for properties: the body CRC does not tell."""
+    place = scene.last_record()
+    at, size = _field(scene, place, "properties")
+    yield zeros(place.file.path, at, size, "properties of the last record")
+    yield from killed(scene)
+
+
+@scenario("stale-tail", 10017)
+def _stale_tail(scene: Scene) -> Iterator[Edit]:
+    """Behind the log's end lie records of a recycled file: their CRCs fit, their positions do not."""
+    yield from _tail(scene, in_place=False)
+
+
+@scenario("dead-tail", 10666, 6665)
+def _dead_tail(scene: Scene) -> Iterator[Edit]:
+    """Behind the log's end lie records that a slave had cut off, and which came back."""
+    yield from _tail(scene, in_place=True)
+
+
+def _tail(scene: Scene, *, in_place: bool) -> Iterator[Edit]:
+    """Old records behind the end of the log; in_place: they name their own positions."""
+    last = scene.last_record()
+    at = last.offset + last.size
+    data = b""
+    for place in scene.records(scene.log[0])[:_STALE_RECORDS]:
+        record = scene.bytes_of(place)
+        if at + len(data) + len(record) > last.file.size:
+            break
+        if in_place:
+            own = MESSAGE.physical_offset.build(last.file.start + at + len(data))
+            begin = PLAIN.position_offset
+            record = record[:begin] + own + record[begin + len(own) :]
+        data += record
+    if not data:
+        raise NotFound("no room behind the last record", path=last.file.path, offset=at)
+    yield write(last.file.path, at, data, "old records behind the end of the log")
+    yield from killed(scene)
+
+
+@scenario("missing-segment", 2141)
+def _missing_segment(scene: Scene) -> Iterator[Edit]:
+    """A file in the middle of the log is gone."""
+    if len(scene.log) < 3:
+        raise NotFound("the log has no file in the middle", path=scene.store.layout.root)
+    file = scene.rng.choice(scene.log[1:-1])
+    yield remove(file.path, "a file of the log")
+
+
+@scenario("first-segment-gone", 10417, 8753)
+def _first_segment_gone(scene: Scene) -> Iterator[Edit]:
+    """The oldest file of the log was deleted; the queues still point into it."""
+    if len(scene.log) < 2:
+        raise NotFound("the log has one file only", path=scene.store.layout.root)
+    yield remove(scene.log[0].path, "the oldest file of the log")
+
+
+@scenario("cut-segment", 3257, 6904)
+def _cut_segment(scene: Scene) -> Iterator[Edit]:
+    """A file of the log ends early: length not matched message store config value."""
+    place = scene.record()
+    size = place.offset + scene.rng.randrange(1, place.size)
+    yield cut(place.file.path, size, "a file of the log ends inside a record")
+
+
+@scenario("empty-segment", 1560)
+def _empty_segment(scene: Scene) -> Iterator[Edit]:
+    """Behind the last file of the log there is an empty one."""
+    files = scene.store.log_files
+    path = f"{files.directories[0]}/{file_name(files.files[-1].start + files.file_size)}"
+    yield create(path, b"", "an empty file behind the log")
+
+
+@scenario("stray-file", 1251)
+def _stray_file(scene: Scene) -> Iterator[Edit]:
+    """Somebody left a file among those of the log: NumberFormatException."""
+    path = f"{scene.store.log_files.directories[0]}/{file_name(0)}.bak"
+    yield create(path, scene.rng.randbytes(scene.rng.randint(1, _PAGE_BYTES)), "not of the broker")
