@@ -71,7 +71,7 @@ class BatchQueueState(QueueState):
     def _revise(self) -> None:
         """Min and max offset by the first unit and the last one, whatever they hold."""
         if not self.files:
-            self._min_offset = self._max_offset = 0
+            self._min_offset, self._max_offset = _NO_OFFSET, 0
             return
         self._revise_min()
         last = next((file for file in self.files[:-3:-1] if self._count(file)), None)

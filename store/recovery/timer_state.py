@@ -252,8 +252,8 @@ def _queue_offset(
         assert place is not None
         found = 1 + (_offset_in_queue(queue, offset, place) if queue else offset)
     found = min(found, state.check.master_timer_queue_offset)
-    if rules.clamps:
-        low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+    if rules.clamps and queue is not None:
+        low, high = queue.min_offset, queue.max_offset
         found = low if found < low else min(found, high)
     return found
 
