@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+Content = bytes | memoryview
+"""Bytes to write; what is taken from another store is mapped, not loaded."""
+
 EditKind = Literal["write", "create", "truncate", "move", "remove", "rebuild"]
 
 
@@ -26,8 +29,8 @@ class Edit:
     codes: tuple[str, ...] = ()
     offset: int = 0
     length: int = 0
-    data: bytes | None = None
-    pieces: tuple[tuple[int, bytes], ...] = ()
+    data: Content | None = None
+    pieces: tuple[tuple[int, Content], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""

@@ -95,26 +95,26 @@ class GapFinder:
         while self.covered < position:
             file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
             end = min(position, file_end)
-            previous = self.last[0] if self.last[1] == self.covered else -1
             to_file_end = end == file_end
-            self.gaps.append(Gap(self.covered, end, to_file_end, self.last_timestamp, previous))
+            self.gaps.append(self._gap(end, to_file_end))
             self.covered = end
+
+    def _gap(self, end: int, to_file_end: bool) -> Gap:
+        """From what is covered to `end`."""
+        previous = self.last[0] if self.last[1] == self.covered else -1
+        return Gap(self.covered, end, to_file_end, self.last_timestamp, previous)
 
     def _blank(self, blank: Extent) -> None:
         """A BLANK closes its file. Where the log goes on in the next one, that is where it ends."""
         self.close(blank.position)
-        self.blanks.append(Gap(blank.position, blank.end, True, self.last_timestamp))
+        self.blanks.append(self._gap(blank.end, True))
         self.covered = blank.end
         if blank.end in self.files:
             self.end = max(self.end, blank.end)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log; those with a damaged body are part of a gap."""
-        good = np.ones(len(batch), np.bool_)
-        if batch.body_crc_ok is not None:
-            good &= batch.body_crc_ok
-        if self.verify:
-            good &= ~_damaged(batch)
+        good = self.good(batch)
         if not good.all():
             self._note_torn(batch, np.flatnonzero(~good))
         positions = batch.position[good]
@@ -130,6 +130,15 @@ class GapFinder:
         self._note_last(positions, ends, times, len(positions) - 1)
         self.end = self.covered
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
+
+    def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """bool[n]: what is no part of a gap."""
+        good = np.ones(len(batch), np.bool_)
+        if batch.body_crc_ok is not None:
+            good &= batch.body_crc_ok
+        if self.verify:
+            good &= ~_damaged(batch)
+        return good
 
     def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
         self.covered = int(ends[at])

@@ -47,9 +47,16 @@ def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
 
 
 def keep_log(
-    snapshot: Snapshot, queue: MappedFileQueue, forms: Forms, finder: GapFinder
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    forms: Forms,
+    finder: GapFinder,
+    brought: Sequence[Piece] = (),
 ) -> KeptLog:
-    """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable."""
+    """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
+
+    brought: what a replica gives; `queue` has it already.
+    """
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
@@ -67,14 +74,24 @@ def keep_log(
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
     pieces += _paddings(queue, closed)
-    edits = [*_lengths(snapshot, entries, end), *_writes(snapshot, entries, pieces, closed)]
+    edits = [
+        *_lengths(snapshot, entries, end),
+        *_writes(snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)),
+    ]
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
-    patched = _patched(snapshot, queue, entries, pieces, end)
+    patched = _patched(snapshot, queue, entries, [*brought, *pieces], end)
     return KeptLog(LogPlan(start, end, stale, [*edits, *tail], written(tail)), patched, closed)
+
+
+_BROUGHT = "brought back from the replica"
 
 
 def _begin(gap: Gap) -> int:
     return gap.begin
+
+
+def _place(piece: Piece) -> int:
+    return piece[0]
 
 
 def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
@@ -138,22 +155,30 @@ def _lengths(snapshot: Snapshot, entries: dict[int, Entry], end: int) -> Iterato
 
 
 def _writes(
-    snapshot: Snapshot, entries: dict[int, Entry], pieces: Sequence[Piece], closed: Sequence[Fill]
+    snapshot: Snapshot,
+    entries: dict[int, Entry],
+    pieces: Sequence[Piece],
+    closed: Sequence[Fill],
+    brought: frozenset[int],
 ) -> Iterator[Edit]:
-    """Edits that put the pieces into the files; zeros behind the BLANKs."""
+    """Edits that put the pieces into the files; zeros behind the BLANKs.
+
+    brought: positions of pieces that a replica gives.
+    """
     size = snapshot.log_file_bytes
     directory = snapshot.layout.commit_log_directories[0]
     new: dict[int, list[Piece]] = {}
-    for position, data in sorted(pieces):
+    for position, data in sorted(pieces, key=_place):
         start = position // size * size
         entry = entries.get(start)
         if entry is None:
             new.setdefault(start, []).append((position - start, data))
             continue
-        reason = "in place of what was lost"
+        reason = _BROUGHT if position in brought else "in place of what was lost"
         yield Edit("write", entry.path, reason, ("I-020",), position - start, len(data), data)
     for start, inside in sorted(new.items()):
-        reason = "in place of the missing log file"
+        is_brought = any(start + at in brought for at, _ in inside)
+        reason = _BROUGHT if is_brought else "in place of the missing log file"
         path = str(directory / file_name(start))
         yield Edit("create", path, reason, ("I-002",), length=size, pieces=tuple(inside))
     for fill in closed:

@@ -9,6 +9,20 @@ from ...mapped_file_queue import MappedFile, MappedFileQueue
 from .records import Piece
 
 
+def _apart(pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces by position; of one that reaches into the next, what lies around that stays."""
+    found: list[Piece] = []
+    for begin, data in sorted(pieces, key=lambda piece: piece[0]):
+        if not found or found[-1][0] + len(found[-1][1]) <= begin:
+            found.append((begin, data))
+            continue
+        before, under = found.pop()
+        around = [(before, under[: begin - before]), (begin, data)]
+        around.append((begin + len(data), under[begin + len(data) - before :]))
+        found += [piece for piece in around if len(piece[1])]
+    return found
+
+
 class PatchedQueue(MappedFileQueue):
     """Files of a log with pieces laid over them; bytes that no file has read as zeros.
 
@@ -25,7 +39,7 @@ class PatchedQueue(MappedFileQueue):
         super().__init__(base.directories, files, base.file_size, [])
         self._base = base
         self._present = present
-        self._pieces = sorted(pieces)
+        self._pieces = _apart(pieces)
         self._begins = [position for position, _ in self._pieces]
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:

@@ -26,6 +26,7 @@ from ....formats.message_properties import (
     ends_with_crc,
 )
 from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
+from ..edits import Content
 from .fill import Fill
 from .forms import Forms
 from .lost_units import LostUnits
@@ -33,7 +34,7 @@ from .lost_units import LostUnits
 Ints = npt.NDArray[np.int64]
 _HOST = b"\x7f\0\0\1"
 _CHUNK_BYTES = 8 << 20
-Piece = tuple[int, bytes]
+Piece = tuple[int, Content]
 """Log position and bytes."""
 
 
