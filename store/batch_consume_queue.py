@@ -47,17 +47,17 @@ class BatchConsumeQueue:
     def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self._files = files
+        self.files = files
 
     @property
     def first(self) -> int:
         """Number of the first unit that a file holds."""
-        return -(-self._files.start // UNIT_BYTES)
+        return -(-self.files.start // UNIT_BYTES)
 
     @cached_property
     def stop(self) -> int:
         """Number behind the last valid unit; the file that holds it is searched from its front."""
-        for file in reversed(self._files.files):
+        for file in reversed(self.files.files):
             units = self._of_file(file, 0, file.size // UNIT_BYTES)
             found = np.flatnonzero(is_valid(units))
             if len(found):
@@ -69,7 +69,7 @@ class BatchConsumeQueue:
 
         What no file holds is left out. Raises Unreadable.
         """
-        for file in self._files.files:
+        for file in self.files.files:
             begin = max(first, -(-file.start // UNIT_BYTES))
             end = min(stop, file.end // UNIT_BYTES)
             for number in range(begin, end, WINDOW_UNITS):
@@ -80,7 +80,7 @@ class BatchConsumeQueue:
 
     def unit(self, number: int) -> Batch | None:
         """One unit, None where there is none or it names no record. Raises Unreadable."""
-        data = self._files.read(number * UNIT_BYTES, UNIT_BYTES)
+        data = self.files.read(number * UNIT_BYTES, UNIT_BYTES)
         if len(data) < UNIT_BYTES:
             return None
         units = np.frombuffer(data, dtype_of(UNIT))
@@ -145,12 +145,12 @@ class BatchConsumeQueue:
         return low - 1 if low > self.first else None
 
     def _of_file(self, file: MappedFile, first: int, count: int) -> Units:
-        data = self._files.read_file(file, first * UNIT_BYTES, count * UNIT_BYTES)
+        data = self.files.read_file(file, first * UNIT_BYTES, count * UNIT_BYTES)
         return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
 
     def close(self) -> None:
         """Close the files."""
-        self._files.close()
+        self.files.close()
 
     def __enter__(self) -> Self:
         return self

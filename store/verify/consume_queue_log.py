@@ -1,0 +1,176 @@
+"""Log to queue: each message has its unit, at its queue offset, with its tag (I-065, I-070).
+
+Messages of a queue come in log order; the units at their offsets are read beside them and compared
+as columns. What is not where it belongs is looked for where its neighbours are: a queue that a
+broker has shifted (spec 7.12, B1) is shifted by the same number for long stretches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
+from ..batch import Extent
+from ..delay_level import SCHEDULE_TOPIC
+from ..recovery.queue_units import Units, is_valid
+from ..recovery.survey import Messages, points_at
+from .consume_queue_batch import compare_batches
+from .consume_queue_ext import compare_entries
+from .consume_queue_reader import QueueReader, is_pre_fill
+from .consume_queue_state import QueueCheck, Queues, queues_of
+from .records import Records
+from .register import of_extents, of_messages, of_records, of_stale
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_SHIFTS_TRIED = 32
+"""Messages that are searched for, of one lot which are not where they belong."""
+_SECOND_MS = 1000
+
+
+@of_messages("I-065", "I-082")
+def units_of_messages(scene: Scene, messages: Messages) -> None:
+    """Each message has its unit at its queue offset, with the tag that its record asks for."""
+    queues = queues_of(scene)
+    if scene.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
+        return
+    if queues.is_batch(messages.queue):
+        compare_batches(scene, queues, messages)
+        return
+    check = queues.check(messages.queue)
+    if not check.reader.exists:
+        check.note_missing(messages)
+        return
+    units = check.reader.lookup(messages.offset)
+    right = points_at(units, messages)
+    if right.all():
+        _found(queues, check, messages)
+        _compare_tags(scene, check, messages, units)
+        return
+    there = messages.take(right)
+    _found(queues, check, there)
+    _compare_tags(scene, check, there, units[right])
+    _look_elsewhere(scene, queues, check, messages.take(~right))
+
+
+def _found(queues: Queues, check: QueueCheck, messages: Messages) -> None:
+    """These messages have their units."""
+    if not len(messages.offset):
+        return
+    check.right.add(np.sort(messages.offset))
+    reach = int(messages.position[-1]) + int(messages.size[-1])
+    queues.dispatched = max(queues.dispatched, reach)
+
+
+def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Units) -> None:
+    """The units, those of the messages, carry the right codes."""
+    codes = units["tags_code"]
+    wrong = codes != messages.tags_code
+    wrong &= ~messages.lost
+    if not wrong.any():
+        return
+    rows = np.flatnonzero(wrong)
+    addresses = codes[rows] <= EXT_ADDRESS_MAX
+    if addresses.any():
+        compare_entries(scene, check, messages.take(rows[addresses]), codes[rows[addresses]])
+        rows = rows[~addresses]
+    if check.queue.topic == SCHEDULE_TOPIC and _own_levels(messages, codes, rows):
+        return
+    rows = rows[np.argsort(messages.offset[rows], kind="stable")]
+    offsets = messages.offset[rows]
+    check.reader.report(
+        scene.findings,
+        "I-065",
+        offsets,
+        lambda row: (
+            f"{check.queue} unit {offsets[row]}: tags code {codes[rows[row]]}, the record at"
+            f" {messages.position[rows[row]]} asks for {messages.tags_code[rows[row]]}"
+        ),
+    )
+
+
+def _own_levels(messages: Messages, codes: npt.NDArray[np.int64], rows: Ints) -> bool:
+    """The broker has other delay levels than usual: all messages wait equally long, in whole seconds."""
+    if len(rows) < len(messages.offset) or len(rows) < 2:
+        return False
+    wait = codes[rows].astype(np.int64) - messages.store_timestamp[rows]
+    return bool((wait == wait[0]).all()) and int(wait[0]) > 0 and int(wait[0]) % _SECOND_MS == 0
+
+
+def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: Messages) -> None:
+    """Find units of messages at other queue offsets; what is in none is missing."""
+    samples = np.linspace(0, len(messages.offset) - 1, _SHIFTS_TRIED).astype(np.int64)
+    distances = dict.fromkeys([check.shift])
+    for row in np.unique(samples).tolist():
+        at = _find(check.reader, int(messages.position[row]))
+        if at is not None:
+            distances[at - int(messages.offset[row])] = None
+    for distance in distances:
+        found = _at_distance(scene, queues, check, messages, distance)
+        if found.any():
+            check.shift = distance
+            messages = messages.take(~found)
+    check.note_missing(messages)
+
+
+def _find(reader: QueueReader, position: int) -> int | None:
+    """Queue offset of the unit that names a position of the log, given that units rise."""
+    low, end = reader.first_offset, reader.files.end // UNIT_BYTES
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        unit = reader.lookup(np.array([middle], np.int64))
+        if is_valid(unit)[0] and (is_pre_fill(unit)[0] or unit["physical_offset"][0] < position):
+            low = middle + 1
+        else:
+            high = middle
+    unit = reader.lookup(np.array([low], np.int64))
+    return low if low < end and unit["physical_offset"][0] == position else None
+
+
+def _at_distance(
+    scene: Scene, queues: Queues, check: QueueCheck, messages: Messages, distance: int
+) -> Flags:
+    """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
+    if not distance:
+        return np.zeros(len(messages.offset), np.bool_)
+    places = messages.offset + distance
+    found = points_at(check.reader.lookup(places), messages)
+    if not found.any():
+        return found
+    there = messages.take(found)
+    order = np.argsort(places[found], kind="stable")
+    offsets, wanted = places[found][order], there.offset[order]
+    check.elsewhere.add(offsets)
+    queues.dispatched = max(queues.dispatched, int((there.position + there.size).max()))
+    check.reader.report(
+        scene.findings,
+        "I-064",
+        offsets,
+        lambda row: (
+            f"{check.queue} unit {offsets[row]} is that of message {wanted[row]}:"
+            f" shifted by {offsets[row] - wanted[row]}"
+        ),
+    )
+    return found
+
+
+@of_records("I-067")
+def covered_records(scene: Scene, records: Records) -> None:
+    """What the pass has looked at; what it has not is judged by nobody."""
+    queues_of(scene).covered.add_range(int(records.position[0]), int(records.ends[-1]))
+
+
+@of_stale("I-067")
+def covered_stale(scene: Scene, records: Records) -> None:
+    """Records of an earlier life were looked at, too."""
+    queues_of(scene).covered.add_range(int(records.position[0]), int(records.ends[-1]))
+
+
+@of_extents("I-067")
+def covered_extent(scene: Scene, extent: Extent) -> None:
+    """So was what is no record."""
+    queues_of(scene).covered.add_range(extent.position, extent.end)

@@ -1,0 +1,181 @@
+"""The units of one queue as verify reads them: by queue offset, and all that there are in windows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ..consume_queue import ConsumeQueue
+from ..errors import Missing
+from ..mapped_file_queue import MappedFile, MappedFileQueue, file_name
+from ..recovery.queue_units import UNIT_DTYPE, Units, is_valid
+from ..recovery.snapshot import QueueId
+from .consume_queue_ranges import runs
+from .finding import Findings
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+WINDOW_UNITS = 1 << 16
+_NEAR = 4096
+"""Units that lie so close together are read in one go."""
+LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
+
+
+class QueueReader:
+    """One queue on disk, in files or in a RocksDB. Descriptors are given back after each call.
+
+    directory: of the queue, there or not. vanished: a file was deleted while it was read, as a
+    broker does with one whose records are all expired.
+    """
+
+    def __init__(self, queue: QueueId, directory: str, opened: ConsumeQueue | None) -> None:
+        self.queue = queue
+        self.directory = directory
+        self.vanished = False
+        self._opened = opened
+
+    @property
+    def exists(self) -> bool:
+        """There is such a queue."""
+        return self._opened is not None
+
+    @cached_property
+    def files(self) -> MappedFileQueue:
+        """Its files; none of a queue in a RocksDB, or of one that is not there."""
+        if self._opened is None:
+            return MappedFileQueue((self.directory,), [], 0, [])
+        return self._opened.files
+
+    @property
+    def first_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return self._opened.first_offset if self._opened else 0
+
+    def lookup(self, offsets: Ints) -> Units:
+        """The units at queue offsets, int64[n]; zeros where there is none. Raises Unreadable."""
+        found = np.zeros(len(offsets), UNIT_DTYPE)
+        if self._opened is None or not len(offsets):
+            return found
+        rising = bool((np.diff(offsets) >= 0).all())
+        order = None if rising else np.argsort(offsets, kind="stable")
+        ordered = offsets if order is None else offsets[order]
+        breaks = (np.flatnonzero(np.diff(ordered) > _NEAR) + 1).tolist()
+        for begin, end in zip([0, *breaks], [*breaks, len(ordered)], strict=True):
+            wanted = ordered[begin:end]
+            rows = slice(begin, end) if order is None else order[begin:end]
+            if wanted[0] >= 0 and wanted[-1] <= LARGEST_OFFSET:
+                first = int(wanted[0])
+                found[rows] = self._dense(first, int(wanted[-1]) + 1)[wanted - first]
+        self._opened.close()
+        return found
+
+    def _dense(self, first: int, stop: int) -> Units:
+        units = np.zeros(stop - first, UNIT_DTYPE)
+        if self._opened is None:
+            return units
+        try:
+            for number, some in self._opened.units(first, stop):
+                units[number - first : number - first + len(some)] = some[_NAMES]
+        except Missing:
+            self.vanished = True
+        return units
+
+    def windows(self) -> Iterator[tuple[int, Units]]:
+        """All units as (queue offset of the first, units), in order; holes of files left out.
+
+        Raises Unreadable.
+        """
+        if self._opened is None:
+            return
+        try:
+            if not self.files.files:
+                for number, some in self._opened.units(0, LARGEST_OFFSET):
+                    yield number, some[_NAMES].astype(UNIT_DTYPE)
+            for file in self.files.files:
+                yield from self._file_windows(file)
+        except Missing:
+            self.vanished = True
+        finally:
+            self._opened.close()
+
+    def _file_windows(self, file: MappedFile) -> Iterator[tuple[int, Units]]:
+        number = -(-file.start // UNIT_BYTES)
+        while (offset := number * UNIT_BYTES - file.start) + UNIT_BYTES <= file.size:
+            data_at = self.files.next_data(file, offset)
+            if data_at is None:
+                return
+            number = max(number, (file.start + data_at) // UNIT_BYTES)
+            offset = number * UNIT_BYTES - file.start
+            data = self.files.read_file(file, offset, WINDOW_UNITS * UNIT_BYTES)
+            count = len(data) // UNIT_BYTES
+            if not count:
+                return
+            yield number, np.frombuffer(data, UNIT_DTYPE, count)
+            number += count
+
+    def place(self, offset: int) -> tuple[str, int | None]:
+        """File that holds, or should hold, a unit, and its byte there."""
+        at = offset * UNIT_BYTES
+        file = self.files.file_at(at)
+        if file is not None:
+            return file.path, at - file.start
+        if self.files.file_size <= 0 or not 0 <= offset <= LARGEST_OFFSET:
+            return self.directory, None
+        start = at - at % self.files.file_size
+        return os.path.join(self.directory, file_name(start)), at - start  # noqa: PTH118
+
+    def report(
+        self,
+        findings: Findings,
+        code: str,
+        offsets: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Findings about units at ascending queue offsets, int64[n]; those in a row are one.
+
+        message: told of a row. more: as in `Findings.add`.
+        """
+        for begin, end in runs(offsets):
+            at = begin
+            while at < end:
+                path, offset = self.place(int(offsets[at]))
+                until = end
+                if offset is not None and self.files.file_size:
+                    room = max(1, (self.files.file_size - offset) // UNIT_BYTES)
+                    until = min(end, at + room)
+                findings.add(
+                    code,
+                    path,
+                    message(at),
+                    offset=offset,
+                    length=None if offset is None else (until - at) * UNIT_BYTES,
+                    count=until - at,
+                    topic=self.queue.topic,
+                    queue_id=self.queue.queue_id,
+                    **more,
+                )
+                at = until
+
+
+_NAMES = list(UNIT_DTYPE.names or ())
+
+
+def is_pre_fill(units: Units) -> Flags:
+    """bool[n]: units that fill the front of a queue."""
+    filled = np.ones(len(units), np.bool_)
+    for name, value in PRE_FILL.items():
+        filled &= units[name] == value
+    return filled
+
+
+def is_real(units: Units) -> Flags:
+    """bool[n]: units that name a record."""
+    return is_valid(units) & ~is_pre_fill(units)

@@ -1,0 +1,187 @@
+"""What is known of each queue while verify goes over the log, and which queues there are."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ..batch_consume_queue import BatchConsumeQueue
+from ..consume_queue import ConsumeQueue, queue_directories
+from ..errors import NotFound, StoreError
+from ..mapped_file_queue import MappedFileQueue
+from ..recovery.snapshot import QueueId
+from ..recovery.survey import Messages
+from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from .consume_queue_ranges import Ranges
+from .consume_queue_reader import QueueReader
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class Missing:
+    """Messages in a row that have no unit: queue offsets from `first` on, in log order.
+
+    position, end: where the first one begins in the log and where the last one ends.
+    """
+
+    first: int
+    count: int
+    position: int
+    end: int
+
+
+@dataclass
+class QueueCheck:
+    """One queue.
+
+    right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of
+    another message of this queue. shift: how far units lay from their place last time.
+    """
+
+    reader: QueueReader
+    right: Ranges = field(default_factory=Ranges)
+    elsewhere: Ranges = field(default_factory=Ranges)
+    shift: int = 0
+    #: Queue offset behind the last unit that counts, once all units have been seen.
+    live_end: int = 0
+    _missing: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def queue(self) -> QueueId:
+        """Which."""
+        return self.reader.queue
+
+    @property
+    def missing(self) -> Iterator[Missing]:
+        """Messages of the log that have no unit."""
+        values = iter(self._missing)
+        return (Missing(*row) for row in zip(values, values, values, values, strict=True))
+
+    def note_missing(self, messages: Messages) -> None:
+        """Messages, in log order, that have no unit."""
+        offsets = messages.offset
+        if not len(offsets):
+            return
+        ends = messages.position + messages.size
+        breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
+        for begin, end in zip([0, *breaks], [*breaks, len(offsets)], strict=True):
+            first, stop = int(messages.position[begin]), int(ends[end - 1])
+            self._missing.extend((int(offsets[begin]), end - begin, first, stop))
+
+
+@dataclass
+class BatchCheck:
+    """One queue of batches. next: number of the unit that the next message should have."""
+
+    queue: QueueId
+    directory: str
+    units: BatchConsumeQueue
+    right: Ranges = field(default_factory=Ranges)
+    next: int = 0
+    #: Queue offset behind the last message of the log.
+    end: int = 0
+
+
+class Queues:
+    """All queues of a store.
+
+    dispatched: log position behind the last message that has a unit in some queue. covered: what
+    the pass over the log has looked at. unreadable: why there is nothing to compare with, or "".
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        layout = scene.store.layout
+        self._scene = scene
+        self.checks: dict[QueueId, QueueCheck] = {}
+        self.batch_checks: dict[QueueId, BatchCheck] = {}
+        self.dispatched = 0
+        self.covered = Ranges()
+        self.paths = {QueueId(d.topic, d.queue_id): d.path for d in scene.store.queues}
+        self.in_database = layout.rocksdb_queues
+        self.unreadable = scene.store.queues_unread if self.in_database else ""
+        self.batch_paths = {
+            QueueId(d.topic, d.queue_id): d.path
+            for d in queue_directories(layout.batch_consume_queue)
+        }
+
+    def wanted(self, queue: QueueId) -> bool:
+        """The queue is one that is asked for."""
+        scope = self._scene.scope
+        if scope.topic is not None and queue.topic != scope.topic:
+            return False
+        return scope.queue_id is None or queue.queue_id == scope.queue_id
+
+    def check(self, queue: QueueId) -> QueueCheck:
+        """The state of one queue, on disk or not. Raises Unreadable."""
+        found = self.checks.get(queue)
+        if found is None:
+            root = self._scene.store.layout.consume_queue
+            path = self.paths.get(queue) or os.fspath(root / queue.topic / str(queue.queue_id))
+            opened = self._open(queue) if queue in self.paths else None
+            found = self.checks[queue] = QueueCheck(QueueReader(queue, path, opened))
+        return found
+
+    def _open(self, queue: QueueId) -> ConsumeQueue | None:
+        try:
+            return self._scene.store.queues.open(queue.topic, queue.queue_id)
+        except NotFound:  # deleted since it was listed
+            return None
+
+    def batch_check(self, queue: QueueId) -> BatchCheck:
+        """The state of one queue of batches, on disk or not. Raises Unreadable."""
+        found = self.batch_checks.get(queue)
+        if found is None:
+            root = self._scene.store.layout.batch_consume_queue
+            path = self.batch_paths.get(queue) or os.fspath(
+                root / queue.topic / str(queue.queue_id)
+            )
+            size, origin = self._scene.store.config.size("mapperFileSizeBatchConsumeQueue")
+            configured = size if origin == "configuration" else None
+            files = MappedFileQueue.open(path, configured)
+            units = BatchConsumeQueue(queue.topic, queue.queue_id, files)
+            found = self.batch_checks[queue] = BatchCheck(queue, path, units, next=units.first)
+        return found
+
+    def is_batch(self, queue: QueueId) -> bool:
+        """The queue is one of batches."""
+        if queue in self.batch_paths:
+            return True
+        return queue not in self.paths and queue.topic in self.batch_topics
+
+    @cached_property
+    def topics(self) -> Topics | None:
+        """topics.json, None where it cannot be read or names no topic."""
+        try:
+            topics = Topics.read(self._scene.store.layout.config)
+        except StoreError:
+            return None
+        return topics if topics.known else None
+
+    @cached_property
+    def batch_topics(self) -> frozenset[str]:
+        """Topics with batch queues, by topics.json."""
+        topics = self.topics
+        if topics is None:
+            return frozenset(queue.topic for queue in self.batch_paths)
+        return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
+
+    def has_directory(self, topic: str) -> bool:
+        """The topic has some queue on disk."""
+        return topic in self._topics_on_disk
+
+    @cached_property
+    def _topics_on_disk(self) -> frozenset[str]:
+        return frozenset(queue.topic for queue in (*self.paths, *self.batch_paths))
+
+
+def queues_of(scene: Scene) -> Queues:
+    """The queues of a run."""
+    return scene.kept(Queues, lambda: Queues(scene))

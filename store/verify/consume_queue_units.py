@@ -1,0 +1,210 @@
+"""Queue to log: all units of a queue in order, those that no message of the log has claimed most.
+
+What is decided first is where a queue ends: behind its last unit that counts. Units behind it are
+dead, whatever they name (spec 08, I-062); a broker that has cut its log leaves them there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT_BYTES
+from ..recovery.queue_units import Units, is_valid
+from .consume_queue_ranges import Ranges
+from .consume_queue_reader import is_pre_fill
+from .consume_queue_resolve import resolve
+from .consume_queue_state import QueueCheck, Queues
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+class QueuePass:
+    """One queue from its first unit to its last.
+
+    live_end: queue offset behind the last unit that counts, -1 without one. last_position: what it
+    names. pre_filled, real, dead: how many units there are of each sort. full: whole files whose
+    last unit is valid, by path; used: files with some valid unit.
+    """
+
+    def __init__(self, scene: Scene, queues: Queues, check: QueueCheck) -> None:
+        self._scene = scene
+        self._check = check
+        self._queues = queues
+        self._reader = check.reader
+        log = scene.log
+        self._whole = not scene.scope.quick and not scene.live
+        self._log_start, self._log_end = log.start, log.end
+        self._next = log.next_offset.get(check.queue) if self._whole else None
+        self.live_end = -1
+        self.last_position = -1
+        self.pre_filled = self.real = 0
+        self.ends_pre_filled = False
+        self.used: set[str] = set()
+        self.full: set[str] = set()
+        self.first_file_gone = False
+        self._invalid = Ranges()
+        self.beyond = Ranges()
+        self.behind = Ranges()
+        self._in_log = False
+        self._expected = check.reader.first_offset
+
+    @property
+    def dead(self) -> list[tuple[int, int]]:
+        """Ranges of units behind the end."""
+        return sorted(self.beyond.ranges() + self.behind.ranges())
+
+    def run(self) -> None:
+        """Look at all units."""
+        for first, units in self._reader.windows():
+            self._holes(first)
+            self._window(first, units)
+            self._expected = first + len(units)
+
+    def _holes(self, first: int) -> None:
+        """Units in holes of the files, before `first`, are as invalid as zeros that are written."""
+        for file in self._reader.files.files:
+            begin = max(self._expected, -(-file.start // UNIT_BYTES))
+            end = min(first, file.end // UNIT_BYTES)
+            if begin < end:
+                self._invalid.add_range(begin, end)
+
+    def _window(self, first: int, units: Units) -> None:
+        offsets = np.arange(first, first + len(units), dtype=np.int64)
+        positions = units["physical_offset"].astype(np.int64)
+        ends = positions + units["size"]
+        valid = is_valid(units)
+        filled = is_pre_fill(units)
+        real = valid & ~filled
+        self._note_files(offsets, valid, positions)
+        matched = self._check.right.has(offsets) | self._check.elsewhere.has(offsets)
+        matched &= real
+        beyond = real & ~matched & (ends > self._log_end) if self._whole else np.zeros_like(real)
+        behind = np.zeros_like(real)
+        if self._next is not None:
+            behind = real & ~matched & ~beyond & (offsets >= self._next)
+        live = real & ~beyond & ~behind
+        self._pre_fill(offsets, filled, real)
+        if valid.any():
+            self.ends_pre_filled = bool(filled[np.flatnonzero(valid)[-1]])
+        self.pre_filled += int(filled.sum())
+        self.real += int(real.sum())
+        unknown = self._settle(offsets, live, ~valid, beyond, behind)
+        self._order(offsets, positions, live)
+        if self._scene.scope.quick:
+            return
+        unknown |= live & ~matched
+        unknown &= (positions >= self._log_start) & self._queues.covered.has(positions)
+        if unknown.any():
+            resolve(self._scene, self._reader, offsets[unknown], units[unknown])
+
+    def _settle(
+        self, offsets: Ints, live: Flags, invalid: Flags, beyond: Flags, behind: Flags
+    ) -> Flags:
+        """Report what lies before the last live unit and does not count; keep what lies behind it.
+
+        Returns bool[n]: units behind the messages of the queue that are not at its end.
+        """
+        last = int(np.flatnonzero(live)[-1]) if live.any() else -1
+        before = np.arange(len(offsets)) <= last
+        if last >= 0:
+            for begin, end in self._invalid.ranges():
+                self._report_invalid(np.arange(begin, end, dtype=np.int64))
+            for begin, end in self.beyond.ranges():
+                self._report_beyond(np.arange(begin, end, dtype=np.int64))
+            self._invalid, self.beyond, self.behind = Ranges(), Ranges(), Ranges()
+            self._report_invalid(offsets[invalid & before])
+            self._report_beyond(offsets[beyond & before])
+            self.live_end = int(offsets[last]) + 1
+        self._invalid.add(offsets[invalid & ~before])
+        self.beyond.add(offsets[beyond & ~before])
+        self.behind.add(offsets[behind & ~before])
+        return behind & before
+
+    def _report_invalid(self, offsets: Ints) -> None:
+        queue = self._check.queue
+        self._reader.report(
+            self._scene.findings,
+            "I-061",
+            offsets,
+            lambda row: f"{queue} unit {offsets[row]} names nothing, but units follow",
+        )
+
+    def _report_beyond(self, offsets: Ints) -> None:
+        queue, end = self._check.queue, self._log_end
+        self._reader.report(
+            self._scene.findings,
+            "I-067",
+            offsets,
+            lambda row: (
+                f"{queue} unit {offsets[row]} reaches beyond the log's end {end}, but units follow"
+            ),
+        )
+
+    def _pre_fill(self, offsets: Ints, filled: Flags, real: Flags) -> None:
+        """Pre-fill units stand only before the first real one, and only in the first file (I-071)."""
+        if not filled.any():
+            return
+        seen = np.cumsum(real) + self.real > 0
+        files = self._reader.files.files
+        wrong = filled & seen
+        if files:
+            wrong |= filled & (offsets * UNIT_BYTES >= files[0].end)
+        rows = offsets[wrong]
+        queue = self._check.queue
+        self._reader.report(
+            self._scene.findings,
+            "I-071",
+            rows,
+            lambda row: f"{queue} unit {rows[row]} fills a front, but it is not in the front",
+        )
+
+    def _order(self, offsets: Ints, positions: Ints, live: Flags) -> None:
+        """Units rise (I-066); one below the log's start behind one in the log hides others (I-068)."""
+        rows = np.flatnonzero(live)
+        if not len(rows):
+            return
+        where = positions[rows]
+        before = np.append(np.int64(self.last_position), where[:-1])
+        queue, start = self._check.queue, self._log_start
+        wrong = where <= before
+        fallen = offsets[rows[wrong]]
+        pairs = np.stack([where[wrong], before[wrong]], axis=1)
+        self._reader.report(
+            self._scene.findings,
+            "I-066",
+            fallen,
+            lambda row: (
+                f"{queue} unit {fallen[row]} names {pairs[row][0]}, the one before it"
+                f" {pairs[row][1]}: units must rise"
+            ),
+        )
+        inside = where >= start
+        seen = np.append(np.bool_(self._in_log), inside[:-1])
+        hiding = offsets[rows[~inside & np.logical_or.accumulate(seen)]]
+        self._reader.report(
+            self._scene.findings,
+            "I-068",
+            hiding,
+            lambda row: (
+                f"{queue} unit {hiding[row]} names what is before the log's start {start},"
+                " units before it do not"
+            ),
+        )
+        self._in_log = self._in_log or bool(inside.any())
+        self.last_position = int(where[-1])
+
+    def _note_files(self, offsets: Ints, valid: Flags, positions: Ints) -> None:
+        """Which files have units, which are full, and whether the first one is expired."""
+        if not valid.any() or not self._reader.files.files:
+            return
+        path, _ = self._reader.place(int(offsets[0]))
+        self.used.add(path)
+        file = self._reader.files.file_at(int(offsets[-1]) * UNIT_BYTES)
+        at_end = file is not None and (int(offsets[-1]) + 2) * UNIT_BYTES > file.end
+        if file is not None and at_end and valid[-1]:
+            self.full.add(path)
+            first = file.path == self._reader.files.files[0].path
+            self.first_file_gone |= first and 0 <= int(positions[-1]) < self._log_start
