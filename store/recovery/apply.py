@@ -53,6 +53,7 @@ def apply(
     files: Files,
     *,
     wait_seconds: float = 0,
+    command: str = "recover",
 ) -> Applied:
     """Carry a plan out, or go on with a repair that was cut off.
 
@@ -74,7 +75,7 @@ def apply(
             _drop_unsealed(layout, files)
             if not plan.edits:
                 return Applied("", False, 0)
-            journal = stage(layout, plan, files, new_session(layout))
+            journal = stage(layout, plan, files, new_session(layout), command)
         carry_through(journal, files)
         journal.finish(files, listing(layout, journal, files))
     return Applied(journal.session, resumed, len(journal.steps))

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
@@ -31,6 +32,7 @@ from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
 from .keep.keep_log import gap_finder, keep_log
+from .keep.misnamed import misnamed
 from .log_plan import LogPlan, plan_log
 from .mend import mend
 from .profiles import MinOffset, Profile
@@ -43,6 +45,9 @@ from .survey import Auditor, Messages, survey
 from .tally import Tally
 from .timer_edits import timer_edits
 from .wish import Policy, Wish
+
+
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class Plan:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
     checkpoint: Checkpoint | None = None
+    #: What the checkpoint of this store says when it is complete.
+    sound_checkpoint: Checkpoint | None = None
     #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
     index_tags: bool = False
     counts_puts: bool = False
@@ -104,9 +111,12 @@ class _Maker(Auditor):
         sizes, rules = snapshot.layout.sizes, profile.queues
         geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
         self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
+        self.exact = wish.exact
         self.index = IndexAudit.of(snapshot.index, geometry, log.end)
         self.queues: dict[QueueId, QueueAudit] = {}
         self.batches: dict[QueueId, BatchAudit] = {}
+        #: Positions of records whose topic can be no directory.
+        self.nameless: list[Ints] = []
         self._rules = rules
         self.lost = Tally()
         self.groups = groups
@@ -133,6 +143,7 @@ class _Maker(Auditor):
                 self.log.start,
                 self.log.end,
                 self.retag,
+                self.exact,
             )
         return self.queues[name]
 
@@ -146,6 +157,7 @@ class _Maker(Auditor):
 
     def messages(self, messages: Messages) -> None:
         if not can_have_files(messages.queue):
+            self.nameless.append(messages.position)
             return
         inside = messages.position < self.log.end
         gone = messages.take(~inside & messages.good)
@@ -217,9 +229,10 @@ def make_plan(
         as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
         guess = _Maker(mended, as_it_is, groups, profile, wish)
         look(CommitLog(queue), [finder, guess, *auditors], progress=tell)
-        kept = keep_log(mended, queue, wish.forms, finder)
+        elsewhere = misnamed(guess.queues, finder.misplaced, guess.nameless)
+        kept = keep_log(mended, queue, wish.forms, finder, elsewhere)
         log, queue, fills = kept.plan, kept.queue, kept.fills
-        if not fills and (log.start, log.end) == (as_it_is.start, as_it_is.end):
+        if not (fills or kept.restored) and (log.start, log.end) == (as_it_is.start, as_it_is.end):
             maker = guess
     else:
         if edits or outcome.refusal or outcome.log.hidden:
@@ -305,16 +318,17 @@ def _rebuild(snapshot: Snapshot, fix: IndexFix) -> Edit:
 
 def _finish(snapshot: Snapshot, plan: Plan, maker: _Maker, profile: Profile) -> None:
     """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
-    if not plan.edits and not snapshot.abort:
-        return
     old = Checkpoint(**snapshot.checkpoint)
     headers = maker.index.headers
     kept = headers[: len(headers) - len(plan.index.gone)] if plan.index else headers
     items = snapshot.layout.sizes.index_items.value
     full = [header.end_timestamp for header in kept if header.index_count >= items]
-    plan.checkpoint = new_checkpoint(
+    plan.sound_checkpoint = new_checkpoint(
         old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
     )
+    if not plan.edits and not snapshot.abort:
+        return
+    plan.checkpoint = plan.sound_checkpoint
     if plan.checkpoint != old:
         plan.edits.append(checkpoint_edit(snapshot.layout.checkpoint, plan.checkpoint))
     if snapshot.abort:

@@ -8,14 +8,16 @@ them: it only gets what lies behind its last unit, appended as a broker would.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import UNIT_BYTES
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..commit_log import CommitLog
+from ..delay_level import SCHEDULE_TOPIC
 from .queue_units import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
 from .snapshot import Entry, QueueId
 from .survey import Messages, points_at
@@ -42,6 +44,8 @@ class QueueAudit:
     log_end: int
     #: Units of tombstones get the tag of the tombstone.
     retag: bool = False
+    #: Units with a wrong tags code count as wrong, too.
+    exact: bool = False
     first: int = -1
     next: int = -1
     last_position: int = -1
@@ -92,6 +96,9 @@ class QueueAudit:
         wrong = ~points_at(there, messages)
         if self.retag:
             wrong |= messages.lost & (there["tags_code"] != messages.tags_code)
+        if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
+            plain = there["tags_code"] > EXT_ADDRESS_MAX
+            wrong |= plain & (there["tags_code"] != messages.tags_code)
         if not wrong.any():
             return
         disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)
@@ -103,6 +110,36 @@ class QueueAudit:
         units["tags_code"] = messages.tags_code[wrong]
         self._fill_offsets.append(offsets[wrong])
         self._fill_units.append(units)
+
+    def unnamed(self) -> Ints:
+        """Positions of the messages that their unit does not name."""
+        return np.concatenate([np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)])
+
+    def is_odd(self) -> bool:
+        """The log has not the messages that the units tell of, and in their order."""
+        if self.holes or self.irregular or self._conflicts:
+            return True
+        beside = [self.next, self.first - 1] if self.first >= 0 else [self._disk_first()]
+        units = self.lookup(np.maximum(np.array(beside, np.int64), 0))
+        inside = (units["physical_offset"] >= self.log_start) & is_valid(units)
+        return bool((inside & (units != _PRE_FILL)).any())
+
+    def on_disk(self) -> Iterator[tuple[int, Units]]:
+        """(queue offset of the first, units) of all that is on disk."""
+        for first, count in self._windows(self._disk_first(), self._disk_end(), _WINDOW):
+            yield first, self.read(first, count)
+
+    def stands_between_right_ones(self, offset: int) -> bool:
+        """No unit beside this one names another record than that of its place, and one names it.
+
+        A single wrong unit is damage; in a queue that is shifted they are all wrong.
+        """
+        near = np.array([offset - 1, offset + 1], np.int64)
+        valid = is_valid(self.lookup(np.maximum(near, 0)))
+        wrong = np.isin(near, np.concatenate([np.zeros(0, np.int64), *self._fill_offsets]))
+        missing = [any(begin <= k < end for begin, end in self.holes) for k in near.tolist()]
+        seen = (near >= max(0, self.first)) & (near < self.next) & ~np.array(missing)
+        return not (wrong & valid).any() and bool((seen & valid).any())
 
     def finish(self, log: CommitLog) -> QueueFix:
         """Decide about the queue once the log has been read."""

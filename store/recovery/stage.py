@@ -31,15 +31,19 @@ _INDEX_FOLDER = "index"
 _SPARE_BYTES = 16 << 20
 
 
-def stage(layout: Layout, plan: Plan, files: Files, session: str) -> Journal:
+def stage(
+    layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover"
+) -> Journal:
     """Write the journal of `plan` and seal it. Nothing of the store is changed.
+
+    command: which one asked for it, for `undo --list`.
 
     Raises NoSpace, Refused (a file on a file system without room for a session), Unreadable.
     """
     folder = layout.journal / session
     _check_space(layout, plan)
     files.make_directory(folder)
-    journal = Journal(layout.root, folder, "recover")
+    journal = Journal(layout.root, folder, command)
     edits = list(plan.edits)
     made: list[Edit] = []
     stager = _Stager(layout, journal, files)

@@ -24,13 +24,15 @@ class Wish:
     """What a plan is asked for. The same wish gives the same plan for the same store.
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
-    for tombstones of ordinary topics.
+    for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
+    written anew, too.
     """
 
     policy: Policy = Policy.BROKER
     made_ms: int = 0
     generations: tuple[str, ...] = ()
     lost_tag: str = ""
+    exact: bool = False
 
     @property
     def forms(self) -> Forms:
