@@ -1,1 +1,7 @@
 """Group F: the timer (spec 08, I-120 … I-137)."""
+
+from __future__ import annotations
+
+from . import timer_log, timer_progress, timer_records, timer_wheel
+
+__all__ = ["timer_log", "timer_progress", "timer_records", "timer_wheel"]

@@ -1,0 +1,180 @@
+"""The entries of the timer log and the slots of the wheel, as columns (spec 04, 4.5 and 4.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import dtype_of
+from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
+from ...formats.timer_wheel import FILE_BYTES
+from ..mapped_file_queue import MappedFile, MappedFileQueue
+from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
+from ..timer_check import TimerCheck, read_timer_check
+from ..write.timer_entries import Ticks
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_PRECISIONS_MS = (1_000, 500, 200, 100)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """n entries in log order. tick_ms: when each is due."""
+
+    position: Ints
+    previous: Ints
+    tick_ms: Ints
+    offset_py: Ints
+    size_py: Ints
+    magic: Ints
+    topic_hash: Ints
+    reserved: Ints
+
+    @property
+    def rolled(self) -> Flags:
+        """To be taken round once more."""
+        found: Flags = (self.magic & MAGIC_ROLL) != 0
+        return found
+
+    @property
+    def deletes(self) -> Flags:
+        """Made by a cancel message."""
+        found: Flags = (self.magic & MAGIC_DELETE) != 0
+        return found
+
+    def at(self, positions: Ints) -> tuple[Ints, Flags]:
+        """(row, known) of the entry that begins at each position."""
+        if not len(self.position):
+            return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
+        rows = np.minimum(np.searchsorted(self.position, positions), len(self.position) - 1)
+        return rows, self.position[rows] == positions
+
+
+@dataclass
+class TimerLog:
+    """The log as it lies. ranges: what is no entry. end: behind the last entry."""
+
+    files: list[MappedFile]
+    entries: Entries = field(init=False)
+    ranges: list[TimerRange] = field(default_factory=list)
+    end: int = 0
+
+    @property
+    def start(self) -> int:
+        """Where the first file begins."""
+        return self.files[0].start if self.files else 0
+
+    def file_of(self, position: int) -> MappedFile | None:
+        """The file that has the position."""
+        return next((file for file in self.files if file.start <= position < file.end), None)
+
+    def aligned(self, positions: Ints) -> Flags:
+        """bool[n]: on the boundary of a unit of its file, or in no file."""
+        starts = np.array([file.start for file in self.files], np.int64)
+        at = np.searchsorted(starts, positions, side="right") - 1
+        inside = (at >= 0) & (len(starts) > 0)
+        begin = starts[np.maximum(at, 0)] if len(starts) else np.zeros(len(positions), np.int64)
+        found: Flags = ~inside | ((positions - begin) % UNIT_BYTES == 0)
+        return found
+
+
+class Slots(NamedTuple):
+    """n slots of the wheel that were ever used."""
+
+    number: Ints
+    time: Ints
+    first: Ints
+    last: Ints
+    num: Ints
+
+
+class TimerFiles:
+    """The timer's files of a store, each read when it is asked for."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._layout = scene.store.layout
+        self.check_path = self._layout.config / "timercheck"
+        self.wheel_path = self._layout.timer_wheel
+
+    @cached_property
+    def there(self) -> bool:
+        """Some of them exist."""
+        return self.wheel_path.exists() or self.has_check or bool(self.log.files)
+
+    @property
+    def has_check(self) -> bool:
+        """`timercheck` is there."""
+        return self.check_path.exists()
+
+    @cached_property
+    def check(self) -> TimerCheck:
+        """timercheck; zeros without one."""
+        return read_timer_check(self.check_path) or TimerCheck()
+
+    @cached_property
+    def wheel_bytes(self) -> int:
+        """Length of the wheel, 0 without one."""
+        return self.wheel_path.stat().st_size if self.wheel_path.exists() else 0
+
+    @cached_property
+    def slots(self) -> Slots:
+        """Those with a time; none where the file is no wheel."""
+        parts = [np.zeros((5, 0), np.int64)]
+        if self.wheel_bytes == FILE_BYTES:
+            for number, slots in timer_wheel(self.wheel_path):
+                used = slots["time"] != 0
+                names = ("time", "first_pos", "last_pos", "num")
+                columns = [number, *(slots[name].astype(np.int64) for name in names)]
+                parts.append(np.stack(columns)[:, used])
+        return Slots(*np.concatenate(parts, axis=1))
+
+    @cached_property
+    def ticks(self) -> Ticks:
+        """The wheel's unit of time: as configured, else the one that slots and entries agree on."""
+        ticks = Ticks.from_config(self._layout.broker_config)
+        if self._layout.broker_config.get_int("timerPrecisionMs") is not None:
+            return ticks
+        rows, known = self.log.entries.at(self.slots.last)
+        times, ticks_ms = self.slots.time[known], self.log.entries.tick_ms[rows[known]]
+        if not len(times):
+            return ticks
+        agree = {p: int((ticks_ms // p == times).sum()) for p in _PRECISIONS_MS}
+        return Ticks(max(agree, key=lambda precision: agree[precision]), ticks.roll_slots)
+
+    @cached_property
+    def log(self) -> TimerLog:
+        """All entries. Raises Unreadable. Memory: 64 bytes for each."""
+        size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
+        file_bytes = size if origin != "default" else None
+        parts = [_columns(TimerUnits(np.zeros(0, np.int64), np.zeros(0, dtype_of(UNIT))))]
+        with MappedFileQueue.open(self._layout.timer_log, file_bytes) as files:
+            log = TimerLog(list(files.files))
+            for item in timer_log(files):
+                if isinstance(item, TimerUnits):
+                    parts.append(_columns(item))
+                else:
+                    log.ranges.append(item)
+        log.entries = Entries(*np.concatenate(parts, axis=1))
+        if len(log.entries.position):
+            log.end = int(log.entries.position[-1]) + UNIT_BYTES
+        return log
+
+
+def timer_files(scene: Scene) -> TimerFiles:
+    """The timer's files of this run."""
+    return scene.kept("timer files", lambda: TimerFiles(scene))
+
+
+def _columns(item: TimerUnits) -> Ints:
+    """int64[8, n]: in the order of `Entries`."""
+    units = item.units
+    tick = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
+    rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved")
+    columns = (item.position, units["prev_pos"], tick, *(units[name] for name in rest))
+    return np.stack([column.astype(np.int64) for column in columns])

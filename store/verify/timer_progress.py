@@ -1,0 +1,177 @@
+"""How far the timer says it has come: timercheck, the queue, the counts (I-130 … I-136)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..config_file import read_config_file
+from ..errors import Missing
+from ..recovery.timer_state import QUEUE
+from ..views.timer_records import NO_NUMBER
+from .catalogue import Severity
+from .queue_bounds import queue_bounds
+from .register import after
+from .scene import Scene
+from .timer_entries import timer_files
+from .timer_records import TimerColumns, timer_columns
+from .timer_wheel import chains
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@after("I-130")
+def the_flushed_position_is_in_the_log(scene: Scene) -> None:
+    """timercheck's position of the timer log is at or before its end, between two entries."""
+    files = timer_files(scene)
+    position = files.check.last_timer_log_flush_pos
+    log = files.log
+    ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
+    path = os.fspath(files.check_path)
+    if position < 0 or (position > log.end and position not in ends):
+        text = (
+            f"it says that {position} bytes of the timer log are on disk, which ends at {log.end}"
+        )
+        scene.findings.add("I-130", path, text)
+    elif position not in ends and not bool(log.aligned(np.array([position], np.int64))[0]):
+        text = f"the flushed position {position} is in the middle of an entry"
+        scene.findings.add("I-130", path, text)
+
+
+@after("I-131")
+def the_queue_is_not_overtaken(scene: Scene) -> None:
+    """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel."""
+    files = timer_files(scene)
+    if not files.there:
+        return
+    check, path = files.check, os.fspath(files.check_path)
+    bounds = queue_bounds(scene).of(QUEUE)
+    end = bounds[1] if bounds is not None else 0
+    offsets = {
+        "last_timer_queue_offset": check.last_timer_queue_offset,
+        "master_timer_queue_offset": check.master_timer_queue_offset,
+    }
+    for name, offset in offsets.items():
+        if (offset < 0 or offset > end) and scene.log.complete:
+            text = f"{name} is {offset}, the queue of the timer topic ends at {end}"
+            scene.findings.add("I-131", path, text)
+    found = chains(scene)
+    lowest = min(offsets, key=lambda name: offsets[name])
+    if offsets[lowest] == 0 and found.reached.any():
+        text = f"{lowest} is 0 and the wheel has {int(found.reached.sum())} entries: a start reads"
+        text += " the whole queue again and delivers each of them twice (B34)"
+        scene.findings.add("I-131", path, text)
+
+
+@after("I-132")
+def the_time_read_is_past(scene: Scene) -> None:
+    """The timer has not read into the future, and it reads whole ticks."""
+    files = timer_files(scene)
+    read_ms, path = files.check.last_read_time_ms, os.fspath(files.check_path)
+    if read_ms > scene.now_ms + files.ticks.precision_ms:
+        ahead = read_ms - scene.now_ms
+        text = f"last_read_time_ms is {read_ms}, {ahead} ms from now: messages due before are lost"
+        scene.findings.add("I-132", path, text)
+    elif read_ms < 0 or read_ms % files.ticks.precision_ms:
+        text = f"last_read_time_ms is {read_ms}, not a multiple of {files.ticks.precision_ms} ms"
+        scene.findings.add("I-132", path, text)
+
+
+@after("I-133")
+def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
+    """Every message that the timer has read and that is not due yet waits in a chain."""
+    files, records = timer_files(scene), timer_columns(scene)
+    if not len(records.position) or not scene.log.complete:
+        return
+    check = files.check
+    waits = records.queue_offset < check.last_timer_queue_offset
+    waits &= records.out_ms > check.last_read_time_ms
+    waits &= records.out_ms > records.store_timestamp + files.ticks.precision_ms
+    found, entries = chains(scene), files.log.entries
+    past = entries.rolled & (entries.tick_ms < check.last_read_time_ms)
+    named = np.unique(entries.offset_py[found.reached | past])
+    missing = waits & ~np.isin(records.position, named)
+    begin = check.last_timer_log_flush_pos - (files.log.files[0].size if files.log.files else 0)
+    read_again = entries.offset_py[entries.position >= max(0, begin)]
+    late = missing & np.isin(records.position, read_again) & scene.crashed
+    _tell_missing(scene, records, missing & ~late, "")
+    text = "; a start finds its entry in the timer log"
+    _tell_missing(scene, records, late, text, unclean=True)
+
+
+def _tell_missing(
+    scene: Scene, records: TimerColumns, missing: Flags, more: str, *, unclean: bool = False
+) -> None:
+    rows = np.flatnonzero(missing)
+    if not len(rows):
+        return
+    row = int(rows[0])
+    text = f"the message at {records.position[row]}, due at {records.out_ms[row]}, is in no chain"
+    scene.findings.add(
+        "I-133",
+        os.fspath(timer_files(scene).wheel_path),
+        text + (more or ": it is never delivered"),
+        count=len(rows),
+        topic=QUEUE.topic,
+        queue_id=QUEUE.queue_id,
+        unclean=unclean,
+        severity=Severity.WARNING if unclean else None,
+    )
+
+
+_METRICS = {"timermetrics": "timingCount", "transactionMetrics": "transactionCount"}
+
+
+@after("I-134")
+def the_counts_can_be_read(scene: Scene) -> None:
+    """timermetrics and transactionMetrics parse; no message waits less than no time."""
+    for name, member in _METRICS.items():
+        path = scene.store.layout.config / name
+        for text in _wrong_counts(path, member, signed=name == "transactionMetrics"):
+            scene.findings.add("I-134", os.fspath(path), text)
+
+
+def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
+    kind = "timer-metrics" if not signed else "transaction-metrics"
+    try:
+        file = read_config_file(path, kind)
+    except Missing:
+        return []
+    if file.problem is not None:
+        return [f"cannot be read: {file.problem.reason}"]
+    table = file.value.get(member)
+    counts = table.items() if isinstance(table, dict) else ()
+    found = []
+    for topic, entry in counts:
+        count = entry.get("count") if isinstance(entry, dict) else None
+        if not isinstance(count, int):
+            found.append(f"{topic}: no count")
+        elif count < 0 and not signed:
+            found.append(f"{topic}: {count} messages wait")
+    return found
+
+
+@after("I-136")
+def cancelling_names_a_message(scene: Scene) -> None:
+    """A cancel message names, as its broker reads names, a message of the same tick."""
+    records = timer_columns(scene)
+    if not records.cancels.any() or not scene.log.complete:
+        return
+    ticks = timer_files(scene).ticks
+    due = records.out_ms // ticks.precision_ms
+    names = np.stack([records.name, due], axis=1)[~records.cancels]
+    wanted = np.stack([records.target, due], axis=1)[records.cancels]
+    both, number = np.unique(np.concatenate([names, wanted]), axis=0, return_inverse=True)
+    del both
+    number = number.reshape(-1)
+    lost = ~np.isin(number[len(names) :], number[: len(names)])
+    lost &= wanted[:, 1] != NO_NUMBER // ticks.precision_ms
+    rows = np.flatnonzero(records.cancels)[lost]
+    for row in rows.tolist():
+        position = int(records.position[row])
+        text = f"the message at {position} cancels one that is not in its tick: it does nothing"
+        scene.log_finding("I-136", position, int(records.size[row]), text)

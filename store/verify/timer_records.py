@@ -1,0 +1,112 @@
+"""What the log has of the timer topic: the columns that timer checks compare with (spec 04, 4.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats import message_properties as names
+from ...formats.hashing_columns import java_hash_column
+from ...formats.property_columns import Items
+from ..delay_level import TIMER_TOPIC
+from ..views.timer_cancels import BY_TOPIC, compared_by
+from ..views.timer_records import numbers
+from .records import Records
+from .register import of_records
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_KEY = "timer records"
+_HASH_BASE = np.uint32(31)
+_BETWEEN = np.uint32(ord("+"))
+
+
+@dataclass(frozen=True)
+class TimerColumns:
+    """n records of the timer topic in log order.
+
+    out_ms: TIMER_OUT_MS, NO_NUMBER without one. topic_hash: of REAL_TOPIC, 0 for none. cancels:
+    it has TIMER_DEL_UNIQKEY. name: hash of what a cancel message would call it; target: hash of
+    what it cancels.
+    """
+
+    position: Ints
+    size: Ints
+    queue_offset: Ints
+    store_timestamp: Ints
+    out_ms: Ints
+    topic_hash: Ints
+    cancels: Flags
+    name: Ints
+    target: Ints
+
+    def at(self, positions: Ints) -> tuple[Ints, Flags]:
+        """(row, known) of the record that begins at each position."""
+        if not len(self.position):
+            return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
+        rows = np.minimum(np.searchsorted(self.position, positions), len(self.position) - 1)
+        return rows, self.position[rows] == positions
+
+
+@dataclass
+class _Parts:
+    """Batches so far."""
+
+    columns: list[tuple[Ints | Flags, ...]] = field(default_factory=list)
+
+
+@of_records("I-133")
+def note_timer_records(scene: Scene, records: Records) -> None:
+    """Keep the columns of the records of the timer topic."""
+    rows = records.of_topic(TIMER_TOPIC)
+    if not len(rows):
+        return
+    batch = records.batch.take(rows)
+    items = Items(batch.columns.ragged("properties"))
+    topic, key = items.find(names.REAL_TOPIC), items.find(names.UNIQ_KEY)
+    cancels = items.find(names.TIMER_DEL_UNIQKEY)
+    topic_hash, name = java_hash_column(topic), java_hash_column(key).view(np.uint32)
+    if compared_by(scene.store) == BY_TOPIC:
+        shift = _power(np.maximum(key.length, 0))
+        name = (topic_hash.view(np.uint32) * _HASH_BASE + _BETWEEN) * shift + name
+    parts = scene.kept(_KEY, _Parts)
+    parts.columns.append(
+        (
+            batch.position.copy(),
+            *(batch.columns.ints(n).astype(np.int64) for n in _STORED),
+            numbers(items.find(names.TIMER_OUT_MS)),
+            topic_hash.astype(np.int64),
+            cancels.length >= 0,
+            name.astype(np.int64),
+            java_hash_column(cancels).view(np.uint32).astype(np.int64),
+        )
+    )
+
+
+_STORED = ("total_size", "queue_offset", "store_timestamp")
+
+
+def timer_columns(scene: Scene) -> TimerColumns:
+    """All of them, once the log has been read."""
+    parts = scene.kept(_KEY, _Parts).columns
+    if not parts:
+        none = np.zeros(0, np.int64)
+        flags = np.zeros(0, np.bool_)
+        return TimerColumns(none, none, none, none, none, none, flags, none, none)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    parts[:] = [tuple(columns)]
+    return TimerColumns(*columns)
+
+
+def _power(exponent: Ints) -> npt.NDArray[np.uint32]:
+    """The base of Java's string hash to these powers, modulo 2^32."""
+    found = np.ones(len(exponent), np.uint32)
+    square, left = _HASH_BASE, exponent.copy()
+    with np.errstate(over="ignore"):
+        while left.any():
+            found = np.where(left & 1, found * square, found).astype(np.uint32)
+            square, left = np.uint32(int(square) ** 2 & 0xFFFFFFFF), left >> 1
+    return found

@@ -1,0 +1,250 @@
+"""The timer wheel: its slots, and the chains of entries that they lead to (I-120 … I-125, I-137)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.timer_log import UNIT_BYTES
+from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
+from .catalogue import Severity
+from .register import after
+from .scene import Scene
+from .timer_entries import Entries, Slots, TimerFiles, timer_files
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_NONE = -1
+
+
+@after("I-120")
+def the_wheel_has_its_length(scene: Scene) -> None:
+    """A wheel has one length; an empty file counts as none."""
+    files = timer_files(scene)
+    size = files.wheel_bytes
+    if size not in (0, FILE_BYTES):
+        text = f"{size} bytes, not {FILE_BYTES}: a broker does not start"
+        scene.findings.add("I-120", os.fspath(files.wheel_path), text)
+
+
+@after("I-121")
+def slots_lie_where_their_time_belongs(scene: Scene) -> None:
+    """A slot's number is its time modulo the number of slots."""
+    slots = timer_files(scene).slots
+    wrong = slots.time % SLOTS != slots.number
+
+    def told(row: int) -> str:
+        number, time = slots.number[row], slots.time[row]
+        return f"slot {number} has the time {time}, which belongs to slot {time % SLOTS}"
+
+    _tell(scene, "I-121", slots, wrong, told)
+
+
+@dataclass(frozen=True)
+class Chains:
+    """The slots in use, and the entries that a broker reaches from them.
+
+    slots: those whose next reading is to come. good: both ends of the slot are entries, in order.
+    reached: bool for each entry of the log. of_slot: by entry, the row of the slot that leads to
+    it, _NONE for none. broken: by slot, what is wrong with its chain.
+    """
+
+    slots: Slots
+    good: Flags
+    reached: Flags
+    of_slot: Ints
+    broken: dict[int, tuple[str, str]]
+
+
+def chains(scene: Scene) -> Chains:
+    """The chains of the slots in use; made once."""
+    return scene.kept("timer chains", lambda: _chains(timer_files(scene)))
+
+
+def _chains(files: TimerFiles) -> Chains:
+    slots, entries, log = files.slots, files.log.entries, files.log
+    used = (slots.time % SLOTS == slots.number) & (
+        slots.time >= files.ticks.of(files.check.last_read_time_ms)
+    )
+    slots = Slots(*(column[used] for column in slots))
+    good = (slots.first >= 0) & (slots.first <= slots.last) & (slots.last < log.end)
+    good &= log.aligned(slots.first) & log.aligned(slots.last)
+    of_slot = np.full(len(entries.position), _NONE, np.int64)
+    regular = _regular(files, slots, good, of_slot)
+    found = Chains(slots, good, of_slot != _NONE, of_slot, {})
+    for row in np.flatnonzero(good & ~regular).tolist():
+        _follow(found, files, row)
+    return Chains(slots, good, of_slot != _NONE, of_slot, found.broken)
+
+
+def _regular(files: TimerFiles, slots: Slots, good: Flags, of_slot: Ints) -> Flags:
+    """bool[slots]: the chain is all entries of the tick up to the last, each linked to the one before.
+
+    Their entries get the row of their slot. So is every chain but damaged ones; those are followed
+    entry by entry.
+    """
+    entries = files.log.entries
+    regular = np.zeros(len(slots.time), np.bool_)
+    if not len(entries.position) or not good.any():
+        return regular
+    by_time = np.argsort(slots.time, kind="stable")
+    tick = entries.tick_ms // files.ticks.precision_ms
+    at = np.minimum(np.searchsorted(slots.time[by_time], tick), len(by_time) - 1)
+    row = by_time[at]
+    mine = (slots.time[row] == tick) & good[row] & (entries.position <= slots.last[row])
+    number = np.flatnonzero(mine)
+    number = number[np.lexsort((entries.position[number], row[number]))]
+    owner, position = row[number], entries.position[number]
+    if not len(number):
+        return regular
+    begins = np.append(True, owner[1:] != owner[:-1])
+    before = np.where(begins, _NONE, np.append(_NONE, position[:-1]))
+    previous = entries.previous[number]
+    linked = previous == before
+    gone = begins & (previous >= 0) & (previous < files.log.start)
+    linked |= gone
+    first = np.flatnonzero(begins)
+    owners = owner[first]
+    ends = np.append(first[1:], len(number)) - 1
+    all_linked = np.logical_and.reduceat(linked, first)
+    starts_right = (position[first] == slots.first[owners]) | gone[first]
+    regular[owners] = all_linked & starts_right & (position[ends] == slots.last[owners])
+    keep = regular[owner]
+    of_slot[number[keep]] = owner[keep]
+    return regular
+
+
+def _follow(found: Chains, files: TimerFiles, row: int) -> None:
+    """Walk one chain as a broker does, up to what is wrong with it."""
+    entries, slots = files.log.entries, found.slots
+    tick, at = int(slots.time[row]), int(slots.last[row])
+    first, start = int(slots.first[row]), files.log.start
+    while True:
+        (number,), (known,) = entries.at(np.array([at], np.int64))
+        if not known:
+            found.broken[row] = ("I-123", f"its chain leads to {at}, where no entry begins")
+            return
+        found.of_slot[number] = row
+        due = int(entries.tick_ms[number]) // files.ticks.precision_ms
+        if due != tick and row not in found.broken:
+            found.broken[row] = ("I-124", f"its chain has the entry at {at}, which is due at {due}")
+        previous = int(entries.previous[number])
+        if previous == _NONE:
+            if at != first and row not in found.broken:
+                text = f"its chain ends at {at}, not at its first entry {first}"
+                found.broken[row] = ("I-123", text)
+            return
+        if previous >= at:
+            text = f"its chain goes from {at} to {previous} and so never ends"
+            found.broken[row] = ("I-123", text)
+            return
+        if previous < start:
+            return  # expired
+        at = previous
+
+
+@after("I-122")
+def slots_in_use_lead_into_the_log(scene: Scene) -> None:
+    """First and last entry of a slot in use are entries of the timer log, in this order."""
+    found, end = chains(scene), timer_files(scene).log.end
+    slots = found.slots
+
+    def told(row: int) -> str:
+        ends = f"slot {slots.number[row]} leads to {slots.first[row]} … {slots.last[row]}"
+        return f"{ends}; the timer log ends at {end} (B31)"
+
+    _tell(scene, "I-122", slots, ~found.good, told)
+
+
+@after("I-123", "I-124")
+def chains_are_whole(scene: Scene) -> None:
+    """A chain goes back from entry to entry of its tick, to the first one."""
+    found = chains(scene)
+    for code in ("I-123", "I-124"):
+        wrong = np.zeros(len(found.slots.time), np.bool_)
+        wrong[[row for row, (of, _) in found.broken.items() if of == code]] = True
+
+        def told(row: int) -> str:
+            return f"slot {found.slots.number[row]}: {found.broken[row][1]}"
+
+        _tell(scene, code, found.slots, wrong, told)
+
+
+@after("I-125")
+def slots_count_their_entries(scene: Scene) -> None:
+    """`num` is the number of entries in the chain, less those that cancel."""
+    files, found = timer_files(scene), chains(scene)
+    slots, entries = found.slots, files.log.entries
+    count = np.zeros((2, len(slots.time)), np.int64)
+    rows = found.of_slot[found.reached]
+    for kind, mask in enumerate((~entries.deletes, entries.deletes)):
+        count[kind] = np.bincount(rows[mask[found.reached]], minlength=len(slots.time))
+    adds, deletes = count
+    whole = found.good.copy()
+    whole[list(found.broken)] = False
+    whole &= slots.first >= files.log.start
+    wrong = whole & (slots.num != adds - deletes)
+    usual = (slots.num >= -deletes) & (slots.num <= adds)
+
+    def told(row: int) -> str:
+        made = f"{adds[row]} messages and {deletes[row]} that cancel"
+        return f"slot {slots.number[row]} counts {slots.num[row]}, its chain has {made}"
+
+    _tell(scene, "I-125", slots, wrong & ~usual, told)
+    text = ": a start after a crash leaves it so"
+    _tell(scene, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO)
+
+
+@after("I-137")
+def no_message_waits_twice(scene: Scene) -> None:
+    """No record is named by two entries that wait, those that cancel apart."""
+    files, found = timer_files(scene), chains(scene)
+    entries: Entries = files.log.entries
+    rows = np.flatnonzero(found.reached & ~entries.deletes)
+    named, count = np.unique(entries.offset_py[rows], return_counts=True)
+    twice = named[count > 1]
+    if not len(twice):
+        return
+    row = int(rows[entries.offset_py[rows] == twice[0]][-1])
+    file = files.log.file_of(int(entries.position[row]))
+    assert file is not None
+    text = f"the message at {twice[0]} waits in more than one entry and is delivered twice"
+    usual = _read_again(named, count > 1)
+    scene.findings.add(
+        "I-137",
+        file.path,
+        text + (": a start after a kill leaves it so" if usual else " (B34)"),
+        offset=int(entries.position[row]) - file.start,
+        length=UNIT_BYTES,
+        count=int((count - 1).sum()),
+        severity=Severity.WARNING if usual else None,
+    )
+
+
+def _read_again(named: Ints, twice: Flags) -> bool:
+    """The newest messages that had been read, and not all: a broker was killed and started again.
+
+    named: log positions of the messages that wait, in order. twice: bool, which of them do.
+    """
+    first, last = np.flatnonzero(twice)[[0, -1]]
+    return bool(first > 0 and twice[first : last + 1].all() and len(named) > 1)
+
+
+def _tell(
+    scene: Scene,
+    code: str,
+    slots: Slots,
+    wrong: Flags,
+    message: Callable[[int], str],
+    severity: Severity | None = None,
+) -> None:
+    """Findings about slots, by the bytes of the wheel."""
+
+    starts = slots.number * SLOT_BYTES
+    path = os.fspath(timer_files(scene).wheel_path)
+    ends = starts + SLOT_BYTES
+    scene.findings.add_rows(code, path, wrong, starts, ends, message, severity=severity)
