@@ -106,17 +106,18 @@ def i_122(store: Path, random: Random) -> str:
     timer = _Timer(store)
     row = random.choice(timer.in_use())
     first, last = int(timer.slots.first[row]), int(timer.slots.last[row])
-    return random.choice(
+    behind = timer.log.end + random.randrange(9) * UNIT_BYTES
+    inside = random.randrange(1, UNIT_BYTES)
+    name, value = random.choice(
         [
-            lambda: timer.set_slot(
-                row, "last_pos", timer.log.end + random.randrange(9) * UNIT_BYTES
-            ),
-            lambda: timer.set_slot(row, "last_pos", last + random.randrange(1, UNIT_BYTES)),
-            lambda: timer.set_slot(row, "first_pos", last + UNIT_BYTES * random.randrange(1, 9)),
-            lambda: timer.set_slot(row, "first_pos", -random.randrange(1, 1000)),
-            lambda: timer.set_slot(row, "first_pos", first + random.randrange(1, UNIT_BYTES)),
+            ("last_pos", behind),
+            ("last_pos", last + inside),
+            ("first_pos", last + UNIT_BYTES * random.randrange(1, 9)),
+            ("first_pos", -random.randrange(1, 1000)),
+            ("first_pos", first + inside),
         ]
-    )()
+    )
+    return timer.set_slot(row, name, value)
 
 
 @on(*CLEAN, *KILLED)
