@@ -46,7 +46,6 @@ from .tally import Tally
 from .timer_edits import timer_edits
 from .wish import Policy, Wish
 
-
 Ints = npt.NDArray[np.int64]
 
 
@@ -229,7 +228,8 @@ def make_plan(
         as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
         guess = _Maker(mended, as_it_is, groups, profile, wish)
         look(CommitLog(queue), [finder, guess, *auditors], progress=tell)
-        elsewhere = misnamed(guess.queues, finder.misplaced, guess.nameless)
+        silent = [*guess.nameless, *finder.silent]
+        elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
         kept = keep_log(mended, queue, wish.forms, finder, elsewhere)
         log, queue, fills = kept.plan, kept.queue, kept.fills
         if not (fills or kept.restored) and (log.start, log.end) == (as_it_is.start, as_it_is.end):

@@ -113,7 +113,9 @@ class QueueAudit:
 
     def unnamed(self) -> Ints:
         """Positions of the messages that their unit does not name."""
-        return np.concatenate([np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)])
+        return np.concatenate(
+            [np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)]
+        )
 
     def is_odd(self) -> bool:
         """The log has not the messages that the units tell of, and in their order."""
@@ -129,17 +131,17 @@ class QueueAudit:
         for first, count in self._windows(self._disk_first(), self._disk_end(), _WINDOW):
             yield first, self.read(first, count)
 
-    def stands_between_right_ones(self, offset: int) -> bool:
-        """No unit beside this one names another record than that of its place, and one names it.
-
-        A single wrong unit is damage; in a queue that is shifted they are all wrong.
-        """
+    def is_in_order_at(self, log: CommitLog, offset: int) -> bool:
+        """The units beside one name the records of their own places: the queue is not shifted."""
         near = np.array([offset - 1, offset + 1], np.int64)
-        valid = is_valid(self.lookup(np.maximum(near, 0)))
-        wrong = np.isin(near, np.concatenate([np.zeros(0, np.int64), *self._fill_offsets]))
-        missing = [any(begin <= k < end for begin, end in self.holes) for k in near.tolist()]
-        seen = (near >= max(0, self.first)) & (near < self.next) & ~np.array(missing)
-        return not (wrong & valid).any() and bool((seen & valid).any())
+        units = self.lookup(np.maximum(near, 0))
+        valid = is_valid(units) & (near >= 0)
+        claims = [
+            (self._claimed(log, int(unit["physical_offset"])), own)
+            for unit, own in zip(units[valid], near[valid].tolist(), strict=True)
+        ]
+        known = [(claim, own) for claim, own in claims if claim is not None]
+        return bool(known) and all(claim == own for claim, own in known)
 
     def finish(self, log: CommitLog) -> QueueFix:
         """Decide about the queue once the log has been read."""
@@ -220,15 +222,20 @@ class QueueAudit:
 
     def _is_misplaced(self, log: CommitLog, offset: int, position: int) -> bool:
         """The record at `position` is a message of this queue with another queue offset."""
+        claimed = self._claimed(log, position)
+        return claimed is not None and claimed != offset
+
+    def _claimed(self, log: CommitLog, position: int) -> int | None:
+        """The queue offset that the record at a position names, None if it is none of this queue."""
         record = log.records(np.array([position], np.int64))
         if not len(record):
-            return False
+            return None
         columns = record.columns
         topic = self.queue.topic.encode("utf-8", "surrogateescape")
         mine = columns.ragged("topic")[0] == topic
         mine &= int(columns.ints("queue_id")[0]) == self.queue.queue_id
-        in_place = int(columns.ints("physical_offset")[0]) == position
-        return mine and in_place and int(columns.ints("queue_offset")[0]) != offset
+        mine &= int(columns.ints("physical_offset")[0]) == position
+        return int(columns.ints("queue_offset")[0]) if mine else None
 
     def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
         """Queue offset behind the last unit to keep, at or behind `begin`.

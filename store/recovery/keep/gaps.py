@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ....formats.message import TRANSACTION_MASK, SysFlag
 from ....formats.message_properties import crc_ok, ends_with_crc
 from ...batch import Batch, Extent, ExtentKind
 from ...dispatch import Dispatched
@@ -34,7 +35,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class TornRecord:
-    """A record whose fields add up and whose body has not its checksum."""
+    """What a damaged record says of itself: its fields add up.
+
+    Either its body has not its checksum, or it names another position.
+    """
 
     position: int
     size: int
@@ -60,6 +64,10 @@ class GapFinder:
     end: int = -1
     gaps: list[Gap] = field(default_factory=list)
     torn: list[TornRecord] = field(default_factory=list)
+    #: Good records that name another position.
+    misplaced: list[TornRecord] = field(default_factory=list)
+    #: Positions of good records that get no unit: prepared ones, and those rolled back.
+    silent: list[Ints] = field(default_factory=list)
     #: What BLANKs close; a gap only if units name records in it.
     blanks: list[Gap] = field(default_factory=list)
     #: Positions of records that an earlier cut has given up.
@@ -116,7 +124,14 @@ class GapFinder:
         """Good records of this log; those with a damaged body are part of a gap."""
         good = self.good(batch)
         if not good.all():
-            self._note_torn(batch, np.flatnonzero(~good))
+            self._note(self.torn, batch, np.flatnonzero(~good))
+        elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
+        if elsewhere.any():
+            self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
+        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+        silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
+        if silent.any():
+            self.silent.append(batch.position[silent].copy())
         positions = batch.position[good]
         if not len(positions):
             return
@@ -145,10 +160,10 @@ class GapFinder:
         self.last = int(positions[at]), self.covered
         self.last_timestamp = int(times[at])
 
-    def _note_torn(self, batch: Batch, rows: Ints) -> None:
+    def _note(self, records: list[TornRecord], batch: Batch, rows: Ints) -> None:
         columns = batch.columns
         for row in rows.tolist():
-            self.torn.append(
+            records.append(
                 TornRecord(
                     int(batch.position[row]),
                     int(columns.ints("total_size")[row]),

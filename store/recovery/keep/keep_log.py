@@ -22,9 +22,10 @@ from ..loading import LoadedFile
 from ..log_plan import LogPlan, tail_edits, written
 from ..queue_edits import last_byte
 from ..snapshot import Entry, QueueId, Snapshot
-from .fill import Fill, fills
+from .fill import SMALLEST_FILLER, Fill, fills
 from .forms import Forms
 from .gaps import Gap, GapFinder
+from .headers import all_put_right, put_right
 from .lost_units import LostUnits, lost_units
 from .op_bodies import op_bodies
 from .overlay import PatchedQueue
@@ -33,11 +34,15 @@ from .records import Piece, encoded, padded
 
 @dataclass(frozen=True)
 class KeptLog:
-    """The log as it will be. queue: its files with what is written over them."""
+    """The log as it will be. queue: its files with what is written over them.
+
+    restored: number of records whose header is put right.
+    """
 
     plan: LogPlan
     queue: MappedFileQueue
     fills: list[Fill]
+    restored: int = 0
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
@@ -51,11 +56,13 @@ def keep_log(
     queue: MappedFileQueue,
     forms: Forms,
     finder: GapFinder,
+    elsewhere: LostUnits,
     brought: Sequence[Piece] = (),
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
-    brought: what a replica gives; `queue` has it already.
+    elsewhere: what units say of good records that claim other places. brought: what a replica
+    gives; `queue` has it already.
     """
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
@@ -69,6 +76,10 @@ def keep_log(
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
+    gaps, lost, restored = _put_right(queue, gaps, lost)
+    for row in np.flatnonzero(elsewhere.position < end).tolist():
+        if (piece := put_right(queue, elsewhere, row, 0)) is not None:
+            restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     bodies = op_bodies(CommitLog(queue), lost, closed, forms)
     stale = finder.stale_end > end
@@ -76,11 +87,15 @@ def keep_log(
     pieces += _paddings(queue, closed)
     edits = [
         *_lengths(snapshot, entries, end),
-        *_writes(snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)),
+        *_writes(
+            snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)
+        ),
     ]
+    edits += _headers(entries, size, restored)
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
-    patched = _patched(snapshot, queue, entries, [*brought, *pieces], end)
-    return KeptLog(LogPlan(start, end, stale, [*edits, *tail], written(tail)), patched, closed)
+    patched = _patched(snapshot, queue, entries, [*brought, *pieces, *restored], end)
+    plan = LogPlan(start, end, stale, [*edits, *tail], written(tail))
+    return KeptLog(plan, patched, closed, len(restored))
 
 
 _BROUGHT = "brought back from the replica"
@@ -113,6 +128,42 @@ def _tail(
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)
     return found if begins_there else found.take(slice(0, 0))
+
+
+def _put_right(
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits
+) -> tuple[list[Gap], LostUnits, list[Piece]]:
+    """Records in gaps that are whole but for their header are not lost: less is left of the gaps."""
+    left, pieces = list[Gap](), list[Piece]()
+    for gap in gaps:
+        first, behind = np.searchsorted(lost.position, [gap.begin, gap.end])
+        found = all_put_right(queue, lost.take(slice(first, behind)), gap.store_timestamp)
+        parts = _between(gap, found)
+        if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
+            left.append(gap)  # their units are not to be trusted
+            continue
+        left += [part for part in parts if part.end > part.begin]
+        pieces += found.items()
+    known = np.array([position for position, _ in pieces], np.int64)
+    return left, lost.take(~np.isin(lost.position, known)), pieces
+
+
+def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
+    """What is left of a gap beside some records."""
+    begin, parts = gap.begin, []
+    for position, record in sorted(records.items()):
+        parts.append(replace(gap, begin=begin, end=position, to_file_end=False))
+        begin = position + len(record)
+    return [*parts, replace(gap, begin=begin)] if parts else [gap]
+
+
+def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
+    """Edits of the records that are put right."""
+    for position, record in sorted(restored):
+        start = position // size * size
+        reason = "a header put right from the queue's unit"
+        path, at = entries[start].path, position - start
+        yield Edit("write", path, reason, ("I-020",), at, len(record), record)
 
 
 def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:
