@@ -124,6 +124,15 @@ class IndexFile:
             data = self._read(items_offset(self.slots) + first * ITEM_BYTES, count * ITEM_BYTES)
             yield first, np.frombuffer(data, dtype)
 
+    def slot_column(self, first: int, count: int) -> npt.NDArray[np.void]:
+        """Slots `first` … as a structured array of SLOT."""
+        import numpy as np
+
+        from ..formats.derive import dtype_of
+
+        data = self._read(slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES)
+        return np.frombuffer(data, dtype_of(SLOT))
+
     @property
     def consistent(self) -> bool:
         """Header, first and last item and the last item's slot agree. An empty file does."""

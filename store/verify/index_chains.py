@@ -1,0 +1,219 @@
+"""Slots and chains of an index file (I-093 … I-098).
+
+A broker links each item to the one before it in its slot, and the slot to the newest. So the
+chains of a sound file follow from the hashes of its items alone: they are made again, window by
+window, and compared as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.index_file import ITEM_BYTES, SLOT_BYTES, items_offset, slots_offset
+from ..errors import Missing
+from ..index_file import IndexFile
+from .catalogue import Severity
+from .finding import Flags
+from .index_files import add, header_only, index_files
+from .register import before
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+_NUMBER_BITS = 32
+_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+_TOLD_APART = 4096
+"""More wrong links in one window are not told one by one."""
+_WALKED = 1000
+"""Items that are followed to see whether a chain comes back to where it was."""
+_SLOTS_AT_ONCE = 1 << 18
+
+
+@before("I-093", "I-094", "I-095", "I-096", "I-097", "I-098")
+def chains(scene: Scene) -> None:
+    """Each item is in the chain of its slot, once, behind all older ones of it."""
+    if scene.scope.quick or scene.scope.topic is not None:
+        return
+    for file in index_files(scene):
+        if file.slots <= 0:
+            continue
+        try:
+            _Chains(scene, file).run()
+        except Missing:
+            continue  # expired while it was read
+
+
+class _Chains:
+    """One file. newest: number of the newest item so far by slot, int32[slots]."""
+
+    def __init__(self, scene: Scene, file: IndexFile) -> None:
+        self._scene = scene
+        self._file = file
+        self._newest = np.zeros(file.slots, np.int32)
+        self._position = file.header.begin_physical_offset
+        self._settled = not scene.live
+
+    def run(self) -> None:
+        """Look at all items, then at all slots."""
+        for first, items in self._file.columns():
+            self._window(first, items)
+        if self._settled:
+            self._slots()
+
+    def _window(self, first: int, items: npt.NDArray[np.void]) -> None:
+        numbers = np.arange(first, first + len(items), dtype=np.int64)
+        hashes = items["key_hash"].astype(np.int64)
+        previous = items["previous"].astype(np.int64)
+        good = hashes >= 0
+        self._report("I-095", numbers, ~good, lambda row: f"its hash {hashes[row]} is negative")
+        slots = np.where(good, hashes % self._file.slots, 0)
+        expected = self._expected(numbers, slots, good)
+        wrong = good & (previous != expected)
+        if wrong.any():
+            self._links(numbers[wrong], slots[wrong], previous[wrong], expected[wrong])
+        self._positions(numbers, items["physical_offset"].astype(np.int64))
+
+    def _expected(self, numbers: Ints, slots: Ints, good: Flags) -> Ints:
+        """int64[n]: the item before each one in its slot, 0 without one."""
+        expected = np.zeros(len(numbers), np.int64)
+        if not good.any():
+            return expected
+        ordered = np.sort(slots[good] << _NUMBER_BITS | numbers[good])
+        slot, number = ordered >> _NUMBER_BITS, ordered & _NUMBER_MASK
+        change = slot[1:] != slot[:-1]
+        begins, ends = np.append(True, change), np.append(change, True)
+        before = np.append(np.int64(0), number[:-1])
+        before[begins] = self._newest[slot[begins]]
+        expected[number - numbers[0]] = before
+        self._newest[slot[ends]] = number[ends]
+        return expected
+
+    def _links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
+        """Items whose `previous` is not the item before them in their slot."""
+        impossible = (previous < 0) | (previous >= numbers)
+        if len(numbers) > _TOLD_APART:
+            self._all_wrong(numbers, impossible)
+            return
+        for row in np.flatnonzero(impossible).tolist():
+            self._no_way_back(int(numbers[row]), int(previous[row]))
+        rows = np.flatnonzero(~impossible)
+        other = (previous[rows] > 0) & (self._slots_of(previous[rows]) != slots[rows])
+        for row in rows[other].tolist():
+            text = f"its chain goes on with item {previous[row]} of another slot"
+            self._add("I-095", int(numbers[row]), text)
+        for row in np.flatnonzero(expected > 0).tolist():
+            text = f"it is in no chain: item {numbers[row]} passes over it"
+            self._add("I-097", int(expected[row]), text)
+
+    def _all_wrong(self, numbers: Ints, impossible: Flags) -> None:
+        """Nearly all links of a window are wrong: one is as good as the other."""
+        self._report("I-096", numbers, impossible, lambda _: "its chain goes on with none older")
+        self._report("I-097", numbers, ~impossible, lambda _: "its chain passes over items")
+
+    def _no_way_back(self, number: int, link: int) -> None:
+        text = f"its chain goes on with item {link}, which is not older"
+        severity = None
+        if self._is_loop(number, link):
+            text = f"its chain goes round through item {link}: a query never ends (B17)"
+            severity = Severity.FATAL
+        self._add("I-096", number, text, severity)
+
+    def _is_loop(self, number: int, link: int) -> bool:
+        """A chain of at least two items comes back to `number`."""
+        if link == number:
+            return False
+        for _ in range(_WALKED):
+            if not 0 < link <= self._file.last:
+                return False
+            link = self._file.item(link).previous
+            if link == number:
+                return True
+        return False
+
+    def _slots_of(self, numbers: Ints) -> Ints:
+        """int64[n]: slots of items, read one by one: they are few; -1 of a negative hash."""
+        found = [self._file.item(number).key_hash for number in numbers.tolist()]
+        hashes = np.array(found, np.int64)
+        return np.where(hashes >= 0, hashes % self._file.slots, -1)
+
+    def _positions(self, numbers: Ints, positions: Ints) -> None:
+        """Records of items lie in the header's range and do not go back."""
+        header = self._file.header
+        begin, end = header.begin_physical_offset, header.end_physical_offset
+        before = np.append(np.int64(self._position), positions[:-1])
+        outside = (positions < begin) | (positions > end)
+        if not self._settled:
+            outside = positions < begin
+        back = positions < before
+
+        def told(row: int) -> str:
+            if outside[row]:
+                return f"its record {positions[row]} is outside of {begin} … {end}"
+            return f"its record {positions[row]} lies before {before[row]} of the item before it"
+
+        self._report("I-098", numbers, outside | back, told)
+        self._position = int(positions[-1])
+
+    def _slots(self) -> None:
+        """Each slot names the newest item of it."""
+        file, count = self._file, self._file.header.index_count
+        used = 0
+        for first in range(0, file.slots, _SLOTS_AT_ONCE):
+            some = file.slot_column(first, min(_SLOTS_AT_ONCE, file.slots - first))
+            items = some["item"].astype(np.int64)
+            used += int((items != 0).sum())
+            newest = self._newest[first : first + len(items)]
+            for row in np.flatnonzero(items != newest)[:_TOLD_APART].tolist():
+                self._slot(first + row, int(items[row]), int(newest[row]), count)
+        told = file.header.hash_slot_count
+        puts = self._scene.profile.dispatch.counts_puts
+        if told != used and not (puts and told == file.last):
+            text = f"its header counts {told} slots in use, {used} are"
+            header_only(self._scene, "I-093", file, text)
+        elif not 0 <= told <= max(file.slots, file.last if puts else 0):
+            header_only(self._scene, "I-093", file, f"its header counts {told} slots")
+
+    def _slot(self, slot: int, item: int, newest: int, count: int) -> None:
+        """A slot that names another item than its newest."""
+        at = slots_offset() + slot * SLOT_BYTES
+        file = self._file
+
+        def tell(code: str, text: str, **more: Any) -> None:
+            text = f"slot {slot}: {text}"
+            add(self._scene, code, file, text, offset=at, length=SLOT_BYTES, **more)
+
+        if item == count and self._scene.crashed:
+            text = f"it names item {item}, which was being put when the broker died"
+            tell("I-094", text, severity=Severity.INFO, unclean=True)
+            return
+        if not 0 <= item < count:
+            tell("I-094", f"it names item {item}, the next new one is {count}")
+        elif item and file.item(item).key_hash % file.slots != slot:
+            tell("I-095", f"it names item {item}, which is of another slot")
+        if newest and item != newest:
+            text = f"it is in no chain: slot {slot} names item {item}"
+            self._add("I-097", newest, text)
+
+    def _report(
+        self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]
+    ) -> None:
+        """Findings about items in a row."""
+        starts = items_offset(self._file.slots) + numbers * ITEM_BYTES
+        name = self._file.path.rpartition("/")[2]
+        self._scene.findings.add_rows(
+            code,
+            self._file.path,
+            wrong,
+            starts,
+            starts + ITEM_BYTES,
+            lambda row: f"index file {name}: item {numbers[row]}: {message(row)}",
+        )
+
+    def _add(self, code: str, number: int, text: str, severity: Severity | None = None) -> None:
+        more: dict[str, Any] = {} if severity is None else {"severity": severity}
+        at = items_offset(self._file.slots) + number * ITEM_BYTES
+        text = f"item {number}: {text}"
+        add(self._scene, code, self._file, text, offset=at, length=ITEM_BYTES, **more)

@@ -1,0 +1,139 @@
+"""The items of index files in the order of the log, a batch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from ..index_file import IndexFile
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_HASH_BITS = 31
+_SECOND_MS = 1000
+_LARGEST_DIFF = (1 << 31) - 1
+_BUFFERED_ITEMS = 1 << 20
+"""More are not held back for a later batch: they are damaged."""
+
+
+@dataclass
+class Picked:
+    """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not known."""
+
+    file: Ints
+    number: Ints
+    key_hash: Ints
+    position: Ints
+    time_diff: Ints
+    base_ms: Ints
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, key: Flags | Ints | slice) -> Picked:
+        """Some of them."""
+        return Picked(*(getattr(self, field.name)[key] for field in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Picked]) -> Picked:
+        """One after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        none = np.zeros(0, np.int64)
+        columns = ([none, *(getattr(p, field.name) for p in parts)] for field in fields(cls))
+        return cls(*(np.concatenate(column) for column in columns))
+
+    def seconds(self, stored: Ints) -> Ints:
+        """int64[n]: the time_diff of records stored at these times (ms); -1 where nobody knows."""
+        diff = np.clip((stored - self.base_ms) // _SECOND_MS, 0, _LARGEST_DIFF)
+        return np.where(self.base_ms < 0, -1, np.where(self.base_ms == 0, 0, diff))
+
+
+class ItemCursor:
+    """One file, read from its first item on.
+
+    number: of the file. base_ms: what the first item's time counts from, None where the file
+    before it is not there.
+    """
+
+    def __init__(self, file: IndexFile, number: int, base_ms: int | None) -> None:
+        self.file = file
+        self._number = number
+        self._base_ms = -1 if base_ms is None else max(0, base_ms)
+        self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns()
+        self._held = Picked.joined([])
+        self._rising = True
+        self._middle = -1
+
+    def take(self, end: int | None) -> Picked:
+        """Items of records before `end` that were not taken yet; None: the next ones, whatever.
+
+        Items need not be in order: what lies far ahead of its neighbours is held back. Raises
+        Missing, Unreadable.
+        """
+        if end is None:
+            if not len(self._held):
+                self._read()
+            taken, self._held = self._held, Picked.joined([])
+            return taken
+        while self._windows is not None and self._middle < end:
+            self._read()
+        if not len(self._held):
+            return self._held
+        if self._rising:
+            cut = int(np.searchsorted(self._held.position, end))
+            taken, self._held = self._held.take(slice(0, cut)), self._held.take(slice(cut, None))
+            return taken
+        now = self._held.position < end
+        if len(self._held) > _BUFFERED_ITEMS:
+            now[:] = True
+        taken, self._held = self._held.take(now), self._held.take(~now)
+        return taken
+
+    def _read(self) -> None:
+        """Hold the next window, too."""
+        found = next(self._windows, None) if self._windows is not None else None
+        if found is None:
+            self._windows = None
+            self.file.close()
+            return
+        first, items = found
+        count = len(items)
+        number = np.arange(first, first + count, dtype=np.int64)
+        base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)
+        base[number == 1] = self._base_ms
+        position = items["physical_offset"].astype(np.int64)
+        window = Picked(
+            np.full(count, self._number, np.int64),
+            number,
+            items["key_hash"].astype(np.int64),
+            position,
+            items["time_diff"].astype(np.int64),
+            base,
+        )
+        before = self._held.position[-1:] if len(self._held) else position[:1]
+        rising = bool((position >= np.concatenate([before, position[:-1]])).all())
+        self._rising = rising if not len(self._held) else self._rising and rising
+        self._held = Picked.joined([self._held, window]) if len(self._held) else window
+        self._middle = int(np.partition(position, count // 2)[count // 2])
+
+
+def key_of(relative: Ints, key_hash: Ints) -> Ints:
+    """int64[n]: position in a batch and hash as one number."""
+    return relative << _HASH_BITS | key_hash & ((1 << _HASH_BITS) - 1)
+
+
+def surplus(one: Ints, other: Ints) -> Flags:
+    """bool[n]: which numbers of `one` it has more often than `other`; the later ones of equals."""
+    order = np.argsort(one, kind="stable")
+    ordered = one[order]
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
+    known = np.sort(other)
+    there = np.searchsorted(known, ordered, side="right") - np.searchsorted(known, ordered)
+    found = np.zeros(len(one), np.bool_)
+    found[order] = rank >= there
+    return found

@@ -1,0 +1,294 @@
+"""Index and log, in lock step: each key of each record has its item, each item its record.
+
+Items lie in the order of the log, so those of a batch of records come in one piece, and normally
+are the very columns that the records ask for. Where they differ, both sides are sorted and compared
+as multisets of (position, hash). Spec 3.2, 3.3; I-099 … I-102, I-106.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats import message_properties as names
+from ...formats.index_file import ITEM_BYTES, items_offset
+from ...formats.message import SysFlag
+from ..commit_log import CommitLog
+from ..dispatch import dispatch
+from ..errors import Missing
+from .catalogue import Severity
+from .consume_queue_state import queues_of
+from .index_files import index_files
+from .index_items import ItemCursor, Picked, key_of, surplus
+from .records import Records
+from .register import after, of_records
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_STRAYS_AT_ONCE = 4096
+_RECORDS_AT_ONCE = 256
+
+
+@dataclass
+class Wanted:
+    """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
+
+    record: Ints
+    position: Ints
+    key_hash: Ints
+    store_timestamp: Ints
+
+    @classmethod
+    def of(cls, records: Records, *, tags: bool | None = None) -> Wanted:
+        """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
+        dispatched = records.dispatched
+        if tags is not None or dispatched is None:
+            dispatched = dispatch(records.batch, index_tags=bool(tags), multi_dispatch=False)
+        items = dispatched.items
+        position = records.position[items.record]
+        return cls(items.record, position, items.key_hash, items.store_timestamp)
+
+    def take(self, key: Flags | Ints) -> Wanted:
+        """Some of them."""
+        return Wanted(
+            self.record[key], self.position[key], self.key_hash[key], self.store_timestamp[key]
+        )
+
+
+class IndexCompare:
+    """The index while the log is read."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        files = index_files(scene)
+        ends = [0, *(file.header.end_timestamp for file in files)]
+        self._cursors = [
+            ItemCursor(file, number, ends[number] if number else None)
+            for number, file in enumerate(files)
+        ]
+        self.first = min((file.header.begin_physical_offset for file in files), default=-1)
+        self.last = max((file.header.end_physical_offset for file in files), default=-1)
+        self._tags_seen = False
+        self._strays: list[Picked] = []
+
+    def compare(self, records: Records) -> None:
+        """A batch of good records of the log."""
+        begin, end = int(records.position[0]), int(records.ends[-1])
+        picked = Picked.joined([part for c in self._cursors if len(part := c.take(end))])
+        stray = picked.position < begin
+        if stray.any():
+            self._add_strays(picked.take(stray))
+            picked = picked.take(~stray)
+        wanted = Wanted.of(records)
+        if len(wanted.record) == len(picked) and self._same(wanted, picked):
+            self._times(picked, wanted.store_timestamp)
+            if not self._tags_seen and self._scene.profile.dispatch.index_tags:
+                self._tags_seen = bool((records.properties.find(names.TAGS).length > 0).any())
+            return
+        self._differ(records, wanted, picked, begin)
+
+    def _same(self, wanted: Wanted, picked: Picked) -> bool:
+        return bool(
+            (wanted.position == picked.position).all()
+            and (wanted.key_hash == picked.key_hash).all()
+        )
+
+    def _differ(self, records: Records, wanted: Wanted, picked: Picked, begin: int) -> None:
+        """Both sides as multisets."""
+        plain, tagged = (Wanted.of(records, tags=tags) for tags in (False, True))
+        keys = key_of(picked.position - begin, picked.key_hash)
+        required = key_of(plain.position - begin, plain.key_hash)
+        allowed = key_of(tagged.position - begin, tagged.key_hash)
+        lacking = surplus(required, keys)
+        tag_items = surplus(allowed, required)
+        tag_keys = allowed[tag_items]
+        if len(tag_keys):
+            found = np.isin(tag_keys, keys)
+            self._tags_seen |= bool(found.any())
+            if self._tags_seen and self._scene.profile.dispatch.index_tags:
+                lacks = np.flatnonzero(tag_items)[~found]
+                self._report_lacking(records, tagged.take(lacks))
+        self._report_lacking(records, plain.take(lacking))
+        if self._scene.scope.topic is not None:
+            return
+        extra = surplus(keys, allowed)
+        known = np.isin(keys, allowed)
+        self._report_items("I-102", picked.take(extra & known), _twice)
+        self._unasked(records, picked.take(extra & ~known))
+        self._match_times(picked.take(known), keys[known], tagged, allowed)
+
+    def _match_times(self, picked: Picked, keys: Ints, wanted: Wanted, asked: Ints) -> None:
+        order = np.argsort(asked, kind="stable")
+        at = order[np.searchsorted(asked[order], keys)]
+        self._times(picked, wanted.store_timestamp[at])
+
+    def _times(self, picked: Picked, stored: Ints) -> None:
+        """Items tell the seconds since their file began (I-099)."""
+        expected = picked.seconds(stored)
+        wrong = (picked.time_diff != expected) & (expected >= 0)
+        if wrong.any():
+            some, right = picked.take(wrong), expected[wrong]
+            self._report_items(
+                "I-099",
+                some,
+                lambda row: (
+                    f"{some.time_diff[row]} s since the file began, it should be {right[row]} s"
+                ),
+            )
+
+    def _report_lacking(self, records: Records, lacking: Wanted) -> None:
+        """Records with a key that the index lacks (I-101), from the first indexed record on."""
+        scope = self._scene.scope
+        kept = lacking.position > self.first
+        if scope.topic is not None:
+            mine = np.isin(lacking.record, records.of_topic(scope.topic))
+            if scope.queue_id is not None:
+                mine &= records.ints("queue_id")[lacking.record] == scope.queue_id
+            kept &= mine
+        if self.first < 0 or not kept.any():
+            return
+        late = lacking.position >= self.last
+        unclean = self._scene.crashed or self._scene.live
+        for rows, behind in ((kept & ~late, False), (kept & late, True)):
+            wrong = np.zeros(len(records), np.bool_)
+            wrong[lacking.record[rows]] = True
+            told, more = _LACKING, {}
+            if behind:
+                told = _NOT_INDEXED
+                more = {"severity": Severity.INFO, "unclean": True} if unclean else {}
+            message = _of_record(records.position, told)
+            self._scene.log_rows("I-101", wrong, records.position, records.ends, message, **more)
+
+    def _unasked(self, records: Records, extra: Picked) -> None:
+        """Items that no record of the batch asks for."""
+        if not len(extra):
+            return
+        at = np.searchsorted(records.position, extra.position, side="right") - 1
+        begins = records.position[at] == extra.position
+        rolled_back = begins & (records.transaction[at] == SysFlag.ROLLBACK)
+        self._report_items("I-106", extra.take(rolled_back), _rolled_back)
+        rest = extra.take(~rolled_back)
+        starts = begins[~rolled_back]
+        self._report_items(
+            "I-100",
+            rest,
+            lambda row: (
+                f"the record at {rest.position[row]} has no key of this hash"
+                if starts[row]
+                else f"no record begins at {rest.position[row]}"
+            ),
+        )
+
+    def _add_strays(self, strays: Picked) -> None:
+        """Items between batches, or out of order: where the pass has been, they are looked at."""
+        inside = strays.position >= self._scene.log.start
+        inside &= queues_of(self._scene).covered.has(strays.position)
+        self._strays.append(strays.take(inside))
+        if sum(map(len, self._strays)) >= _STRAYS_AT_ONCE:
+            self._look_at_strays()
+
+    def _look_at_strays(self) -> None:
+        strays, self._strays = Picked.joined(self._strays), []
+        if self._scene.scope.topic is not None:
+            return
+        for begin in range(0, len(strays), _RECORDS_AT_ONCE):
+            part = strays.take(np.arange(begin, min(begin + _RECORDS_AT_ONCE, len(strays))))
+            wrong = part.take(~_asked_for(self._scene.store.log, part))
+            self._report_items("I-100", wrong, _no_record(wrong))
+
+    def finish(self) -> None:
+        """What is left when the log has been read."""
+        self._look_at_strays()
+        scene = self._scene
+        if scene.live or scene.scope.topic is not None or not scene.log.end:
+            return
+        for cursor in self._cursors:
+            while len(rest := cursor.take(None)):
+                inside = rest.position < scene.log.end
+                self._add_strays(rest.take(inside))
+                dead = rest.take(~inside)
+                self._report_items("I-100", dead, _behind(dead, scene.log.end))
+        self._look_at_strays()
+
+    def _report_items(self, code: str, picked: Picked, message: Callable[[int], str]) -> None:
+        """Findings about items, those in a row of one file as one."""
+        for number, cursor in enumerate(self._cursors):
+            rows = np.flatnonzero(picked.file == number)
+            if not len(rows):
+                continue
+            rows = rows[np.argsort(picked.number[rows], kind="stable")]
+            numbers = picked.number[rows]
+            cut = np.append(np.flatnonzero(np.diff(numbers) != 1) + 1, len(rows)).tolist()
+            path = cursor.file.path
+            name = os.path.basename(path)  # noqa: PTH119
+            for begin, end in zip([0, *cut[:-1]], cut, strict=True):
+                text = f"index file {name}: item {numbers[begin]}: {message(int(rows[begin]))}"
+                offset = items_offset(cursor.file.slots) + int(numbers[begin]) * ITEM_BYTES
+                length = (end - begin) * ITEM_BYTES
+                self._scene.findings.add(
+                    code, path, text, offset=offset, length=length, count=end - begin
+                )
+
+
+_LACKING = "the index lacks a key of it"
+_NOT_INDEXED = "it is not indexed, nor is what follows"
+
+
+def _of_record(position: Ints, told: str) -> Callable[[int], str]:
+    return lambda row: f"record at {position[row]}: {told}"
+
+
+def _twice(_: int) -> str:
+    return "its key of its record is indexed already, as brokers do after a crash (B10)"
+
+
+def _rolled_back(_: int) -> str:
+    return "its record is a rollback, which is not indexed"
+
+
+def _no_record(picked: Picked) -> Callable[[int], str]:
+    return lambda row: f"at {picked.position[row]} no good record has a key of this hash"
+
+
+def _behind(picked: Picked, end: int) -> Callable[[int], str]:
+    return lambda row: f"its record {picked.position[row]} is behind the log's end {end}"
+
+
+def _asked_for(log: CommitLog, picked: Picked) -> Flags:
+    """bool[n]: items that the record at their position asks for."""
+    records = Records(log.records(np.unique(picked.position)))
+    if not len(records):
+        return np.zeros(len(picked), np.bool_)
+    wanted = Wanted.of(records, tags=True)
+    pairs = set(zip(wanted.position.tolist(), wanted.key_hash.tolist(), strict=True))
+    items = zip(picked.position.tolist(), picked.key_hash.tolist(), strict=True)
+    return np.array([pair in pairs for pair in items], np.bool_)
+
+
+def _compare_of(scene: Scene) -> IndexCompare:
+    return scene.kept(IndexCompare, lambda: IndexCompare(scene))
+
+
+@of_records("I-099", "I-100", "I-101", "I-102", "I-106")
+def items_of_records(scene: Scene, records: Records) -> None:
+    """Each key of each record has its item, and no item is there for nothing."""
+    if scene.scope.quick:
+        return
+    try:
+        _compare_of(scene).compare(records)
+    except Missing:
+        if not scene.live:  # a running broker deletes index files of expired records
+            raise
+
+
+@after("I-100")
+def items_left(scene: Scene) -> None:
+    """Items that no batch of the log has met."""
+    if not scene.scope.quick:
+        _compare_of(scene).finish()
