@@ -11,11 +11,13 @@ from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
 
 
-def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, list[Edit]]:
+def mend(
+    snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False
+) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
-    length stay. Raises Refused for what cannot be put right by moving it: files of a wrong length,
+    length stay. empty_log: it is meant that there is none. Raises Refused for what cannot be put right by moving it: files of a wrong length,
     a log that is not there.
     """
     size = snapshot.log_file_bytes
@@ -35,11 +37,12 @@ def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, lis
             )
         else:
             kept.append(entry)
-    if not kept and any(snapshot.queues.values()):
+    if not kept and has_queues(snapshot) and not empty_log:
         raise Refused(
             "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
             path=snapshot.layout.commit_log_directories[0],
-            hint="a broker started here would delete the queues",
+            hint="a broker started here would delete the queues; if the log is gone for good:"
+            " --force-empty-log",
         )
     _check_queue_size(snapshot)
     queues = {
@@ -47,6 +50,11 @@ def mend(snapshot: Snapshot, *, any_length: bool = False) -> tuple[Snapshot, lis
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def has_queues(snapshot: Snapshot) -> bool:
+    """Some queue has files."""
+    return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:

@@ -25,7 +25,7 @@ class Wish:
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
     for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
-    written anew, too.
+    written anew, too. replica: a copy of the log that damaged parts are taken from.
     """
 
     policy: Policy = Policy.BROKER
@@ -33,6 +33,8 @@ class Wish:
     generations: tuple[str, ...] = ()
     lost_tag: str = ""
     exact: bool = False
+    force_empty_log: bool = False
+    replica: str = ""
 
     @property
     def forms(self) -> Forms:
