@@ -91,7 +91,8 @@ class Dispatched:
 
     topics: names that `units.topic_id` counts, LMQ among them, as Java reads them. count: number
     of records of the batch. poisoned: rows of records whose LMQ offsets a broker cannot read: it
-    throws there for ever (spec 2.9, B11); here only the bad name is left out.
+    throws there for ever (spec 2.9, B11); here only the bad name is left out. stored_topics, properties:
+    what was made of these columns on the way.
     """
 
     topics: list[str]
@@ -99,6 +100,8 @@ class Dispatched:
     items: IndexItems
     count: int
     poisoned: Ints
+    stored_topics: Dictionary
+    properties: Items
 
 
 def dispatch(
@@ -166,7 +169,7 @@ def dispatch_columns(
     items = _NO_ITEMS
     if index:
         items = _items(columns, topics.ids, topics.values, properties, tags if index_tags else None)
-    return Dispatched(texts, units, items, len(columns), poisoned)
+    return Dispatched(texts, units, items, len(columns), poisoned, topics, properties)
 
 
 def _int64(column: npt.NDArray[np.generic]) -> Ints:

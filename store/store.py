@@ -64,7 +64,7 @@ class Store:
         rate_bytes: int | None = None,
     ) -> None:
         self.layout = Layout.open(path, config)
-        self._rate_bytes = rate_bytes
+        self.rate_bytes = rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""
 
@@ -83,7 +83,7 @@ class Store:
         """The commit log, as columns."""
         from .commit_log import CommitLog
 
-        return CommitLog(self.log_files, self.layout.dledger, self._rate_bytes)
+        return CommitLog(self.log_files, self.layout.dledger, self.rate_bytes)
 
     @cached_property
     def log_files(self) -> MappedFileQueue:

@@ -7,7 +7,7 @@ none. Memory does not grow with the log but for what is missing in queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -81,13 +81,15 @@ def survey(
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
+    items: Iterable[Batch | Extent] | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    start: position of a record to begin at. crc: check the bodies. progress: called with the position reached.
+    start: position of a record to begin at. crc: check the bodies. progress: called with the
+    position reached. items: a scan to take instead of one of the whole log.
     """
     pending = _Pending()
-    for item in log.scan(start, crc=crc):
+    for item in log.scan(start, crc=crc) if items is None else items:
         if isinstance(item, Extent):
             for auditor in auditors:
                 auditor.extent(item)

@@ -51,11 +51,15 @@ class Records:
     @cached_property
     def properties(self) -> Items:
         """The items of all properties."""
+        if self.dispatched is not None:
+            return self.dispatched.properties
         return Items(self.columns.ragged("properties"))
 
     @cached_property
     def topics(self) -> Dictionary:
         """Topics as stored, each once, and which one each record has."""
+        if self.dispatched is not None:
+            return self.dispatched.stored_topics
         return dictionary(self.columns.ragged("topic"))
 
     @cached_property

@@ -27,11 +27,22 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Scope:
-    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue."""
+    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
+
+    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
+    that time. sample_percent: so much of the log. start: log position to begin at.
+    max_duration_s: reading ends after it. broker_version: take the store for one of it.
+    """
 
     quick: bool = False
     topic: str | None = None
     queue_id: int | None = None
+    groups: frozenset[str] | None = None
+    since_ms: int | None = None
+    sample_percent: float | None = None
+    start: int | None = None
+    max_duration_s: float | None = None
+    broker_version: str | None = None
 
 
 @dataclass
@@ -39,7 +50,8 @@ class LogFacts:
     """What the pass over the log has shown, for the checks behind it.
 
     end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
-    them, of its messages in the log. newest: largest store timestamp, ms.
+    them, of its messages in the log. newest: largest store timestamp, ms. whole: all of the log was
+    read. stopped_at: where reading ended before its time.
     """
 
     start: int = 0
@@ -50,16 +62,40 @@ class LogFacts:
     next_offset: dict[QueueId, int] = field(default_factory=dict)
     #: Bytes that the pass has read.
     bytes: int = 0
+    whole: bool = True
+    stopped_at: int | None = None
     #: It read all of the log: what it has not shown is not there.
     complete: bool = True
 
 
-class Scene:
-    """One run over one store."""
+def _never() -> bool:
+    """Nobody asks to stop."""
+    return False
 
-    def __init__(self, store: Store, scope: Scope, now_ms: int | None = None) -> None:
+
+class Scene:
+    """One run over one store. unread: what was not looked at, and why.
+
+    asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
+    seen the store change.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        now_ms: int | None = None,
+        asked_to_stop: Callable[[], bool] = _never,
+        *,
+        changing: bool = False,
+    ) -> None:
         self.store = store
         self.scope = scope
+        self.unread: list[str] = []
+        self._asked_to_stop = asked_to_stop
+        self._changing = changing
+        limit = scope.max_duration_s
+        self._end_s = None if limit is None else time.monotonic() + limit
         self.findings = Findings()
         self.log = LogFacts(start=store.log_files.start, end=store.log_files.start)
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
@@ -70,7 +106,7 @@ class Scene:
         """How the brokers that wrote the store behave."""
         from ..recovery.profiles import profile_of
 
-        return profile_of(self.store.generation.version)
+        return profile_of(self.scope.broker_version or self.store.generation.version)
 
     @cached_property
     def crashed(self) -> bool:
@@ -79,8 +115,16 @@ class Scene:
 
     @cached_property
     def live(self) -> bool:
-        """A process holds the lock: what is behind the log end now may be there a moment later."""
-        return holder(self.store.layout.lock) is not None
+        """Somebody writes: what is behind the log end now may be there a moment later."""
+        return self._changing or holder(self.store.layout.lock) is not None
+
+    def stopped(self) -> str:
+        """Why the run is to end now, "" if it is not."""
+        if self._asked_to_stop():
+            return "interrupted"
+        if self._end_s is not None and time.monotonic() >= self._end_s:
+            return "--max-duration is over"
+        return ""
 
     def kept(self, key: Any, make: Callable[[], T]) -> T:
         """What a check keeps from one call to the next; made at the first."""
