@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ...formats.derive import Columns
 from ..dispatch import LMQ_PREFIX, dispatch_columns
+from .arrival import unannounceable
 from .batch_queue_state import BatchQueueState, batch_units
 from .ext_state import ExtDamage, ExtRules
 from .index_state import IndexState, load_index
@@ -301,6 +302,8 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
         for item in walk(buffer, offset, outcome.profile.record, BodyCheck.NONE):
             if isinstance(item, Columns):
                 _dispatch(outcome, Records(file, item), None)
+                if (row := unannounceable(item)) is not None:
+                    raise _Poison(int(item.ints("physical_offset")[row]))
             else:
                 failure = item
         if failure is None:
@@ -317,7 +320,8 @@ def _put_ghost(outcome: Outcome, ghost: Ghost) -> None:
     """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
     unit = np.zeros(1, UNIT_DTYPE)
     unit["size"] = ghost.size
-    _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64))
+    ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
+    _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)
 
 
 def _queue(outcome: Outcome, name: QueueId) -> QueueState:
