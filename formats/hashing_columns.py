@@ -12,13 +12,15 @@ from .hashing import CRC_MASK, java_hash, java_string
 
 Hashes = npt.NDArray[np.int32]
 
-try:  # the extra `fast`: a call of it costs half as much
+#: Below this mean length zlib's CRC is the quicker one, above it the other.
+_SHORT_BYTES = 256
+try:  # the extra `fast`: a call of it costs half as much, at any length
     from zlib_ng.zlib_ng import crc32
+
+    _SHORT_BYTES = 0
 except ImportError:
     from isal.isal_zlib import crc32
 
-#: Below this mean length zlib's CRC is the quicker one, above it the other.
-_SHORT_BYTES = 256
 #: Strings longer than this are hashed one by one.
 _WIDE = 256
 _WORD = np.dtype(">u8")
