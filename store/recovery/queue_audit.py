@@ -131,8 +131,16 @@ class QueueAudit:
         for first, count in self._windows(self._disk_first(), self._disk_end(), _WINDOW):
             yield first, self.read(first, count)
 
-    def is_in_order_at(self, log: CommitLog, offset: int) -> bool:
-        """The units beside one name the records of their own places: the queue is not shifted."""
+    def is_misnamed_at(self, log: CommitLog, offset: int) -> bool:
+        """A unit names a record by its size, and the queue is not shifted: the units beside it
+        name the records of their own places.
+
+        Behind a record of another size the log would not go on: then the unit is wrong.
+        """
+        unit = self.read(offset, 1)
+        record = log.records(unit["physical_offset"].astype(np.int64))
+        if not len(record) or int(record.columns.ints("total_size")[0]) != int(unit["size"][0]):
+            return False
         near = np.array([offset - 1, offset + 1], np.int64)
         units = self.lookup(np.maximum(near, 0))
         valid = is_valid(units) & (near >= 0)

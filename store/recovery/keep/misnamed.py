@@ -72,6 +72,6 @@ def _named_elsewhere(
         position = units["physical_offset"].astype(np.int64)
         used = is_valid(units) & np.isin(position, wanted)
         for at in np.flatnonzero(used).tolist():
-            if audit.is_in_order_at(log, first + at):
+            if audit.is_misnamed_at(log, first + at):
                 size, tags = int(units["size"][at]), int(units["tags_code"][at])
                 yield int(position[at]), size, number, first + at, tags
