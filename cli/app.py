@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 PROGRAM = "mqstore"
 
 COMMANDS = (
-    *("put", "get", "inspect", "dump", "verify", "recover", "undo", "explain", "damage"),
+    *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "explain", "damage"),
     "pipeline",
 )
 """In the order of the contract; what is not built yet is not here."""

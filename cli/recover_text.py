@@ -31,7 +31,7 @@ def recovery_text(
     if worst.files:
         does = "changes" if applied is None else "would have changed"
         lines += ["", f"A start of {worst.broker_version} {does} these files:"]
-        lines += _folded((_change(c) for c in worst.files), len(worst.files), rows)
+        lines += folded((_change(c) for c in worst.files), len(worst.files), rows)
     loses = "loses" if applied is None else "would have lost"
     lines += _tally(f"Messages that a start {loses}:", worst.lost, common, rows)
     stay = "stay but cannot" if applied is None else "would have stayed but could not"
@@ -153,7 +153,8 @@ def _change(change: FileChange) -> str:
     return f"  {change.change:<10} {change.path}  [{change.begin:,}, {change.end:,})"
 
 
-def _folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]:
+def folded(lines: Iterable[str], count: int, rows: int | None) -> Iterator[str]:
+    """The first `rows` of `count` lines, and how many more there are; None: all."""
     for number, line in enumerate(lines):
         if rows is not None and number == rows and count > rows + 1:
             yield f"  … {count - rows} more (--verbose shows all)"
@@ -172,14 +173,14 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     unknown = "?" if found.plan is None else None
     table = (f"  {start[t]:>9,}  {unknown or f'{plan[t]:,}':>9}  {t}" for t in topics)
     head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"
-    return ["", head, *_folded(table, len(topics), rows)]
+    return ["", head, *folded(table, len(topics), rows)]
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
     if not tally.messages:
         return []
     shares = list(tally)
-    return ["", title, *_folded((_share(s, common) for s in shares), len(shares), rows)]
+    return ["", title, *folded((_share(s, common) for s in shares), len(shares), rows)]
 
 
 def _share(share: Share, common: Common) -> str:
@@ -221,7 +222,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[st
             f"  {kind:<8} {count} file{'s' * (count != 1)}: {reason}"
             for (kind, reason), count in kinds.items()
         ]
-    lines = ["", title, *_folded(steps, len(steps), rows)]
+    lines = ["", title, *folded(steps, len(steps), rows)]
     if applied is not None:
         lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
     return lines

@@ -1,0 +1,182 @@
+"""`mqstore repair`: mend what is wrong beside the log, and nothing else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, command_app, keep_journal_in, shared
+
+if TYPE_CHECKING:
+    from ..store.layout import Layout
+    from ..store.recovery.apply import Applied
+    from ..store.repair.parts import Choice
+    from ..store.repair.repair import Repair
+
+app = command_app()
+
+
+@app.command()
+@shared()
+def repair(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
+    ] = None,
+    index: Annotated[bool, typer.Option("--index", help="The index files.")] = False,
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
+    config: Annotated[
+        bool, typer.Option("--config", help="Broken files of config/, offsets outside a queue.")
+    ] = False,
+    timer: Annotated[bool, typer.Option("--timer", help="Timer log and timer wheel.")] = False,
+    ext: Annotated[bool, typer.Option("--ext", help="consumequeue_ext.")] = False,
+    compaction: Annotated[bool, typer.Option("--compaction", help="Compaction topics.")] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All of that, and what `recover` does to the log.")
+    ] = False,
+    finding: Annotated[
+        list[str] | None,
+        typer.Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
+    ] = None,
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version",
+            metavar="V",
+            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
+        ),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
+    ] = 0,
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
+    ] = None,
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False,
+    *,
+    common: Common,
+) -> None:
+    """Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.
+
+    Only what is wrong is written anew, and no message changes its queue offset: it takes the place
+    of "delete all consumequeues and restart". Without an option for a part the plan of --all is
+    shown. Nothing is written without --apply; then what was there is kept in STORE/.mqstore, or in
+    DIR, and mqstore undo takes it back. A part alone leaves the log and abort as they are; where the
+    log itself is damaged, mqstore recover comes first.
+
+    Exit code: 0 nothing to do, or applied; 1 the plan loses messages; 3 there is something to do.
+
+    \b
+    Examples:
+      mqstore repair /data/store
+      mqstore repair /data/store --queue orders/3 --apply
+      mqstore repair /data/store --queue '%RETRY%billing' --index
+      mqstore repair /data/store --finding I-101 --apply --yes
+      mqstore repair /data/store --config --format json
+    """
+    flags = {
+        "index": index,
+        "checkpoint": checkpoint,
+        "config": config,
+        "timer": timer,
+        "ext": ext,
+        "compaction": compaction,
+    }
+    choice = _choice(flags, queue or [], finding or [], all_)
+    if apply and choice.everything and not all_:
+        raise typer.BadParameter("--apply: say which part, or --all")
+    asks = apply and not yes
+    if asks and not (sys.stdin is not None and sys.stdin.isatty()):
+        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+    from ..store.layout import Layout
+
+    layout = Layout.open(store, common.config())
+    if journal is not None:
+        keep_journal_in(layout, journal)
+    found = _examine(layout, choice, broker_version, common)
+    applied = None
+    if apply and not found.nothing_to_do:
+        applied = _apply(layout, found, asks, wait, follow_links, common)
+    _print(found, applied, common)
+    raise typer.Exit(_code(found, applied))
+
+
+def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: bool) -> Choice:
+    """What the options ask for. Raises InvalidInput."""
+    from ..store.repair.parts import Choice, Part, chosen, part_of_code, queue_of
+
+    if all_:
+        if queues or codes or any(flags.values()):
+            raise typer.BadParameter("--all takes every part: no other can be named beside it")
+        return Choice()
+    parts = {Part(name) for name, wanted in flags.items() if wanted}
+    parts |= {part_of_code(code) for code in codes}
+    return chosen(parts, tuple(queue_of(text) for text in queues))
+
+
+def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Repair:
+    from ..store.repair.repair import examine
+
+    total = sum(file.size for file in layout.commit_log_files().files)
+    done = 0
+    with common.progress("reading the log", total) as bar:
+
+        def tell(position: int) -> None:
+            nonlocal done
+            bar.advance(max(0, position - done))
+            done = max(done, position)
+
+        return examine(layout, choice, version, time.time_ns() // 1_000_000, tell)
+
+
+def _code(found: Repair, applied: Applied | None) -> ExitCode:
+    if found.plan.lost.messages:
+        return ExitCode.NO
+    waits = applied is None and not found.nothing_to_do
+    return ExitCode.UNCLEAN if waits else ExitCode.DONE
+
+
+def _apply(
+    layout: Layout, found: Repair, asks: bool, wait: float, follow_links: bool, common: Common
+) -> Applied:
+    """Carry the plan out. Raises Refused and all that `apply` does."""
+    from ..store.layout import Layout
+    from ..store.recovery.apply import apply
+    from ..store.repair.repair import plan_again
+    from ..store.write.confine import confine
+    from ..store.write.files import Files
+
+    if asks:
+        what = f"{len(found.plan.edits)} changes. Carry them out?"
+        if found.interrupted:
+            what = "Go on with what was cut off?"
+        typer.confirm(what, abort=True, err=True)
+
+    def again() -> Any:
+        return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
+
+    shown = None if found.interrupted else found.plan
+    files = Files()
+    confine(files, layout, follow_links=follow_links)
+    return apply(layout, shown, again, files, wait_seconds=wait, command="repair")
+
+
+def _print(found: Repair, applied: Applied | None, common: Common) -> None:
+    from .repair_text import repair_text
+
+    record = found.to_json()
+    if applied is not None:
+        record["applied"] = {"session": applied.session, "resumed": applied.resumed}
+    with common.open_output() as out:
+        out.record(record, text=lambda _: repair_text(found, applied, common))

@@ -1,0 +1,96 @@
+"""The page that `mqstore repair` prints: the verdict, the changes, and what comes next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from .recover_text import folded
+from .terminal import escape
+
+if TYPE_CHECKING:
+    from ..store.recovery.apply import Applied
+    from ..store.repair.repair import Repair
+    from .options import Common
+
+_ROWS = 12
+"""Lines of a list before it is folded."""
+
+
+def repair_text(found: Repair, applied: Applied | None, common: Common) -> str:
+    """The whole page."""
+    rows = None if common.verbose else _ROWS
+    lines = [_verdict(found, applied), *_edits(found, applied, rows), *_offsets(found, rows)]
+    if applied is not None and applied.session:
+        kept = found.layout.journal / applied.session
+        lines += ["", f"What was there before is in {kept}"]
+    elif not found.nothing_to_do:
+        lines += ["", *_next(found)]
+    return "\n".join(lines)
+
+
+def _verdict(found: Repair, applied: Applied | None) -> str:
+    lost = found.plan.lost.messages
+    loses = f" {lost:,} messages are lost." if lost else ""
+    if applied is not None:
+        return f"Done: {'went on with what was cut off' if applied.resumed else 'repaired'}.{loses}"
+    if found.interrupted:
+        return "A change of this store was cut off. Run it again with --apply before any start."
+    if found.nothing_to_do:
+        return f"Nothing to repair in {_parts(found)}."
+    files = len({edit.path for edit in found.plan.edits})
+    return f"{files} file{'s' * (files != 1)} to repair.{loses} Nothing is written without --apply."
+
+
+def _parts(found: Repair) -> str:
+    choice = found.request.choice
+    if choice.everything:
+        return "the whole store"
+    return ", ".join(sorted(choice.parts))
+
+
+def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator[str]:
+    edits = found.plan.edits
+    if not edits:
+        return
+    yield ""
+    yield "What was done:" if applied else "The plan:"
+    root = f"{found.layout.root}/"
+    if rows is None:
+        steps = [f"  {e.kind:<8} {e.path.removeprefix(root)}: {e.reason}" for e in edits]
+    else:
+        kinds = Counter((e.kind, e.reason, " ".join(e.codes)) for e in edits)
+        steps = [
+            f"  {kind:<8} {count} file{'s' * (count != 1)}: {reason} ({codes})"
+            for (kind, reason, codes), count in kinds.items()
+        ]
+    yield from folded(steps, len(steps), rows)
+
+
+def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
+    """Offsets that are brought inside their queues, with both values."""
+    if not found.clamped:
+        return
+    yield ""
+    yield "Offsets outside of their queue:"
+    lines = (
+        f"  {row.before:>12,} -> {row.after:<12,} {escape(row.group or 'delay level')}"
+        f" in {escape(str(row.queue))}"
+        for row in found.clamped
+    )
+    yield from folded(lines, len(found.clamped), rows)
+
+
+def _next(found: Repair) -> Iterator[str]:
+    from ..store.repair.parts import queue_text
+
+    choice, words = found.request.choice, ["mqstore", "repair", str(found.layout.root)]
+    if choice.everything:
+        words.append("--all")
+    else:
+        for queue in choice.queues or (("*", None),) if "queue" in choice.parts else ():
+            words += ["--queue", queue_text(queue)]
+        words += [f"--{part}" for part in sorted(choice.parts) if part != "queue"]
+    yield f"Next: {shlex.join([*words, '--apply'])}"

@@ -1,0 +1,134 @@
+"""The parts of a store that a repair can be confined to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from ..errors import InvalidInput
+from ..layout import (
+    BATCH_CONSUME_QUEUE,
+    COMPACTION,
+    CONSUME_QUEUE,
+    CONSUME_QUEUE_EXT,
+    TIMER_LOG,
+    Layout,
+)
+from ..layout import INDEX as INDEX_FOLDER
+from ..verify.catalogue import catalogue
+
+
+class Part(StrEnum):
+    """What can be chosen; LOG and ABORT only with everything else."""
+
+    QUEUE = "queue"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+    CONFIG = "config"
+    TIMER = "timer"
+    EXT = "ext"
+    COMPACTION = "compaction"
+    LOG = "log"
+    ABORT = "abort"
+
+
+CHOICES = tuple(part for part in Part if part not in (Part.LOG, Part.ABORT))
+
+_FOLDERS = {
+    CONSUME_QUEUE: Part.QUEUE,
+    BATCH_CONSUME_QUEUE: Part.QUEUE,
+    CONSUME_QUEUE_EXT: Part.EXT,
+    INDEX_FOLDER: Part.INDEX,
+    TIMER_LOG: Part.TIMER,
+    COMPACTION: Part.COMPACTION,
+    "config": Part.CONFIG,
+}
+_FILES = {"checkpoint": Part.CHECKPOINT, "abort": Part.ABORT, "timerwheel": Part.TIMER}
+_GROUPS = {
+    "consume_queue": Part.QUEUE,
+    "index": Part.INDEX,
+    "checkpoint": Part.CHECKPOINT,
+    "timer": Part.TIMER,
+    "config": Part.CONFIG,
+    "compaction": Part.COMPACTION,
+}
+_EXT_CODES = ("I-079", "I-080")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a repair may touch. queues: (topic, or a pattern, and queue id or None for
+    all), () for every queue."""
+
+    parts: frozenset[Part] = frozenset(Part)
+    queues: tuple[tuple[str, int | None], ...] = ()
+
+    @property
+    def everything(self) -> bool:
+        """The log and `abort`, too: what `recover` does is part of it."""
+        return Part.LOG in self.parts
+
+    def takes(self, layout: Layout, path: str) -> bool:
+        """An edit of this file is asked for."""
+        part = part_of(layout, Path(path))
+        if part is not Part.QUEUE or not self.queues:
+            return part in self.parts
+        place = Path(path).relative_to(layout.root).parts
+        topic, number = "/".join(place[1:-2]), _number(place[-2])
+        return any(fnmatchcase(topic, t) and q in (None, number) for t, q in self.queues)
+
+
+def part_of(layout: Layout, path: Path) -> Part:
+    """The part that a file belongs to. timercheck is of the timer, wherever it lies."""
+    if not path.is_relative_to(layout.root):
+        return Part.LOG
+    parts = path.relative_to(layout.root).parts
+    if path.name.startswith("timercheck"):
+        return Part.TIMER
+    return _FOLDERS.get(parts[0]) or _FILES.get(parts[0]) or Part.LOG
+
+
+def part_of_code(code: str) -> Part:
+    """The part that mends a finding. Raises InvalidInput for a code that no repair mends."""
+    told = catalogue().get(code.strip().upper())
+    if told is None:
+        raise InvalidInput(f"no such code: {code!r}", hint="`mqstore explain --list` shows all")
+    if told.code in _EXT_CODES:
+        return Part.EXT
+    if told.group not in _GROUPS:
+        hint = "`mqstore recover` mends the log" if told.group == "commit_log" else told.repair
+        raise InvalidInput(f"no repair mends {told.code}", hint=hint)
+    return _GROUPS[told.group]
+
+
+def queue_of(text: str) -> tuple[str, int | None]:
+    """`TOPIC` or `TOPIC/ID`; a name that ends like an id keeps it with a `/` behind. Raises InvalidInput."""
+    topic, slash, number = text.rpartition("/")
+    if not slash:
+        return text, None
+    if not number:
+        return topic, None
+    if not (number.isascii() and number.isdigit()):
+        return text, None
+    return topic, int(number)
+
+
+def queue_text(queue: tuple[str, int | None]) -> str:
+    """What `queue_of` takes for a queue, or for all of a topic."""
+    topic, number = queue
+    if number is not None:
+        return f"{topic}/{number}"
+    return f"{topic}/" if queue_of(topic) != (topic, None) else topic
+
+
+def chosen(parts: Iterable[Part], queues: tuple[tuple[str, int | None], ...]) -> Choice:
+    """What the options of a command ask for; nothing means all."""
+    wanted = frozenset(parts) | (frozenset({Part.QUEUE}) if queues else frozenset())
+    return Choice(wanted or frozenset(Part), queues)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() else None

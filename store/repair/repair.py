@@ -1,0 +1,157 @@
+"""The plan of a repair: what of a store is wrong, and exactly that.
+
+Queues, index, timer, checkpoint come from the plan of `recover` that keeps everything, held against
+every field of a unit; the configuration is mended besides. A repair that was confined to some
+parts leaves the log alone, and what the log needs must have been done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import Refused
+from ..generation import generation_of
+from ..layout import Layout
+from ..recovery.journal import unfinished
+from ..recovery.plan import Plan, make_plan
+from ..recovery.profiles import profile_of
+from ..recovery.recovery import switches_of
+from ..recovery.simulate import simulate
+from ..recovery.snapshot import Snapshot
+from ..recovery.wish import Policy, Wish
+from ..write.profile import writer_profile
+from .checkpoint import checkpoint_edits
+from .config import Clamped, ConfigRepair, config_repair
+from .parts import Choice, Part, part_of
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for. version: the generation of brokers. made_ms: when it was asked.
+
+    The same request gives the same plan for the same store.
+    """
+
+    choice: Choice
+    version: str
+    made_ms: int
+
+
+@dataclass
+class Repair:
+    """A store before its repair. plan: the edits that were chosen. interrupted: a session cut off.
+
+    clamped: offsets that lay outside of their queues.
+    """
+
+    layout: Layout
+    request: Request
+    plan: Plan
+    clamped: list[Clamped] = field(default_factory=list)
+    interrupted: str = ""
+    crashed: bool = False
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """All that was chosen is in order."""
+        return not self.plan.edits and not self.interrupted
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as data."""
+        root = f"{self.layout.root}/"
+        return {
+            "type": "repair",
+            "store": str(self.layout.root),
+            "broker_version": self.request.version,
+            "parts": sorted(self.request.choice.parts),
+            "exit": "crashed" if self.crashed else "clean",
+            "plan": {
+                "edits": [
+                    {**edit.to_json(), "path": edit.path.removeprefix(root)}
+                    for edit in self.plan.edits
+                ],
+                "completed": self.plan.completed,
+                "offsets": [
+                    {
+                        "group": row.group,
+                        "topic": row.queue.topic,
+                        "queue_id": row.queue.queue_id,
+                        "from": row.before,
+                        "to": row.after,
+                    }
+                    for row in self.clamped
+                ],
+                "lost": self.plan.lost.to_json(),
+            },
+            **({"interrupted_session": self.interrupted} if self.interrupted else {}),
+        }
+
+
+def examine(
+    layout: Layout,
+    choice: Choice,
+    version: str | None,
+    made_ms: int,
+    tell: Callable[[int], None] | None = None,
+) -> Repair:
+    """Plan a repair. Writes nothing. tell: called with the log position reached.
+
+    Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
+    """
+    version = profile_of(version or generation_of(layout).version).version
+    request = Request(choice, version, made_ms)
+    plan, config = _plan(layout, request, tell)
+    cut_off = unfinished(layout.root, layout.journal)
+    crashed = layout.abort.exists()
+    session = cut_off.session if cut_off else ""
+    return Repair(layout, request, plan, config.clamped, session, crashed)
+
+
+def plan_again(layout: Layout, request: Request) -> Plan:
+    """The same plan, made again from what is on disk now. Raises as `examine`."""
+    return _plan(layout, request, None)[0]
+
+
+def _plan(
+    layout: Layout, request: Request, tell: Callable[[int], None] | None
+) -> tuple[Plan, ConfigRepair]:
+    choice, profile = request.choice, profile_of(request.version)
+    snapshot = Snapshot.of(layout)
+    wish = Wish(Policy.KEEP, request.made_ms, (request.version,), exact=True)
+    outcome = simulate(snapshot, profile, switches_of(snapshot))
+    whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
+    config = ConfigRepair()
+    if Part.CONFIG in choice.parts:
+        ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
+        config = config_repair(layout, ranges, writer_profile(request.version))
+    if choice.everything:
+        plan = replace(whole, edits=[*config.edits, *whole.edits])
+    else:
+        plan = _confined(layout, choice, whole, config)
+    if Part.CHECKPOINT in choice.parts and plan.checkpoint is None:
+        plan.edits += checkpoint_edits(snapshot, whole)
+    return plan, config
+
+
+def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
+    """What was chosen of the whole plan. Raises Refused where the log is to be recovered first."""
+    needs_log = choice.parts & {Part.QUEUE, Part.INDEX, Part.CHECKPOINT, Part.EXT}
+    of_log = [e for e in whole.edits if part_of(layout, Path(e.path)) is Part.LOG]
+    if needs_log and of_log:
+        raise Refused(
+            f"the log itself is not in order: {of_log[0].reason}",
+            path=of_log[0].path,
+            offset=of_log[0].offset,
+            hint=f"first: mqstore recover {layout.root} --apply, or take --all",
+        )
+    edits = [e for e in whole.edits if choice.takes(layout, e.path)]
+    with_index = Part.INDEX in choice.parts
+    return replace(
+        whole,
+        edits=[*config.edits, *edits],
+        index=whole.index if with_index else None,
+        checkpoint=whole.checkpoint if Part.CHECKPOINT in choice.parts else None,
+    )

@@ -1,0 +1,257 @@
+"""Repairs: nothing to do on clean stores; what was broken is as the broker wrote it; undo."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.checkpoint import Checkpoint
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import InvalidInput, Refused
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import Applied, apply
+from mqstore.store.recovery.undo import session_to_undo, undo
+from mqstore.store.repair.parts import (
+    Choice,
+    Part,
+    chosen,
+    part_of_code,
+    queue_of,
+    queue_text,
+)
+from mqstore.store.repair.repair import Repair, examine, plan_again
+from mqstore.store.write.files import Files
+
+from ... import stores
+from ...slices import pick, rng
+from ..recovery.test_undo import everything
+
+NOW_MS = 1_795_300_000_000
+#: Stores that a repair knows nothing of.
+NOT_KNOWN = ("rocksdb", "dledger")
+CLEAN = [
+    name
+    for name in stores.NAMES
+    if stores.truth(name)["expected_verdict"] == "clean"
+    and not any(word in name for word in NOT_KNOWN)
+]
+FAST = ("4.3.1-clean", "4.9.7-cqext", "5.3.3-batchcq", "5.3.3-expired", "5.5.0-timer-clean")
+INDEX_SIZES = {"maxHashSlotNum": "slots", "maxIndexNum": "items"}
+
+
+def examined(root: Path, config: BrokerConfig, choice: Choice) -> Repair:
+    return examine(Layout.open(root, config), choice, None, NOW_MS)
+
+
+def repaired(root: Path, config: BrokerConfig, choice: Choice) -> Applied:
+    """Carry the plan out; afterwards nothing is left of what was chosen."""
+    found = examined(root, config, choice)
+    layout = Layout.open(root, config)
+    done = apply(
+        layout,
+        found.plan,
+        lambda: plan_again(Layout.open(root, config), found.request),
+        Files(),
+        command="repair",
+    )
+    again = examined(root, config, choice)
+    assert again.nothing_to_do, [edit.to_json() for edit in again.plan.edits]
+    return done
+
+
+def config_of(name: str, root: Path) -> BrokerConfig:
+    return BrokerConfig({k: str(v) for k, v in stores.config(name, root).items()})
+
+
+def check_clean(name: str, folder: Path) -> None:
+    root = stores.unpack(name, folder)
+    found = examined(root, BrokerConfig({}), Choice())
+    assert found.nothing_to_do, [edit.to_json() for edit in found.plan.edits]
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_nothing_to_do_on_a_clean_store(name: str, tmp_path: Path) -> None:
+    check_clean(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pick([n for n in CLEAN if n not in FAST], "clean to repair"))
+def test_nothing_to_do_on_the_other_clean_stores(name: str, tmp_path: Path) -> None:
+    check_clean(name, tmp_path)
+
+
+def remove_parts(root: Path, parts: list[str]) -> None:
+    for part in parts:
+        shutil.rmtree(root / part)
+
+
+def rows(root: Path, parts: list[str]) -> dict[str, bytes]:
+    """Bytes of the files of some parts; index files by their order, since the name is a time."""
+    found: dict[str, bytes] = {}
+    for part in parts:
+        for number, path in enumerate(sorted(p for p in (root / part).rglob("*") if p.is_file())):
+            name = str(number) if part == "index" else str(path.relative_to(root))
+            found[name] = path.read_bytes()
+    return found
+
+
+def check_removed(name: str, parts: list[str], choice: Choice, folder: Path) -> None:
+    """Parts that were removed come back byte for byte, and undo takes that back."""
+    root = stores.unpack(name, folder)
+    config = config_of(name, root)
+    wanted = rows(root, parts)
+    remove_parts(root, parts)
+    broken = everything(root)
+    done = repaired(root, config, choice)
+    made = rows(root, parts)
+    assert [k for k in wanted if made.get(k) != wanted[k]] == []
+    assert set(made) == set(wanted)
+    layout = Layout.open(root, config)
+    undo(layout, session_to_undo(layout, done.session), Files())
+    assert everything(root) == broken
+
+
+PLAIN = ("4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.0-clean", "5.3.3-lmq", "5.3.3-v2")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_queues_that_were_removed_are_the_brokers(name: str, tmp_path: Path) -> None:
+    check_removed(name, ["consumequeue"], chosen([Part.QUEUE], ()), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])
+def test_an_index_that_was_removed_is_the_brokers(name: str, tmp_path: Path) -> None:
+    check_removed(name, ["index"], chosen([Part.INDEX], ()), tmp_path)
+
+
+def test_one_queue_is_repaired_and_no_other(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    wanted = rows(root, ["consumequeue"])
+    for queue in ("1", "2"):
+        shutil.rmtree(root / "consumequeue" / "orders" / queue)
+    repaired(root, BrokerConfig({}), chosen([], (("orders", 1),)))
+    made = rows(root, ["consumequeue"])
+    assert {name for name in wanted if name not in made} == {
+        name for name in wanted if name.startswith("consumequeue/orders/2/")
+    }
+    assert all(made[name] == wanted[name] for name in made)
+
+
+def test_any_field_of_a_unit_is_written_anew(tmp_path: Path) -> None:
+    """Position, size and tags code: each byte of each field in some unit."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    wanted = rows(root, ["consumequeue"])
+    path = next(p for p in sorted((root / "consumequeue" / "orders").rglob("0" * 20)))
+    data = bytearray(path.read_bytes())
+    generator = rng("fields of units")
+    for unit in range(20):
+        data[unit * 20 + unit] ^= generator.randrange(1, 256)
+    path.write_bytes(data)
+    repaired(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+    assert rows(root, ["consumequeue"]) == wanted
+
+
+@pytest.mark.parametrize("field", range(6))
+def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) -> None:
+    root = stores.unpack("5.5.0-clean", tmp_path)
+    path = root / "checkpoint"
+    whole = path.read_bytes()
+    for high in (b"\x7f" + b"\xff" * 7, b"\xff" * 8):
+        data = bytearray(whole)
+        data[8 * field : 8 * field + 8] = high
+        path.write_bytes(data)
+        found = examined(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+        assert found.nothing_to_do == (field == 3), "masterFlushedOffset is another broker's"
+        if field != 3:
+            sound = found.plan.sound_checkpoint
+            repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+            written = Checkpoint.from_bytes(path.read_bytes())
+            assert sound is not None and written[field] == sound[field]
+            data[8 * field : 8 * field + 8] = whole[8 * field : 8 * field + 8]
+            assert Checkpoint.from_bytes(bytes(data))[:field] == written[:field]
+
+
+def test_a_checkpoint_that_is_missing_or_short(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    path = root / "checkpoint"
+    size = path.stat().st_size
+    for short in (None, 0, 17):
+        path.unlink()
+        if short is not None:
+            path.write_bytes(bytes(short))
+        repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+        assert path.stat().st_size == size
+
+
+def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-killed-page", tmp_path)
+    before = everything(root)
+    with pytest.raises(Refused, match="the log itself is not in order"):
+        examined(root, BrokerConfig({}), chosen([Part.INDEX], ()))
+    assert not examined(root, BrokerConfig({}), Choice()).nothing_to_do
+    assert everything(root) == before
+
+
+@pytest.mark.parametrize("name", ["5.1.4-lmq-poison", "5.5.0-lmq-poison"])
+def test_a_poisoned_store_is_dispatched_around(name: str, tmp_path: Path) -> None:
+    if name not in stores.ALL:
+        pytest.skip("a store of ../shared")
+    root = stores.unpack(name, tmp_path)
+    repaired(root, BrokerConfig({}), Choice())
+    assert not (root / "abort").exists()
+
+
+def test_parts_of_codes() -> None:
+    assert part_of_code("i-064") is Part.QUEUE
+    assert part_of_code("I-079") is Part.EXT
+    for code in ("I-023", "I-999", "", "'"):
+        with pytest.raises(InvalidInput):
+            part_of_code(code)
+
+
+@pytest.mark.parametrize(
+    ("text", "queue"),
+    [
+        ("orders", ("orders", None)),
+        ("orders/3", ("orders", 3)),
+        ("%LMQ%a/b", ("%LMQ%a/b", None)),
+        ("%LMQ%a/b/0", ("%LMQ%a/b", 0)),
+        ("a/1/", ("a/1", None)),
+        ("*", ("*", None)),
+    ],
+)
+def test_names_of_queues(text: str, queue: tuple[str, int | None]) -> None:
+    assert queue_of(text) == queue
+    assert queue_of(queue_text(queue)) == queue
+
+
+def test_seeded_harm_to_queues_is_undone(tmp_path: Path) -> None:
+    """Bytes, zeros, cuts: the queues are the broker's again whatever it was."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    wanted = rows(root, ["consumequeue"])
+    generator = rng("harm to queues")
+    for _ in range(12):
+        harm(root, generator)
+        repaired(root, BrokerConfig({}), chosen([Part.QUEUE], ()))
+        assert rows(root, ["consumequeue"]) == wanted
+
+
+def harm(root: Path, generator: random.Random) -> None:
+    paths = sorted(p for p in (root / "consumequeue").rglob("0*") if p.is_file())
+    path = generator.choice(paths)
+    data = bytearray(path.read_bytes())
+    at = generator.randrange(len(data))
+    kind = generator.choice(["byte", "zeros", "remove", "noise"])
+    if kind == "remove":
+        path.unlink()
+        return
+    if kind == "byte":
+        data[at] ^= generator.randrange(1, 256)
+    else:
+        size = generator.randrange(1, 200)
+        new = bytes(size) if kind == "zeros" else generator.randbytes(size)
+        data[at : at + size] = new[: len(data) - at]
+    path.write_bytes(data)
