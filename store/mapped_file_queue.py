@@ -214,6 +214,16 @@ class MappedFileQueue:
             return None if error.errno == errno.ENXIO else offset
         return found if found < file.size else None
 
+    def data_end(self, file: MappedFile, offset: int) -> int:
+        """Where the data at `offset` ends and a hole of a sparse file begins, or the file ends.
+
+        Where the file system cannot tell, the end of the file.
+        """
+        try:
+            return min(file.size, os.lseek(self.descriptor(file), offset, os.SEEK_HOLE))
+        except OSError:
+            return file.size
+
     def forget(self, file: MappedFile, offset: int, size: int) -> None:
         """Drop a range from the page cache: reading it left no trace there."""
         if file.compressed:

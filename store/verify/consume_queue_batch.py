@@ -204,7 +204,7 @@ class _Sequence:
         self._scene = scene
         self._check = check
         self._end: int | None = None
-        self._dead: int | None = None
+        self._whole = scene.log.complete and not scene.scope.quick and not scene.live
 
     def run(self) -> None:
         """Look at all of them."""
@@ -225,7 +225,7 @@ class _Sequence:
             text = f"it begins at {base[row]} with {count[row]} messages, the one before ends at"
             _report(self._scene, self._check, "I-081", first + row, f"{text} {before[row]}")
         dead = named & (position + units["size"] > self._scene.log.end)
-        if dead.any() and not self._scene.live and not self._scene.scope.quick:
+        if dead.any() and self._whole:
             row = int(np.flatnonzero(dead)[0])
             text = f"it lies behind the log's end {self._scene.log.end}: dead, a broker cuts it"
             _report(self._scene, self._check, "I-067", first + row, text, severity=Severity.INFO)
@@ -235,7 +235,7 @@ class _Sequence:
 
     def _at_end(self) -> None:
         scene, check = self._scene, self._check
-        if scene.live or scene.scope.quick or not check.end or self._end == check.end:
+        if not self._whole or not check.end or self._end == check.end:
             return
         text = f"{check.queue} ends at {self._end or 0}, the log has messages up to {check.end - 1}"
         topic, queue_id = check.queue

@@ -149,7 +149,7 @@ def _no_message(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass
 def _max_offset(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
     """The queue ends with the last message that the log has of it (I-075)."""
     wanted = scene.log.next_offset.get(check.queue)
-    if wanted is None or scene.scope.quick or scene.live:
+    if wanted is None or scene.scope.quick or scene.live or not scene.log.complete:
         return
     end = max(seen.live_end, 0)
     ahead = max((stop for _, stop in seen.dead), default=0)

@@ -19,6 +19,7 @@ from .consume_queue_state import Queues, queues_of
 from .register import after, before
 from .scene import Scene
 
+_FIRST_LOOK_BYTES = 1 << 12
 _BLOCK_BYTES = 1 << 20
 
 
@@ -68,11 +69,12 @@ def _empty_files(scene: Scene, queue: QueueId, files: MappedFileQueue, unit_byte
 
 
 def _all_zero(files: MappedFileQueue, file: MappedFile) -> bool:
-    at = files.next_data(file, 0)
+    at, size = files.next_data(file, 0), _FIRST_LOOK_BYTES
     while at is not None and at < file.size:
-        data = files.read_file(file, at, _BLOCK_BYTES)
+        data = files.read_file(file, at, size)
         if data.strip(b"\0"):
             return False
+        size = _BLOCK_BYTES
         at = files.next_data(file, at + len(data)) if data else None
     return True
 
@@ -168,6 +170,6 @@ def delayed_messages(scene: Scene) -> None:
         queue = QueueId(SCHEDULE_TOPIC, int(level) - 1)
         check = queues.checks.get(queue)
         end = check.live_end if check is not None else 0
-        if queues.wanted(queue) and offset > end and not scene.live:
+        if queues.wanted(queue) and offset > end and not scene.live and scene.log.complete:
             text = f"delayOffset.json is at {offset}, the queue ends at {end}"
             _add(scene, queue, "I-077", os.fspath(path), text, offset=None)

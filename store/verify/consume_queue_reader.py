@@ -113,7 +113,9 @@ class QueueReader:
                 return
             number = max(number, (file.start + data_at) // UNIT_BYTES)
             offset = number * UNIT_BYTES - file.start
-            data = self.files.read_file(file, offset, WINDOW_UNITS * UNIT_BYTES)
+            hole = max(self.files.data_end(file, data_at), offset + UNIT_BYTES)
+            size = min(WINDOW_UNITS, -(-(hole - offset) // UNIT_BYTES)) * UNIT_BYTES
+            data = self.files.read_file(file, offset, size)
             count = len(data) // UNIT_BYTES
             if not count:
                 return

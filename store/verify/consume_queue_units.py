@@ -35,7 +35,7 @@ class QueuePass:
         self._queues = queues
         self._reader = check.reader
         log = scene.log
-        self._whole = not scene.scope.quick and not scene.live
+        self._whole = log.complete and not scene.scope.quick and not scene.live
         self._log_start, self._log_end = log.start, log.end
         self._next = log.next_offset.get(check.queue) if self._whole else None
         self.live_end = -1

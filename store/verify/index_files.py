@@ -133,7 +133,7 @@ def _first_data(files: MappedFileQueue, start: int) -> int | None:
 def index_end(scene: Scene) -> None:
     """The index does not reach beyond the log: it takes no message then until the log does (B30)."""
     files = index_files(scene)
-    if scene.scope.topic is not None or scene.live or not files or not scene.log.end:
+    if scene.scope.topic is not None or scene.live or not scene.log.complete or not files:
         return
     for file in files:
         end = file.header.end_physical_offset

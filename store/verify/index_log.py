@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,12 @@ class Wanted:
         items = dispatched.items
         position = records.position[items.record]
         return cls(items.record, position, items.key_hash, items.store_timestamp)
+
+    @classmethod
+    def joined(cls, parts: list[Wanted]) -> Wanted:
+        """One after the other."""
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(cls))
+        return cls(*map(np.concatenate, columns))
 
     def take(self, key: Flags | Ints) -> Wanted:
         """Some of them."""
@@ -105,16 +111,14 @@ class IndexCompare:
         keys = key_of(picked.position - begin, picked.key_hash)
         required = key_of(plain.position - begin, plain.key_hash)
         allowed = key_of(tagged.position - begin, tagged.key_hash)
-        lacking = surplus(required, keys)
+        lacking = [plain.take(surplus(required, keys))]
         tag_items = surplus(allowed, required)
-        tag_keys = allowed[tag_items]
-        if len(tag_keys):
-            found = np.isin(tag_keys, keys)
+        if tag_items.any():
+            found = np.isin(allowed[tag_items], keys)
             self._tags_seen |= bool(found.any())
             if self._tags_seen and self._scene.profile.dispatch.index_tags:
-                lacks = np.flatnonzero(tag_items)[~found]
-                self._report_lacking(records, tagged.take(lacks))
-        self._report_lacking(records, plain.take(lacking))
+                lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
+        self._report_lacking(records, Wanted.joined(lacking))
         if self._scene.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
@@ -206,7 +210,7 @@ class IndexCompare:
         """What is left when the log has been read."""
         self._look_at_strays()
         scene = self._scene
-        if scene.live or scene.scope.topic is not None or not scene.log.end:
+        if scene.live or scene.scope.topic is not None or not scene.log.complete:
             return
         for cursor in self._cursors:
             while len(rest := cursor.take(None)):
