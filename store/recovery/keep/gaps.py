@@ -113,7 +113,13 @@ class GapFinder:
         return Gap(self.covered, end, to_file_end, self.last_timestamp, previous)
 
     def _blank(self, blank: Extent) -> None:
-        """A BLANK closes its file. Where the log goes on in the next one, that is where it ends."""
+        """A BLANK closes its file. Where the log goes on in the next one, that is where it ends.
+
+        One behind records of an earlier life is theirs.
+        """
+        if self.covered < self.stale_end == blank.position:
+            self.close(blank.end)
+            return
         self.close(blank.position)
         self.blanks.append(self._gap(blank.end, True))
         self.covered = blank.end

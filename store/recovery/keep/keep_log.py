@@ -71,6 +71,7 @@ def keep_log(
     behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends)
     if len(behind):
         finder.covered = max(end, finder.end)
+        finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
         end = int(behind.end[-1])
         finder.close(end)
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
