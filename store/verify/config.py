@@ -1,1 +1,7 @@
 """Group G: the configuration (spec 08, I-140 … I-155)."""
+
+from __future__ import annotations
+
+from . import config_files, config_offsets, config_topics
+
+__all__ = ["config_files", "config_offsets", "config_topics"]
