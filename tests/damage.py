@@ -38,10 +38,11 @@ class Span:
 
 @dataclass(frozen=True)
 class Victim:
-    """A store and the records that are good in it."""
+    """A store and the records that are good in it. moments: store time and position of some."""
 
     root: Path
     spans: tuple[Span, ...]
+    moments: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, name: str, root: Path) -> Victim:
@@ -59,7 +60,7 @@ class Victim:
     def moved(self, root: Path) -> Victim:
         """The same for a copy of the store at `root`."""
         spans = (replace(span, path=root / span.path.relative_to(self.root)) for span in self.spans)
-        return Victim(root, tuple(spans))
+        return Victim(root, tuple(spans), self.moments)
 
     def log_files(self) -> list[Path]:
         """The commit log files that hold a record, in log order."""

@@ -60,7 +60,8 @@ def units_end(data: Bytes, path: str) -> int:
         before = at + (count - 1) * step
         at += count * step
     if at > len(data):
-        raise ExtDamage(f"IllegalArgumentException: newPosition > limit: {at}", path, before)
+        reason = f"IllegalArgumentException: newPosition > limit: ({at} > {len(data)})"
+        raise ExtDamage(reason, path, before)
     raise ExtDamage("BufferUnderflowException", path, before)
 
 

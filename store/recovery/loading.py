@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from .profiles import LoadRules, OnOddFile
 from .snapshot import Entry
 
+_NOT_MATCHED = "length not matched message store config value"
+
 
 @dataclass
 class LoadedFile:
@@ -58,7 +60,8 @@ def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> L
             continue
         start = _java_long(entry.name)
         if start is None:
-            refusal = Refusal("foreign-name", "NumberFormatException: not a number", entry.path)
+            reason = f'NumberFormatException: For input string: "{entry.name}"'
+            refusal = Refusal("foreign-name", reason, entry.path)
             return Loaded(files, [], [], refusal)
         files.append(LoadedFile(start, file_bytes, entry))
     return Loaded(files, [], deleted)
@@ -71,13 +74,13 @@ def _fault_of(
     if entry.directory:
         if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
             return None
-        return rules.directory, Refusal("directory", "a directory among the files", entry.path)
+        reason = f"{_NOT_MATCHED}: a directory among the files"
+        return rules.directory, Refusal("directory", reason, entry.path)
     if not entry.size and last:
-        return rules.empty_last, Refusal("empty-last-file", "the last file is empty", entry.path)
+        reason = f"{_NOT_MATCHED}: the last file is empty"
+        return rules.empty_last, Refusal("empty-last-file", reason, entry.path)
     if entry.size != file_bytes:
-        reason = (
-            f"length not matched message store config value: {entry.size} bytes, not {file_bytes}"
-        )
+        reason = f"{_NOT_MATCHED}: {entry.size} bytes, not {file_bytes}"
         return rules.wrong_length, Refusal("wrong-length", reason, entry.path)
     return None
 
