@@ -28,7 +28,8 @@ from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.run import Verdict, verify
 
 from ....recovery_cases import sparse_copy
-from ....stores import config, unpack
+from ....stores import config as options
+from ....stores import unpack
 
 DEFAULT = ("5.3.3-clean",)
 NOW_MS = 1_795_400_000_000
@@ -79,7 +80,7 @@ def mutations() -> dict[str, Mutation]:
 
 def verified(name: str, root: Path) -> Verdict:
     """What `verify` says about the store of that name at `root`."""
-    with Store(root, BrokerConfig(config(name, root))) as store:
+    with Store(root, BrokerConfig(options(name, root))) as store:
         return verify(store, now_ms=NOW_MS)
 
 
