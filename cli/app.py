@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 PROGRAM = "mqstore"
 
 COMMANDS = (
-    *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "explain", "damage"),
-    "pipeline",
+    *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "salvage"),
+    *("explain", "damage", "pipeline"),
 )
 """In the order of the contract; what is not built yet is not here."""
 

@@ -1,0 +1,246 @@
+"""`mqstore salvage`: carve messages out of anything."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, command_app, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..store.salvage.salvage import Salvaged, Told, Wanted
+
+app = command_app()
+
+
+class LayoutKind(StrEnum):
+    """The layouts of `store.salvage`, named here so that `--help` need not import it."""
+
+    ORIGINAL = "original"
+    COMPACT = "compact"
+
+
+class GradeName(StrEnum):
+    """The grades that a new store may take."""
+
+    WHOLE = "whole"
+    BODY = "body"
+
+
+@app.command()
+@shared()
+def salvage(
+    images: Annotated[
+        list[Path],
+        typer.Argument(metavar="IMAGE...", help="Files, directories, block devices."),
+    ],
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
+    ] = None,
+    layout: Annotated[
+        LayoutKind,
+        typer.Option(
+            "--layout",
+            help="original: every record at its own position, holes closed; compact: renumbered.",
+        ),
+    ] = LayoutKind.ORIGINAL,
+    grade: Annotated[
+        GradeName,
+        typer.Option(
+            "--grade",
+            help="What the new store takes. whole: all that is proven; body: torn properties, too.",
+        ),
+    ] = GradeName.BODY,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Only say what is there. Writes nothing.")
+    ] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
+    ] = None,
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version",
+            metavar="V",
+            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
+        ),
+    ] = None,
+    *,
+    common: Common,
+) -> None:
+    """Carve messages out of anything: damaged segments, disk images, devices, core dumps.
+
+    Names and file systems are not asked: a record is known by its magic code and proven by its own
+    lengths and checksums. The same record twice counts once; two that claim the same place are both
+    kept, the second in DIR/conflicts. A head whose body does not follow is told, nothing is guessed.
+    DIR/manifest.ndjson says of each record where it came from and what is proven of it. What is
+    salvaged is only read; DIR must lie on another disk than a device that is.
+
+    Exit code: 0 every record found is whole and in DIR; 1 no record, or some are damaged, split or
+    in conflict; 5 cannot read or write.
+
+    \b
+    Examples:
+      mqstore salvage /dev/sdb1 --dry-run
+      mqstore salvage disk.img --to /data/restored
+      mqstore salvage core.4711 /old/commitlog --to /data/restored --layout compact
+      mqstore salvage disk.img --to /data/restored --layout compact --topic orders --since -2d
+    """
+    if (to is None) == (not dry_run):
+        raise typer.BadParameter("--to DIR is needed, or --dry-run")
+    limited = topic is not None or since is not None or until is not None
+    if limited and layout is LayoutKind.ORIGINAL:
+        raise typer.BadParameter("--topic, --since and --until need --layout compact")
+    wanted = _wanted(layout, grade, topic, since, until, broker_version, common)
+    done = _salvage(images, to, wanted, common)
+    with common.open_output() as out:
+        out.record(_json(done, images, to, layout), text=_text)
+    raise typer.Exit(ExitCode.DONE if done.complete else ExitCode.NO)
+
+
+def _wanted(
+    layout: LayoutKind,
+    grade: GradeName,
+    topics: list[str] | None,
+    since: str | None,
+    until: str | None,
+    version: str | None,
+    common: Common,
+) -> Wanted:
+    from ..store.recovery.profiles import profile_of
+    from ..store.salvage.compact import Selection
+    from ..store.salvage.grade import Grade
+    from ..store.salvage.salvage import LayoutKind as Kind
+    from ..store.salvage.salvage import Wanted
+    from ..store.time_range import parse_range
+
+    if version is not None:
+        profile_of(version)
+    names = frozenset(name.encode("utf-8", "surrogateescape") for name in topics or ())
+    selection = Selection(names, parse_range(since, until))
+    taken = Grade[grade.name]
+    return Wanted(Kind(layout.value), taken, selection, version, common.config(), common.rate)
+
+
+def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
+    from ..store.salvage.salvage import check_target, look, write
+    from ..store.salvage.source import Source, paths_of
+    from ..store.write.files import Files
+
+    paths = paths_of(images)
+    if to is not None:
+        check_target(images, to)
+    total = 0
+    for path in paths:
+        source = Source(path)
+        total += source.size
+        source.close()
+    with common.progress("searching", total) as bar:
+        done = look(images, paths, wanted, _teller(bar.advance))
+    with ExitStack() as stack:
+        stack.enter_context(done.sources)
+        if to is not None:
+            size = sum(run.length for run in done.log.runs)
+            bar = stack.enter_context(common.progress("writing", size))
+            write(done, to, wanted, Files(), _teller(bar.advance))
+    return done
+
+
+def _teller(advance: Any) -> Told:
+    return lambda _step, size: advance(size)
+
+
+def _json(
+    done: Salvaged, images: list[Path], to: Path | None, layout: LayoutKind
+) -> dict[str, Any]:
+    found = done.found
+    record: dict[str, Any] = {
+        "type": "salvage",
+        "sources": [str(path) for path in images],
+        "to": None if to is None else str(to),
+        "layout": layout.value,
+        "bytes": found.bytes,
+        "unreadable_bytes": done.unreadable,
+        "records": sum(done.grades.values()),
+        **done.grades,
+        "in_log": done.log.records,
+        "duplicates": sum(run.records for run in done.arranged.duplicates),
+        "aside": sum(layer.records for layer in done.aside),
+        "split": found.split,
+        "embedded": found.embedded,
+        "log_start": done.log.runs[0].position if done.log.runs else None,
+        "log_end": done.log.runs[-1].end if done.log.runs else None,
+        "file_bytes": done.file_bytes,
+    }
+    if done.restored is not None:
+        record |= {name: getattr(done.restored, name) for name in _OF_RESTORED}
+    if done.written is not None:
+        record |= {name: getattr(done.written, name) for name in _OF_WRITTEN}
+    return record
+
+
+_OF_RESTORED = ("tombstones", "fillers", "unplaced", "left", "version")
+_OF_WRITTEN = ("stored", "left_out", "refused")
+
+
+def _text(record: Mapping[str, Any]) -> str:
+    from .terminal import bytes_text
+
+    read = bytes_text(record["bytes"])
+    lines = [f"{_count(record['records'], 'record')} in {read}: {record['whole']} whole"]
+    for name, what in (
+        *(("body", "with torn properties"), ("structure", "with a damaged body")),
+        *(("duplicates", "found twice"), ("aside", "beside the log, in conflicts")),
+        *(("split", "heads whose body does not follow"), ("embedded", "inside a damaged one")),
+    ):
+        if record[name]:
+            lines.append(f"  {record[name]:>9} {what}")
+    if record["unreadable_bytes"]:
+        lines.append(f"  {bytes_text(record['unreadable_bytes'])} could not be read")
+    lines.append(
+        f"  {record['in_log']:>9} for the log, from {record['log_start']} to {record['log_end']}"
+    )
+    if record["to"] is not None:
+        lines += _made(record)
+    return "\n".join(lines)
+
+
+def _made(record: Mapping[str, Any]) -> list[str]:
+    lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson tells of each record."]
+    if record["layout"] == "compact":
+        lines.append(f"  {_count(record['stored'], 'message')} put")
+        for name, what in (("left_out", "not asked for"), ("refused", "refused: see the manifest")):
+            if record[name]:
+                lines.append(f"  {record[name]} {what}")
+        return lines
+    if record["tombstones"] or record["fillers"]:
+        lines.append(
+            f"  holes closed with {_count(record['tombstones'], 'tombstone')} and"
+            f" {_count(record['fillers'], 'filler')}"
+        )
+    if record["unplaced"]:
+        lines.append(f"  {record['unplaced']} queue offsets are missing")
+    if record["left"]:
+        lines.append(f"  no queues and no index: {record['left']}")
+    return lines
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

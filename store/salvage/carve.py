@@ -1,0 +1,246 @@
+"""Carving one source, window by window: runs of records, and what is only part of one.
+
+A chain of records is walked as in a log. Where it stops, every magic code in the rest of the window is
+looked at: a record is taken where all its lengths fit, and what begins inside it is its content. A
+head whose body does not follow is told, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ...formats.blank import BLANK, MAGIC_BLANK
+from ...formats.commit_log import HEAD, PLAIN
+from ...formats.derive import Columns, decode
+from ...formats.derive.ragged import Bytes, Ints
+from ...formats.message import (
+    BYTES_AROUND_BODY_MAX,
+    MESSAGE,
+    PROPERTIES_BYTES_MAX,
+    SMALLEST,
+)
+from ..log_items import WINDOW_BYTES
+from ..scan import Window, check, number_at, walk
+from . import search
+from .grade import Grade, grades, plausible, structural
+from .runs import Run, append, runs_of
+from .source import Source
+
+_HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
+"""Bytes before the body, at most, and of the two lengths behind it."""
+_KEPT_FRAGMENTS = 100_000
+"""More than so many are counted, and not told one by one."""
+
+
+class Fragment(NamedTuple):
+    """A head at byte `at` of a source whose record is not there.
+
+    embedded: the record is there, inside another one that is damaged.
+    """
+
+    source: int
+    at: int
+    position: int
+    size: int
+    embedded: bool
+
+
+@dataclass
+class Found:
+    """What was found in all sources, in their order. blanks: the greatest common divisor of the log
+    positions behind BLANKs, 0 without one: a multiple of the size of the log's files."""
+
+    runs: list[Run] = field(default_factory=list)
+    fragments: list[Fragment] = field(default_factory=list)
+    split: int = 0
+    embedded: int = 0
+    blanks: int = 0
+    bytes: int = 0
+
+    def note(self, fragment: Fragment) -> None:
+        """Count a fragment, and keep it if there are not too many."""
+        self.embedded += fragment.embedded
+        self.split += not fragment.embedded
+        if len(self.fragments) < _KEPT_FRAGMENTS:
+            self.fragments.append(fragment)
+
+
+def carve(
+    source: Source,
+    number: int,
+    found: Found,
+    told: Callable[[int], None] = lambda _: None,
+    rate_bytes: int | None = None,
+) -> None:
+    """Add what one source holds to `found`.
+
+    told: hears of so many more bytes. rate_bytes: most that is read a second. Raises Unreadable.
+    """
+    carver = _Carver(source, number, found)
+    at = 0
+    while (begin := source.next_data(at)) < source.size:
+        told(begin - at)
+        began = time.monotonic()
+        used = carver.window(begin)
+        found.bytes += used
+        told(used)
+        at = begin + used
+        if rate_bytes:
+            source.forget(begin, used)
+            time.sleep(max(0.0, used / rate_bytes - (time.monotonic() - began)))
+    told(source.size - at)
+
+
+class _Carver:
+    """One pass over a source. `need`: bytes that the next window has at least."""
+
+    def __init__(self, source: Source, number: int, found: Found) -> None:
+        self._source = source
+        self._number = number
+        self._found = found
+        self._buffer = bytearray(0)
+        self._need = 0
+        #: Where the window begins in the source, its bytes, and whether the source ends with it.
+        self._at = self._size = 0
+        self._last = False
+
+    def window(self, at: int) -> int:
+        """Look at the window at byte `at`; returns how much of it is done with.
+
+        That is nothing where a record is longer than the window; the next one holds it.
+        """
+        size = min(max(WINDOW_BYTES, self._need), self._source.size - at)
+        if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
+            self._buffer = bytearray(size)
+        self._need = 0
+        self._at = at
+        self._size = self._source.read(memoryview(self._buffer)[:size], at)
+        self._last = at + self._size >= self._source.size or self._size < size
+        first = search.first(self._buffer, 0, self._size)
+        if first is None:
+            return self._size if self._last else self._size - search.OVERLAP_BYTES
+        return self._rest(self._chain(first))
+
+    @property
+    def _array(self) -> Bytes:
+        return np.frombuffer(self._buffer, np.uint8, self._size)
+
+    def _chain(self, at: int) -> int:
+        """Follow the chain of records from byte `at`; returns the byte where it stops."""
+        columns = decode(MESSAGE, self._array, np.array([at], np.int64))
+        if not structural(columns)[0]:
+            return at
+        behind = int(columns.ends[0])
+        magics = number_at(Window(self._buffer, self._size, 0), behind + PLAIN.magic_offset)
+        if magics not in PLAIN.magics:
+            return at
+        own = int(columns.ints("physical_offset")[0])
+        window = Window(self._buffer, self._size, own - at)
+        starts, _ = walk(window, PLAIN, at)
+        checked = check(window, PLAIN, starts, crc=False)
+        good = checked.whole & structural(checked.columns)
+        count = len(good) if good.all() else int(np.argmin(good))
+        if not count:
+            return at
+        columns = checked.columns.take(slice(0, count))
+        self._take(columns)
+        return int(columns.ends[-1])
+
+    def _take(self, columns: Columns) -> Ints:
+        """Add records; returns their grades."""
+        grade = grades(columns)
+        at, position = columns.starts, columns.ints("physical_offset")
+        runs = runs_of(
+            self._number,
+            at + self._at,
+            position,
+            columns.ints("total_size").astype(np.int64),
+            grade,
+        )
+        for run in runs:
+            self._note_blank(run)
+        append(self._found.runs, runs)
+        return grade
+
+    def _note_blank(self, run: Run) -> None:
+        """A BLANK behind a run tells where its file ends."""
+        begin = run.at_end - self._at
+        if begin + BLANK.sizeof() <= self._size:
+            blank = BLANK.parse(bytes(self._buffer[begin : begin + BLANK.sizeof()]))
+            if blank.magic_code == MAGIC_BLANK and blank.total_size >= BLANK.sizeof():
+                self._found.blanks = math.gcd(self._found.blanks, run.end + blank.total_size)
+
+    def _rest(self, at: int) -> int:
+        """Every place from byte `at` on; returns where the next window is to begin."""
+        starts = search.every(self._buffer, at, self._size)
+        done = self._size if self._last else self._size - search.OVERLAP_BYTES
+        room = SMALLEST if self._last else _HEAD_BYTES_MAX
+        cut = int(np.searchsorted(starts, self._size - room, side="right"))
+        if cut < len(starts) and not self._last:
+            done = int(starts[cut])
+        starts = starts[:cut]
+        columns = decode(MESSAGE, self._array, starts)
+        whole, claimed = structural(columns), columns.ints("total_size")
+        taken, inside, heads = list[int](), list[int](), list[int]()
+        reach = at
+        for row in np.flatnonzero(plausible(columns)).tolist():
+            begin = int(starts[row])
+            if begin < reach:
+                if whole[row]:
+                    inside.append(row)
+            elif whole[row]:
+                taken.append(row)
+                reach = int(columns.ends[row])
+            elif begin + int(claimed[row]) > self._size and self._goes_on(columns, row):
+                self._need, done = int(claimed[row]), begin
+                break
+            else:
+                heads.append(row)
+        self._settle(columns, taken, inside, heads)
+        return max(done, reach)
+
+    def _goes_on(self, columns: Columns, row: int) -> bool:
+        """A record whose head stands in the window ends behind it: its end is looked at.
+
+        Nobody reads a body of many MiB because a head says so.
+        """
+        head = int(columns.starts[row])
+        size, body = (int(columns.ints(name)[row]) for name in ("total_size", "body_length"))
+        # decoding ended before the body, which has no place then, or behind it
+        begin = int(columns.ragged("body").start[row]) or int(columns.ends[row])
+        tail = size - body - (begin - head)
+        if self._at + head + size > self._source.size or not 0 <= tail <= BYTES_AROUND_BODY_MAX:
+            return False
+        # the same record without its body
+        none = HEAD.total_size.build(0)
+        short = bytes(self._buffer[head : begin - len(none)]) + none
+        short += self._source.bytes_at(self._at + begin + body, tail)
+        ends = decode(MESSAGE, np.frombuffer(short, np.uint8), np.array([0], np.int64))
+        return bool(ends.ok[0]) and int(ends.ends[0]) == size - body
+
+    def _settle(
+        self, columns: Columns, taken: list[int], inside: list[int], heads: list[int]
+    ) -> None:
+        """Add the records taken; tell of heads without a body, and of records inside damaged ones."""
+        begins = columns.starts
+        if taken:
+            rows = np.array(taken, np.int64)
+            grade = self._take(columns.take(rows))
+            damaged = grade == Grade.STRUCTURE
+            for row in inside if damaged.any() else ():
+                outer = int(np.searchsorted(begins[rows], begins[row], side="right")) - 1
+                if damaged[outer]:
+                    self._note(columns, row, embedded=True)
+        for row in heads:
+            self._note(columns, row, embedded=False)
+
+    def _note(self, columns: Columns, row: int, *, embedded: bool) -> None:
+        at = self._at + int(columns.starts[row])
+        position, size = (int(columns.ints(n)[row]) for n in ("physical_offset", "total_size"))
+        self._found.note(Fragment(self._number, at, position, size, embedded))

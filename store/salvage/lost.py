@@ -1,0 +1,137 @@
+"""Messages that are not there any more: queue offsets between those that are.
+
+A consumer that reads a queue offset by offset must find something at each of them. What lay between two
+messages of a queue lay between them in the log, too: the hole there takes a tombstone for each.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ...formats.blank import BLANK
+from ...formats.derive.ragged import Ints
+from ...formats.message import SysFlag
+from ...formats.message_properties import ends_with_crc
+from ...formats.tombstone import LOST_ITEM
+from ..batch import Batch, Extent
+from ..dispatch import LMQ_PREFIX, Dispatched
+from ..recovery.keep.forms import Forms
+from ..recovery.keep.gaps import Gap
+from ..recovery.keep.lost_units import LostUnits
+from ..recovery.snapshot import QueueId
+from ..recovery.survey import Messages
+
+
+class Missing(NamedTuple):
+    """`offsets` queue offsets from `first` on, somewhere in log positions [after, before)."""
+
+    before: int
+    after: int
+    queue: QueueId
+    first: int
+    offsets: int
+
+
+class Neighbour(NamedTuple):
+    """The record before a hole."""
+
+    position: int
+    store_timestamp: int
+
+
+@dataclass
+class MissingOffsets:
+    """Looks at a scan of the log (an auditor of `survey`).
+
+    hole_begins: sorted, int64[n]. neighbours: by where a hole begins. highest_queue: of each topic.
+    """
+
+    hole_begins: Ints
+    missing: list[Missing] = field(default_factory=list)
+    neighbours: dict[int, Neighbour] = field(default_factory=dict)
+    highest_queue: dict[str, int] = field(default_factory=dict)
+    crc_items: bool = False
+    _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
+    _batches: set[bytes] = field(default_factory=set)
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
+        columns = batch.columns
+        ends = batch.position + columns.ints("total_size")
+        for row in np.flatnonzero(np.isin(ends, self.hole_begins)).tolist():
+            time = int(columns.ints("store_timestamp")[row])
+            self.neighbours[int(ends[row])] = Neighbour(int(batch.position[row]), time)
+        rows = np.flatnonzero(columns.ints("sys_flag") & SysFlag.INNER_BATCH)
+        self._batches.update(columns.ragged("topic")[rows].tolist())
+        self.crc_items |= ends_with_crc(columns.ragged("properties")[len(batch) - 1])
+
+    def messages(self, messages: Messages) -> None:
+        """The queue offsets between those of one queue."""
+        queue = messages.queue
+        self.highest_queue[queue.topic] = max(
+            queue.queue_id, self.highest_queue.get(queue.topic, 0)
+        )
+        if queue.topic.startswith(LMQ_PREFIX):
+            return
+        offset, end = messages.offset, messages.position + messages.size
+        known = self._last.get(queue, (int(offset[0]) - 1, int(messages.position[0])))
+        before = np.append(known[0], offset[:-1])
+        after = np.append(known[1], end[:-1])
+        for row in np.flatnonzero(offset > before + 1).tolist():
+            first, count = int(before[row]) + 1, int(offset[row] - before[row]) - 1
+            self.missing.append(
+                Missing(int(messages.position[row]), int(after[row]), queue, first, count)
+            )
+        self._last[queue] = (int(offset[-1]), int(end[-1]))
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record says nothing."""
+
+    def stale(self, batch: Batch) -> None:
+        """What is none of this log neither."""
+
+    def certain(self) -> list[Missing]:
+        """The missing offsets of all topics without batches."""
+        names = {name.decode("utf-8", "surrogateescape") for name in self._batches}
+        return [each for each in self.missing if each.queue.topic not in names]
+
+
+def placed(gaps: Sequence[Gap], missing: list[Missing], forms: Forms) -> LostUnits:
+    """A place in the gaps for each missing offset, as far as there is room, in log order.
+
+    What has to be placed first comes first. Of a queue all places rise with the offsets.
+    """
+    waiting = sorted(missing, key=lambda each: each.after, reverse=True)
+    open_: list[Missing] = []
+    queues: dict[QueueId, int] = {}
+    rows: list[tuple[int, int, int, int]] = []
+    for gap in gaps:
+        while waiting and waiting[-1].after <= gap.begin:
+            heapq.heappush(open_, waiting.pop())
+        at = gap.begin
+        end = gap.end - (BLANK.sizeof() if gap.to_file_end else 0)
+        while open_:
+            if open_[0].before < gap.end:
+                heapq.heappop(open_)  # no hole is left for it
+                continue
+            each = open_[0]
+            size = forms.smallest(each.queue.topic) + len(LOST_ITEM)
+            count = min(each.offsets, (end - at) // size)
+            if count <= 0:
+                break
+            number = queues.setdefault(each.queue, len(queues))
+            rows += [(at + i * size, size, number, each.first + i) for i in range(count)]
+            at += count * size
+            heapq.heappop(open_)
+            if count < each.offsets:
+                left = each._replace(first=each.first + count, offsets=each.offsets - count)
+                heapq.heappush(open_, left)
+                break
+    position, sizes, queue, offset = np.array(rows, np.int64).reshape(-1, 4).T
+    tags = np.zeros(len(rows), np.int64)
+    return LostUnits(list(queues), position, sizes, queue, offset, tags)

@@ -1,0 +1,260 @@
+"""The log as it was: every record at its own position, holes closed so that brokers load it.
+
+Holes are closed as `recover` closes them (`store/recovery/keep`): a filler where nothing is known, a
+tombstone for each queue offset that is not there any more, a BLANK to the end of a file. Queues, index
+and checkpoint are then made from the log by the same plan that `recover` makes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..commit_log import CommitLog
+from ..config import BrokerConfig
+from ..errors import InvalidInput, Refused
+from ..layout import COMMIT_LOG, Layout
+from ..mapped_file_queue import MappedFileQueue, file_name
+from ..recovery.apply import apply
+from ..recovery.journal import Journal
+from ..recovery.keep.fill import Fill, fills
+from ..recovery.keep.forms import Forms
+from ..recovery.keep.gaps import Gap
+from ..recovery.keep.records import Piece, encoded, padded
+from ..recovery.recovery import examine, plan_again
+from ..recovery.survey import survey
+from ..recovery.undo import purge
+from ..recovery.wish import Policy
+from ..write.confine import confine
+from ..write.files import Files, OpenFile
+from ..write.profile import writer_profile
+from ..write.topics import Topics, now_ms
+from .arrange import Layer
+from .lost import MissingOffsets, placed
+from .runs import Run
+from .source import Sources
+
+_CHUNK_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What was made: files of `file_bytes`, so many tombstones and fillers.
+
+    unplaced: queue offsets that are missing and have no tombstone. left: why queues and index were
+    not made, "" where they were. version: of the brokers that it was made for.
+    """
+
+    files: int
+    file_bytes: int
+    tombstones: int = 0
+    fillers: int = 0
+    unplaced: int = 0
+    left: str = ""
+    version: str = ""
+
+
+def check_file_size(layer: Layer, file_bytes: int) -> None:
+    """Raises InvalidInput where a run would reach over the end of a file of that size."""
+    for run in layer.runs:
+        if not _fits(run, file_bytes):
+            raise InvalidInput(
+                f"log files of {file_bytes} bytes would cut a record in two",
+                offset=run.position // file_bytes * file_bytes + file_bytes,
+                hint="name the size that the broker had with --set mappedFileSizeCommitLog=BYTES",
+            )
+
+
+def write_log(
+    layer: Layer,
+    sources: Sources,
+    directory: Path,
+    file_bytes: int,
+    files: Files,
+    told: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Write the runs of a layer to log files in a new directory, holes as holes.
+
+    Returns the number of files. Raises InvalidInput as `check_file_size`, NoSpace, Unreadable.
+    """
+    check_file_size(layer, file_bytes)
+    files.make_directory(directory)
+    count, start = 0, -1
+    with ExitStack() as opened:
+        for run in layer.runs:
+            if run.position // file_bytes * file_bytes != start:
+                opened.close()
+                start = run.position // file_bytes * file_bytes
+                file = opened.enter_context(files.create(directory / file_name(start)))
+                file.truncate(file_bytes)
+                opened.callback(file.sync)
+                count += 1
+            for at in range(0, run.length, _CHUNK_BYTES):
+                size = min(_CHUNK_BYTES, run.length - at)
+                file.pwrite(
+                    sources[run.source].bytes_at(run.at + at, size), run.position + at - start
+                )
+                told(size)
+    files.sync_directory(directory)
+    return count
+
+
+def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
+    """The holes between the runs, each in one file: from the first file's begin to the last record."""
+    reach = layer.runs[0].position // file_bytes * file_bytes
+    found = []
+    for run in layer.runs:
+        while reach < run.position:
+            end = min(run.position, (reach // file_bytes + 1) * file_bytes)
+            found.append((reach, end))
+            reach = end
+        reach = run.end
+    return found
+
+
+def close_holes(
+    layer: Layer, root: Path, file_bytes: int, files: Files
+) -> tuple[Restored, MissingOffsets]:
+    """Close the holes of a log that `write_log` has written below `root`.
+
+    Raises Refused for a hole that is too small for a record, where none can be.
+    """
+    holes = gaps_of(layer, file_bytes)
+    begins = np.array([begin for begin, _ in holes], np.int64)
+    layout = Layout.open(root)
+    with layout.commit_log_files() as queue:
+        log = CommitLog(queue)
+        offsets = MissingOffsets(begins)
+        survey(log, [offsets], index_tags=True, multi_dispatch=True, crc=False)
+        forms = Forms(now_ms(), (), "", offsets.crc_items)
+        gaps = list(_gaps(holes, offsets, file_bytes))
+        missing = offsets.certain()
+        units = placed(gaps, missing, forms)
+        closed = fills(gaps, units, forms)
+        pieces = [piece for fill in closed for piece in _pieces(fill, forms, queue)]
+    _write_pieces(pieces, holes, layout.commit_log_directories[0], file_bytes, files)
+    tombstones = sum(len(fill.lost) for fill in closed)
+    fillers = sum(len(fill.fillers) for fill in closed)
+    wanted = sum(each.offsets for each in missing)
+    count = len({begin // file_bytes for begin, _ in holes} | _files_of(layer, file_bytes))
+    return Restored(count, file_bytes, tombstones, fillers, wanted - tombstones), offsets
+
+
+def _files_of(layer: Layer, file_bytes: int) -> set[int]:
+    return {run.position // file_bytes for run in layer.runs}
+
+
+def _gaps(holes: list[tuple[int, int]], offsets: MissingOffsets, file_bytes: int) -> Iterator[Gap]:
+    time = min((n.store_timestamp for n in offsets.neighbours.values()), default=0)
+    for begin, end in holes:
+        before = offsets.neighbours.get(begin)
+        time = before.store_timestamp if before else time
+        previous = before.position if before else -1
+        yield Gap(begin, end, end % file_bytes == 0, time, previous)
+
+
+def _pieces(fill: Fill, forms: Forms, queue: MappedFileQueue) -> Iterator[Piece]:
+    yield from encoded(fill, forms, {})
+    if fill.padding:
+        position = fill.gap.previous
+        record = queue.read(position, fill.gap.begin - position)
+        try:
+            yield position, padded(record, fill.padding)
+        except ValueError as error:
+            hint = "take --layout compact"
+            raise Refused(f"no room: {error}", offset=fill.gap.begin, hint=hint) from error
+
+
+def _write_pieces(
+    pieces: list[Piece],
+    holes: list[tuple[int, int]],
+    directory: Path,
+    file_bytes: int,
+    files: Files,
+) -> None:
+    """Write what closes the holes, file by file; files that are missing are made."""
+    starts = {begin // file_bytes * file_bytes for begin, _ in holes}
+    by_file: dict[int, list[Piece]] = {start: [] for start in starts}
+    for position, data in pieces:
+        by_file[position // file_bytes * file_bytes].append((position, data))
+    for start, inside in sorted(by_file.items()):
+        path = directory / file_name(start)
+        with files.open_or_create(path) as file:
+            if file.size != file_bytes:
+                file.truncate(file_bytes)
+            _write_all(file, inside, start)
+            file.sync()
+    files.sync_directory(directory)
+
+
+def _write_all(file: OpenFile, pieces: list[Piece], start: int) -> None:
+    for position, data in pieces:
+        file.pwrite(data, position - start)
+
+
+def complete(
+    root: Path,
+    restored: Restored,
+    highest_queue: dict[str, int],
+    config: BrokerConfig,
+    version: str | None,
+    files: Files,
+) -> Restored:
+    """Make queues, index, checkpoint and topics from the log, as a recovery does.
+
+    Nothing is done where the plan would change the log. Raises as `recover` does.
+    """
+    sizes = {"mappedFileSizeCommitLog": str(restored.file_bytes)}
+    layout = Layout.open(root, config.with_set([f"{k}={v}" for k, v in sizes.items()]))
+    found = examine(layout, version, policy=Policy.KEEP)
+    values = {**vars(restored), "version": found.main_version}
+    left = str(found.refusal) if found.plan is None else ""
+    if found.plan is not None and found.plan.touches(COMMIT_LOG):
+        left = "the log has more to mend; see mqstore recover"
+    if left:
+        return Restored(**{**values, "left": left})
+    profile = writer_profile(found.main_version)
+    topics = Topics.read(layout.config)
+    topics.add(highest_queue, profile)
+    topics.write(files, profile, now_ms)
+    confine(files, layout)
+    found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    done = apply(
+        layout,
+        found.plan,
+        lambda: plan_again(Layout.open(root, layout.broker_config), found.main_version, found.wish),
+        files,
+        command="salvage",
+    )
+    if done.session:
+        purge(layout, Journal.load(layout.root, layout.journal / done.session), files)
+    return Restored(**values)
+
+
+def file_bytes_of(runs: list[Run], sources: Sources, blanks: int, config: BrokerConfig) -> int:
+    """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
+
+    blanks: a multiple of it, 0 if nothing tells. Raises InvalidInput.
+    """
+    size, origin = config.size("mappedFileSizeCommitLog")
+    if origin == "configuration":
+        return size
+    lengths = Counter(
+        sources[run.source].size
+        for run in runs
+        if run.at == 0 and sources.paths[run.source].name == file_name(run.position)
+    )
+    for length, _ in lengths.most_common():
+        if length and blanks % length == 0 and all(_fits(run, length) for run in runs):
+            return length
+    return size if blanks % size == 0 else blanks
+
+
+def _fits(run: Run, file_bytes: int) -> bool:
+    """The run lies in one file."""
+    return run.position // file_bytes == (run.end - 1) // file_bytes
