@@ -47,6 +47,15 @@ def recover(
             help="A tag for the tombstones of lost messages, so that consumers can select them.",
         ),
     ] = "",
+    replica: Annotated[
+        str,
+        typer.Option(
+            "--replica",
+            metavar="STORE2",
+            help="A copy of the same log, a slave's or the master's: a store, a directory of log"
+            " files, or several (a:b). What is damaged here comes back from there.",
+        ),
+    ] = "",
     broker_version: Annotated[
         str | None,
         typer.Option(
@@ -81,6 +90,8 @@ def recover(
     stays where it was (--policy broker: the log ends where the broker would end it), queues and index
     are completed from the log, abort is removed last. What is changed is kept in STORE/.mqstore, or in
     DIR where the disk is full, and mqstore undo takes it back. Cut off at any point, it can be run again.
+    With --replica damaged parts, missing files and a torn end come back byte for byte where the other
+    log has them whole and both logs are the same around them; it is only read.
 
     Exit code: 0 nothing to do, or applied without loss; 1 a start or the plan loses or hides
     messages, or the broker would not start; 3 nothing lost, but not shut down cleanly.
@@ -92,6 +103,7 @@ def recover(
       mqstore recover /data/store --apply
       mqstore recover /data/store --apply --policy broker
       mqstore recover /data/store --apply --journal /mnt/other-disk
+      mqstore recover /data/store --replica /mnt/slave/store
     """
     asks = apply and not yes
     if asks and not (sys.stdin is not None and sys.stdin.isatty()):
@@ -101,7 +113,7 @@ def recover(
     layout = Layout.open(store, common.config())
     if journal is not None:
         keep_journal_in(layout, journal)
-    found = _examine(layout, broker_version, policy, lost_tag, common)
+    found = _examine(layout, broker_version, policy, lost_tag, replica, common)
     for note in found.notes:
         common.warn(note)
     code = _code_of(found)
@@ -109,7 +121,7 @@ def recover(
     if apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, found, asks, wait, follow_links, common)
         again = Layout.open(layout.root, layout.broker_config)
-        after = _examine(again, broker_version, policy, lost_tag, common)
+        after = _examine(again, broker_version, policy, lost_tag, "", common)
         lost = found.plan and found.plan.lost.messages
         code = ExitCode.NO if lost else _code_of(after)
     _print(found, applied, after, common)
@@ -117,7 +129,12 @@ def recover(
 
 
 def _examine(
-    layout: Layout, version: str | None, policy: Policy, lost_tag: str, common: Common
+    layout: Layout,
+    version: str | None,
+    policy: Policy,
+    lost_tag: str,
+    replica: str,
+    common: Common,
 ) -> Recovery:
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
@@ -132,7 +149,9 @@ def _examine(
             done = max(done, position)
 
         wanted = Planned(policy.value)
-        return examine(layout, version, policy=wanted, lost_tag=lost_tag, tell=tell)
+        return examine(
+            layout, version, policy=wanted, lost_tag=lost_tag, replica=replica, tell=tell
+        )
 
 
 def _code_of(found: Recovery) -> ExitCode:

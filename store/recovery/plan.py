@@ -25,13 +25,14 @@ from ..index_file import Geometry
 from ..mapped_file_queue import MappedFileQueue
 from ..write.consume_queue import queue_directory
 from .batch_audit import BatchAudit
+from .bring_back import Brought
 from .checkpoint_edit import checkpoint_edit
 from .edits import Edit
 from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFix
 from .keep.fill import Fill
-from .keep.keep_log import gap_finder, keep_log
+from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
 from .log_plan import LogPlan, plan_log
 from .mend import mend
@@ -39,6 +40,7 @@ from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
 from .queue_edits import queue_edits
 from .record_check import BodyCheck
+from .replica_log import with_replica
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
 from .survey import Auditor, Messages, survey
@@ -86,6 +88,10 @@ class Plan:
     #: Records of an earlier life lie behind the end; bytes behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
+    #: The log's files with what is written over them; None: as they lie there.
+    files: MappedFileQueue | None = None
+    #: What a replica gives; None: nobody named one.
+    brought: Brought | None = None
 
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
@@ -219,21 +225,13 @@ def make_plan(
     if not mended.log:
         return Plan(policy, 0, 0)
     queue, fills, maker = _files_of(mended), list[Fill](), None
-    look = partial(survey, index_tags=rules.index_tags, multi_dispatch=multi_dispatch)
-    groups = GroupLoss(progress or {})
+    look = partial(
+        survey, index_tags=rules.index_tags, multi_dispatch=multi_dispatch, progress=tell
+    )
+    groups, brought = GroupLoss(progress or {}), None
     if keep:
-        verifies = switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
-        finder = gap_finder(mended, verify=verifies)
-        # where nothing is damaged, one pass does: the log stays as it is
-        as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-        guess = _Maker(mended, as_it_is, groups, profile, wish)
-        look(CommitLog(queue), [finder, guess, *auditors], progress=tell)
-        silent = [*guess.nameless, *finder.silent]
-        elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
-        kept = keep_log(mended, queue, wish.forms, finder, elsewhere)
+        kept, maker, brought = _keep(mended, queue, profile, outcome, wish, look, auditors, groups)
         log, queue, fills = kept.plan, kept.queue, kept.fills
-        if not (fills or kept.restored) and (log.start, log.end) == (as_it_is.start, as_it_is.end):
-            maker = guess
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -246,12 +244,15 @@ def make_plan(
     if maker is None:
         groups = GroupLoss(progress or {})
         maker = _Maker(mended, log, groups, profile, wish)
-        others = () if keep else auditors
-        look(commit_log, [maker, *others], crc=not keep, progress=None if keep else tell)
+        if keep:
+            look(commit_log, [maker], crc=False, progress=None)
+        else:
+            look(commit_log, [maker, *auditors])
     for fill in fills:
         maker.note_lost(fill)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
+    plan.files, plan.brought = queue, brought
     plan.stale = log.stale
     plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
@@ -266,6 +267,41 @@ def make_plan(
     plan.edits += log.edits
     _finish(snapshot, plan, maker, profile)
     return plan
+
+
+def _keep(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    profile: Profile,
+    outcome: Outcome,
+    wish: Wish,
+    look: Callable[[CommitLog, list[Auditor]], None],
+    auditors: tuple[Auditor, ...],
+    groups: GroupLoss,
+) -> tuple[KeptLog, _Maker | None, Brought | None]:
+    """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
+    has looked at it for the plan is there, too. Raises Refused, Unreadable.
+    """
+    body_check = outcome.switches.body_check
+    verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
+    brought = None
+    if wish.replica:
+        brought, queue = with_replica(
+            snapshot, queue, wish.replica, verify=verifies, look=look, auditors=auditors
+        )
+        auditors = ()
+    finder = gap_finder(snapshot, verify=verifies)
+    finder.files |= {file.start for file in queue.files}
+    as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
+    guess = _Maker(snapshot, as_it_is, groups, profile, wish)
+    look(CommitLog(queue), [finder, guess, *auditors])
+    silent = [*guess.nameless, *finder.silent]
+    elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
+    pieces = brought.pieces if brought else ()
+    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, pieces)
+    changed = kept.fills or kept.restored
+    same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
+    return kept, None if changed or not same_ends else guess, brought
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..commit_log import CommitLog
 from ..dispatch import LMQ_PREFIX
-from ..errors import Refused, StoreError
+from ..errors import InvalidInput, Refused, StoreError
 from ..generation import Generation, generation_of
 from ..layout import Layout
 from ..lock import holder
@@ -124,6 +124,7 @@ class Recovery:
             "completed": plan.completed,
             "lost": plan.lost.to_json(),
             "groups": plan.groups.to_json(),
+            **({"replica": plan.brought.to_json()} if plan.brought else {}),
         }
 
     def layout_path(self, path: str) -> str:
@@ -137,14 +138,17 @@ def examine(
     *,
     policy: Policy = Policy.BROKER,
     lost_tag: str = "",
+    replica: str = "",
     tell: Callable[[int], None] | None = None,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
-    version: the broker's, None: the guess, with all that may be. tell: called with the log position
-    reached. Raises Unreadable, Unsupported, InvalidInput.
+    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. tell: called with the log position
+    reached. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
+    if replica and policy is not Policy.KEEP:
+        raise InvalidInput("a replica is of use under --policy keep only")
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     profiles = _profiles(version, generation)
@@ -152,7 +156,7 @@ def examine(
     switches = switches_of(snapshot)
     outcomes = [simulate(snapshot, profile, switches) for profile in profiles]
     generations = tuple(profile.version for profile in profiles)
-    wish = Wish(policy, int(time.time() * 1000), generations, lost_tag)
+    wish = Wish(policy, int(time.time() * 1000), generations, lost_tag, replica=replica)
     progress = read_progress(layout.config)
     expected = _expected(snapshot)
     watched = []

@@ -319,7 +319,7 @@ def _stage_index(
     start = fix.indexed_to if fix.indexed_to >= 0 else None
     indexer = _Indexer(writer, fix, skipped, plan.log_end)
     survey(
-        CommitLog.open(layout),
+        CommitLog(plan.files) if plan.files else CommitLog.open(layout),
         [indexer],
         index_tags=plan.index_tags,
         multi_dispatch=False,
