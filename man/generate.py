@@ -6,7 +6,8 @@
 
 man1 comes from the typer app, one page a command; man5 from the docstrings and byte tables of
 `formats`; the completion scripts from the same commands; schemas of records that are layouts of
-`formats` from these, and so the tables of `formats/quick_tables.py`.
+`formats` from these, and so the tables of `formats/quick_tables.py`; docs/invariants.md from the
+catalogue of `verify`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def contents() -> Iterator[tuple[Path, str]]:
         yield types.SCHEMAS / f"{record_type}.json", schema
     for record_type, found in types.config_schemas().items():
         yield types.SCHEMAS / f"{record_type}.json", json.dumps(found, indent=2) + "\n"
+    yield ROOT / "docs" / "invariants.md", _import("invariants").markdown()
     tables = _import("mqstore.formats.derive.steps").tables()
     yield ROOT / "formats" / "quick_tables.py", tables
 

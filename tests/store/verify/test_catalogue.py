@@ -86,7 +86,7 @@ def test_commands_are_ones_that_exist() -> None:
     for told in catalogue().values():
         if told.repair:
             assert known.match(told.repair), f"{told.code}: {told.repair}"
-            told.repair.format(store="S", topic="T", queue_id=0)
+            told.repair.format(store="S", topic="T", queue_id=0, path="P")
 
 
 def test_links_are_public() -> None:
