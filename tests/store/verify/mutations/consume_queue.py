@@ -351,7 +351,7 @@ def _ext_unit(store: Path, random: Random) -> tuple[Path, int, dict[str, int]]:
     unit = _unit(store, random, lambda unit: unit.values["tags_code"] <= EXT_ADDRESS_MAX)
     offset = unit.values["tags_code"] - consume_queue_ext.ADDRESS_BASE
     directory = store / "consumequeue_ext" / unit.topic / str(unit.queue_id)
-    path = sorted(directory.iterdir())[0]
+    path = min(directory.iterdir())
     data = read(path, offset, consume_queue_ext.UNIT_BYTES_MIN)
     return path, offset, dict(consume_queue_ext.HEAD.parse(data))
 
