@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from .terminal import time_text
 
 if TYPE_CHECKING:
+    from ..store.layout import Layout
     from ..store.recovery.apply import Applied
+    from ..store.recovery.edits import Edit
     from ..store.recovery.predict import FileChange
     from ..store.recovery.recovery import Recovery
     from ..store.recovery.tally import Share, Tally
@@ -214,18 +216,29 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[st
     if plan is None or not plan.edits:
         return []
     title = "What was done:" if applied else "The plan (nothing is written without --apply):"
-    kinds = Counter((edit.kind, edit.reason) for edit in plan.edits)
-    if rows is None:
-        steps = [f"  {e.kind:<8} {found.layout_path(e.path)}: {e.reason}" for e in plan.edits]
-    else:
-        steps = [
-            f"  {kind:<8} {count} file{'s' * (count != 1)}: {reason}"
-            for (kind, reason), count in kinds.items()
-        ]
+    steps = list(steps_text(plan.edits, found.layout, rows is None))
     lines = ["", title, *folded(steps, len(steps), rows)]
     if applied is not None:
         lines.append(f"  what was there before is in {found.layout.journal / applied.session}")
     return lines
+
+
+def steps_text(edits: Iterable[Edit], layout: Layout, one_by_one: bool) -> Iterator[str]:
+    """A line for each edit, or one for all of a kind that have the same reason but for a number."""
+    files: dict[tuple[str, str], set[str]] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for edit in edits:
+        if one_by_one:
+            yield f"  {edit.kind:<8} {edit.path.removeprefix(f'{layout.root}/')}: {edit.reason}"
+            continue
+        number, _, rest = edit.reason.partition(" ")
+        counted = number.isascii() and number.isdigit()
+        key = (edit.kind, rest if counted else edit.reason)
+        files.setdefault(key, set()).add(edit.path)
+        counts[key] += int(number) if counted else 0
+    for (kind, reason), paths in files.items():
+        number = f"{counts[kind, reason]:,} " if counts[kind, reason] else ""
+        yield f"  {kind:<8} {len(paths)} file{'s' * (len(paths) != 1)}: {number}{reason}"
 
 
 def _next(found: Recovery) -> list[str]:

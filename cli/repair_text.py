@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .recover_text import folded
+from .recover_text import folded, steps_text
 from .terminal import escape
 
 if TYPE_CHECKING:
@@ -57,15 +56,7 @@ def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator
         return
     yield ""
     yield "What was done:" if applied else "The plan:"
-    root = f"{found.layout.root}/"
-    if rows is None:
-        steps = [f"  {e.kind:<8} {e.path.removeprefix(root)}: {e.reason}" for e in edits]
-    else:
-        kinds = Counter((e.kind, e.reason, " ".join(e.codes)) for e in edits)
-        steps = [
-            f"  {kind:<8} {count} file{'s' * (count != 1)}: {reason} ({codes})"
-            for (kind, reason, codes), count in kinds.items()
-        ]
+    steps = list(steps_text(edits, found.layout, rows is None))
     yield from folded(steps, len(steps), rows)
 
 
