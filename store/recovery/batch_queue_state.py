@@ -50,6 +50,10 @@ class BatchQueueState(QueueState):
         valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
         return valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
 
+    def valid(self, units: Units) -> npt.NDArray[np.bool_]:
+        """bool[n]: units that a broker takes for valid."""
+        return self._valid(units)
+
     def recover(self) -> None:
         """Find the end, then the offsets."""
         super().recover()

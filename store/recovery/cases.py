@@ -8,70 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
-from .loading import LoadedFile
-from .plan import Plan
-from .queue_edits import is_whole_file
-from .simulate import POISON, Outcome
-from .snapshot import Snapshot
-from .survey import Readability
+from .facts import Facts
 
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known when a case is looked for. plan: None where none could be made."""
-
-    snapshot: Snapshot
-    outcome: Outcome
-    after: Readability
-    plan: Plan | None
-    interrupted: bool = False
-
-    @property
-    def refused(self) -> str:
-        """Label of the refusal, "" if the load succeeds."""
-        return self.outcome.refusal.case if self.outcome.refusal else ""
-
-    @property
-    def poisoned(self) -> bool:
-        """A record cannot be dispatched."""
-        return self.refused == "poison-record" or POISON in self.outcome.hangs
-
-    @property
-    def missing_files(self) -> bool:
-        """Files are missing between those of the log."""
-        starts = sorted(file.start for file in self.outcome.log.files)
-        size = self.snapshot.log_file_bytes
-        return any(later != earlier + size for earlier, later in pairwise(starts))
-
-    @property
-    def loaded(self) -> list[LoadedFile]:
-        """Log files that the load took, those that the recovery gave up included."""
-        return [*self.outcome.log.files, *self.outcome.log_removed]
-
-    @property
-    def odd_names(self) -> bool:
-        """A file was loaded that no broker has named so."""
-        size = self.snapshot.log_file_bytes
-        return any(f.entry and not is_whole_file(f.entry, size) for f in self.loaded)
-
-    @property
-    def ghost(self) -> bool:
-        """A record was taken for data that is none."""
-        return self.outcome.walk is not None and self.outcome.walk.ghosts > 0
-
-    @property
-    def tail_used(self) -> bool:
-        """Something stands behind the log end."""
-        return self.plan is not None and self.plan.tail_bytes > 0
+__all__ = ["CASES", "Case", "Facts", "case_of", "table"]
 
 
 @dataclass(frozen=True)
 class Case:
     """One row. found, broker, plan: what is there, what a start does, what the plan does.
 
-    bugs: of spec 07, 7.12; codes: of the catalogue of invariants.
+    bugs: of spec 07, 7.12; codes: of the catalogue of invariants. keep: what the plan does under
+    that policy, "" for the same.
     """
 
     label: str
@@ -81,9 +29,10 @@ class Case:
     holds: Callable[[Facts], bool]
     bugs: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
+    keep: str = ""
 
 
-def _refusal(label: str, found: str, plan: str, *codes: str) -> Case:
+def _refusal(label: str, found: str, plan: str, *codes: str, keep: str = "") -> Case:
     return Case(
         label,
         found,
@@ -91,6 +40,7 @@ def _refusal(label: str, found: str, plan: str, *codes: str) -> Case:
         plan,
         lambda facts: facts.refused == label,
         codes=codes,
+        keep=keep,
     )
 
 
@@ -109,12 +59,19 @@ CASES: tuple[Case, ...] = (
         "no-commit-log",
         "there is no commit log file: a wrong path, or a disk that is not mounted",
         "starts with an empty log and deletes the files of all queues",
-        "none: refused for safety while queues have files",
+        "none: refused for safety while queues have files; with --force-empty-log moves the"
+        " files of queues, index and timer away",
         lambda facts: not facts.snapshot.log,
         codes=("I-002",),
     ),
     _refusal("foreign-name", "a log file's name is not a number", _MOVED, "I-005"),
-    _refusal("wrong-length", "a log file has a wrong length", _NOT_MENDED, "I-003"),
+    _refusal(
+        "wrong-length",
+        "a log file has a wrong length",
+        _NOT_MENDED,
+        "I-003",
+        keep="gives it the length of the others, closes what is missing in it",
+    ),
     _refusal("directory", "a directory among the log files", _MOVED, "I-005"),
     _refusal("empty-last-file", "the last log file is empty", _MOVED, "I-004"),
     _refusal("queue-foreign-name", "a queue file's name is not a number", _MOVED, "I-005"),
@@ -178,6 +135,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: bool(facts.outcome.log.hidden),
         ("B18",),
         ("I-001", "I-003"),
+        keep="gives it the length of the others, or moves it away",
     ),
     Case(
         "odd-number",
@@ -196,6 +154,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: bool(facts.outcome.hangs),
         ("B15",),
         ("I-002",),
+        keep="a file of tombstones, fillers and a BLANK in its place",
     ),
     Case(
         "topic-not-a-name",
@@ -223,6 +182,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.ghost,
         ("B26",),
         ("I-022",),
+        keep="a tombstone in its place, if a queue names it",
     ),
     Case(
         "damage-cuts",
@@ -232,6 +192,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.after.lost.messages > 0,
         ("B5",),
         ("I-020", "I-023"),
+        keep="a tombstone for each lost message; all others stay where they are",
     ),
     Case(
         "missing-file",
@@ -241,6 +202,7 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.missing_files,
         ("B6",),
         ("I-002",),
+        keep="a file of tombstones, fillers and a BLANK in its place",
     ),
     Case(
         "dead-tail",
@@ -253,12 +215,33 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "torn-tail",
-        "a record that was not written to its end, and nothing good behind it",
+        "the last record is torn: not written to its end, and nothing good behind it",
         "ends the log before it; its bytes stay",
         "ends the log before it and zeros its bytes",
         lambda facts: facts.tail_used,
         (),
         ("I-020", "I-043"),
+        keep="a tombstone if a queue names it, else the same",
+    ),
+    Case(
+        "log-shorter",
+        "the log is shorter than the queues: they name records behind its end, which is zeros",
+        "cuts the units, in memory or on disk; their messages are gone",
+        "zeros the units, moves whole files of them away",
+        lambda facts: facts.plan is not None and facts.plan.beyond > 0,
+        ("B4", "B21"),
+        ("I-067", "I-072"),
+        keep="tombstones where the first of them follow the end of the log",
+    ),
+    Case(
+        "wrong-header",
+        "a record's header is wrong, which no checksum covers: a queue names it as another message",
+        "does not notice; made anew, the queues have it elsewhere and all later ones shifted",
+        "leaves it as it is",
+        lambda facts: facts.plan is not None and facts.plan.restored > 0,
+        (),
+        ("I-070",),
+        keep="puts the header right, where the rest of the record proves it",
     ),
     Case(
         "queues-incomplete",
@@ -271,7 +254,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "queues-behind",
-        "messages have no unit in their queue yet",
+        "the queues are shorter than the log: its last messages have no unit yet",
         "makes the units",
         "completes the queues from the log",
         lambda facts: facts.plan is not None and facts.plan.completed > 0,
@@ -280,8 +263,8 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "queues-ahead",
-        "units behind the end of a queue, or behind the log end",
-        "cuts them in memory; the bytes stay",
+        "dead units behind the end of a queue",
+        "ends the queue before them; the bytes stay",
         "zeros them, moves whole files of them away",
         lambda facts: facts.plan is not None and facts.plan.touches("consumequeue"),
         ("B4", "B21"),
@@ -304,6 +287,26 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.after.damaged > 0 or facts.after.damaged_bytes > 0,
         (),
         ("I-020", "I-023"),
+        keep="closes it like any other: tombstones, fillers, BLANKs",
+    ),
+    Case(
+        "spare-file",
+        "a log file made in advance: all zeros, behind the log end",
+        "deletes it",
+        "moves it away",
+        lambda facts: facts.plan is not None and facts.plan.removes("commitlog"),
+        (),
+        ("I-007",),
+    ),
+    Case(
+        "preallocated-zeros",
+        "the broker did not shut down; everything is complete, behind the last record its file is"
+        " zeros, allocated in advance",
+        "ends the log at the last record, loses nothing",
+        "leaves the zeros, writes the checkpoint and removes abort",
+        lambda facts: facts.snapshot.abort and facts.rest_is_zeros,
+        (),
+        ("I-009",),
     ),
     Case(
         "killed",
@@ -315,13 +318,13 @@ CASES: tuple[Case, ...] = (
         ("I-009",),
     ),
     Case(
-        "spare-file",
-        "an empty log file behind the log end",
-        "deletes it",
-        "moves it away",
+        "beside-the-log",
+        "log and queues are in order, files of timer or consumequeue_ext are not",
+        "starts; reads what it can of them",
+        "puts right what a later version would refuse",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         (),
-        ("I-007",),
+        ("I-079", "I-126"),
     ),
     Case(
         "in-order",
@@ -341,10 +344,11 @@ def case_of(facts: Facts) -> Case:
 def table() -> str:
     """The decision table as Markdown, for the documentation."""
     rows = [
-        "| case | found | a broker | `recover --policy broker` | bugs, findings |",
-        "|---|---|---|---|---|",
+        "| case | found | a broker | `--policy broker` | `--policy keep` | bugs, findings |",
+        "|---|---|---|---|---|---|",
     ]
     for case in CASES:
         names = ", ".join((*case.bugs, *case.codes))
-        rows.append(f"| `{case.label}` | {case.found} | {case.broker} | {case.plan} | {names} |")
+        plans = f"{case.plan} | {case.keep or 'the same'}"
+        rows.append(f"| `{case.label}` | {case.found} | {case.broker} | {plans} | {names} |")
     return "\n".join(rows) + "\n"

@@ -26,21 +26,25 @@ _ZEROS = bytes(_WINDOW_BYTES)
 
 
 def queue_edits(
-    fix: QueueFix, entries: tuple[Entry, ...], directory: Path, file_bytes: int
+    fix: QueueFix,
+    entries: tuple[Entry, ...],
+    directory: Path,
+    file_bytes: int,
+    unit_bytes: int = UNIT_BYTES,
 ) -> Iterator[Edit]:
-    """Edits that turn the queue's files into what `fix` says.
+    """Edits that turn the queue's files into what `fix` says; unit_bytes: of the kind of queue.
 
     Units are written over what is there, missing files made, everything behind the end zeroed or
     moved away, and so is what is no whole file of the queue.
     """
-    end = fix.end * UNIT_BYTES
+    end = fix.end * unit_bytes
     files: dict[int, Entry] = {}
     for entry in entries:
         if not is_whole_file(entry, file_bytes):
             yield Edit("move", entry.path, "not a whole file of the queue", ("I-003",))
         else:
             files[int(entry.name)] = entry
-    starts = fix.offsets * UNIT_BYTES // file_bytes * file_bytes
+    starts = fix.offsets * unit_bytes // file_bytes * file_bytes
     for start in sorted({*starts.tolist(), *files}):
         mine = np.flatnonzero(starts == start)
         entry_there = files.get(start)
@@ -48,9 +52,9 @@ def queue_edits(
             if entry_there is not None:
                 yield Edit("move", entry_there.path, "behind the end of the queue", ("I-067",))
         elif entry_there is None:
-            yield _new_file(fix, mine, directory, start, file_bytes)
+            yield _new_file(fix, mine, directory, start, file_bytes, unit_bytes)
         else:
-            yield from _changes(fix, mine, entry_there, start)
+            yield from _changes(fix, mine, entry_there, start, unit_bytes)
             yield from _dead_tail(entry_there, end - start, file_bytes)
 
 
@@ -61,25 +65,29 @@ def is_whole_file(entry: Entry, size: int) -> bool:
     return not entry.directory and entry.size == size and digits and int(name) % size == 0
 
 
-def _new_file(fix: QueueFix, mine: Ints, directory: Path, start: int, size: int) -> Edit:
+def _new_file(
+    fix: QueueFix, mine: Ints, directory: Path, start: int, size: int, unit_bytes: int
+) -> Edit:
     """A file of the queue that is not there; its front is pre-filled where no unit is known."""
     units = fix.units[mine]
-    at = fix.offsets[mine] - start // UNIT_BYTES
+    at = fix.offsets[mine] - start // unit_bytes
     front = pre_fill(int(at[0]))
     pieces = [(0, front.tobytes())] if len(front) else []
-    pieces += [(int(at[i[0]]) * UNIT_BYTES, units[i].tobytes()) for i in _runs(at)]
+    pieces += [(int(at[i[0]]) * unit_bytes, units[i].tobytes()) for i in _runs(at)]
     path = str(directory / file_name(start))
     reason = f"{len(units)} units of messages in the log"
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
 
 
-def _changes(fix: QueueFix, mine: Ints, entry: Entry, start: int) -> Iterator[Edit]:
+def _changes(
+    fix: QueueFix, mine: Ints, entry: Entry, start: int, unit_bytes: int
+) -> Iterator[Edit]:
     """Units to be written over an existing file, run by run."""
-    at = fix.offsets[mine] - start // UNIT_BYTES
+    at = fix.offsets[mine] - start // unit_bytes
     units = fix.units[mine]
     for run in _runs(at):
         data = units[run].tobytes()
-        offset = int(at[run[0]]) * UNIT_BYTES
+        offset = int(at[run[0]]) * unit_bytes
         reason = f"{len(run)} units of messages in the log"
         yield Edit("write", entry.path, reason, ("I-070",), offset, len(data), data)
 

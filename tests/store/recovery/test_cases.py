@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.cases import CASES, table
 from mqstore.store.recovery.recovery import Recovery, examine
+from mqstore.store.recovery.wish import Policy
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
@@ -99,6 +101,44 @@ def short_queue_file(root: Path) -> None:
     sized(f"{QUEUE}/{max(p.name for p in (root / QUEUE).iterdir())}", 100)(root)
 
 
+def last_file(root: Path) -> Path:
+    """The last log file that is not all zeros."""
+    return max(path for path in (root / "commitlog").iterdir() if any(path.read_bytes()))
+
+
+def records_never_written(root: Path) -> None:
+    """The last records of the log did not reach the disk, their units did."""
+    batches = [i for i in CommitLog.open(Layout.open(root, CONFIG)).scan() if isinstance(i, Batch)]
+    begin = int(batches[-1].position[-3]) % LOG_FILE
+    with last_file(root).open("r+b") as file:
+        file.seek(begin)
+        file.write(bytes(LOG_FILE - begin))
+
+
+def full_to_the_end(root: Path) -> None:
+    """Killed when the last file was full, before the next one was made."""
+    last_file(root).unlink()
+    recover(root, CONFIG, "5.3.3")
+    (root / "abort").touch()
+
+
+def timer_file_without_entry(root: Path) -> None:
+    """A file of the timer log at its end that has no entry; brokers since 5.4 pass it."""
+    recover(root, CONFIG, "5.5.0")
+    last = max(int(path.name) for path in (root / "timerlog").iterdir())
+    sized(f"timerlog/{last + 600:020d}", 600)(root)
+
+
+def dead_unit(root: Path) -> None:
+    """Behind the end of a queue, and a zero unit, stands an old one."""
+    path = max((root / QUEUE).iterdir())
+    units = path.read_bytes()
+    end = len(units.rstrip(b"\0")) // UNIT_BYTES * UNIT_BYTES + UNIT_BYTES
+    with path.open("r+b") as file:
+        file.seek(end + UNIT_BYTES)
+        file.write(units[:UNIT_BYTES])
+
+
 MADE: dict[str, Make] = {
     "interrupted-recovery": spoilt("5.3.3-halt-2", cut_off),
     "no-commit-log": kind("files_missing_all"),
@@ -130,17 +170,23 @@ MADE: dict[str, Make] = {
     "damage-cuts": kind("body_crc_middle", "5.4"),
     "missing-file": kind("file_missing_middle"),
     "torn-tail": kind("torn_body"),
+    "log-shorter": spoilt("5.3.3-clean-1", records_never_written),
     "queues-incomplete": kind("cq_queue_missing"),
     "queues-behind": kind("cq_all_missing", "5.3", "clean"),
-    "queues-ahead": kind("cq_ahead"),
+    "queues-ahead": spoilt("5.3.3-clean-1", dead_unit),
     "index-incomplete": kind("index_missing_last"),
     "damage-unseen": kind("flip_body_first"),
-    "killed": kind("abort_toggled"),
+    "wrong-header": kind("queue_offset_middle"),
     "spare-file": kind("extra_next_file"),
+    "preallocated-zeros": kind("abort_toggled"),
+    "killed": spoilt("5.3.3-clean-1", full_to_the_end),
+    "beside-the-log": spoilt("timer-5.5.0-halt-2", timer_file_without_entry),
     "in-order": kind("checkpoint_zero", exit="clean"),
 }
 
 
+#: Only this policy finds them.
+OF_KEEP = ("wrong-header",)
 #: Made in tests of their own: their stores have other configurations.
 POISON, DEAD_TAIL = "poison-record", "dead-tail"
 
@@ -149,14 +195,15 @@ def test_every_row_is_made() -> None:
     assert {*MADE, POISON, DEAD_TAIL} == {case.label for case in CASES}
 
 
-def examined(make: Make, work: Path) -> Recovery:
+def examined(make: Make, work: Path, policy: Policy) -> Recovery:
     root, version = make(work)
-    return examine(Layout.open(root, CONFIG), version)
+    return examine(Layout.open(root, CONFIG), version, policy=policy)
 
 
 @pytest.mark.parametrize("label", MADE)
 def test_a_row(label: str, tmp_path: Path) -> None:
-    found = examined(MADE[label], tmp_path)
+    policy = Policy.KEEP if label in OF_KEEP else Policy.BROKER
+    found = examined(MADE[label], tmp_path, policy)
     assert found.prediction.case.label == label
     shown = found.to_json()
     assert shown["prediction"]["case"] == label
