@@ -1,0 +1,130 @@
+"""config/ mended: from the .bak, from what is left, from what the store proves; offsets clamped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.config_file import read_config_file
+from mqstore.store.config_json import dumps, loads
+from mqstore.store.delay_level import SCHEDULE_TOPIC
+from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.repair import Repair
+from mqstore.store.write.topics import Topics
+
+from ... import stores
+from .test_repair import examined, repaired
+
+CONFIG = chosen([Part.CONFIG], ())
+NAME = "5.3.3-clean"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return stores.unpack(NAME, tmp_path)
+
+
+def mended(root: Path) -> Repair:
+    """The plan that was carried out."""
+    found = examined(root, BrokerConfig({}), CONFIG)
+    repaired(root, BrokerConfig({}), CONFIG)
+    return found
+
+
+@pytest.mark.parametrize("size", [0, 1, 300, 5000])
+def test_a_file_that_is_cut_is_taken_from_its_bak(size: int, root: Path) -> None:
+    path = root / "config" / "topics.json"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:size])
+    mended(root)
+    assert path.read_bytes() == whole
+
+
+def test_a_file_that_is_missing_is_taken_from_its_bak(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    whole = path.read_bytes()
+    path.unlink()
+    mended(root)
+    assert path.read_bytes() == whole
+
+
+def test_nul_bytes_at_the_end_are_taken_by_a_broker(root: Path) -> None:
+    path = root / "config" / "topics.json"
+    path.write_bytes(path.read_bytes() + bytes(100))
+    assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
+
+
+def test_topics_that_both_files_lack_come_from_the_store(root: Path) -> None:
+    """Every topic with a queue is served again, with as many queues as it has."""
+    path = root / "config" / "topics.json"
+    queues: dict[str, int] = {}
+    for queue in sorted((root / "consumequeue").glob("*/*")):
+        topic = queue.parent.name
+        queues[topic] = max(queues.get(topic, 0), int(queue.name) + 1)
+    for broken in (path, path.with_name("topics.json.bak")):
+        broken.write_bytes(broken.read_bytes()[:700])
+    kept = read_config_file(path, "topics").value["topicConfigTable"]
+    assert 0 < len(kept) < len(queues)
+    mended(root)
+    topics = Topics.read(root / "config")
+    for topic, count in queues.items():
+        assert (topics.queues(topic) or 0) >= count, topic
+    assert set(kept) <= set(topics.known)
+
+
+def test_groups_that_both_files_lack_come_from_their_retry_topics(root: Path) -> None:
+    path = root / "config" / "subscriptionGroup.json"
+    groups = {
+        folder.name.removeprefix("%RETRY%")
+        for folder in (root / "consumequeue").iterdir()
+        if folder.name.startswith("%RETRY%")
+    }
+    for broken in (path, path.with_name(path.name + ".bak")):
+        broken.write_bytes(b"{")
+    mended(root)
+    table = loads(path.read_text())["subscriptionGroupTable"]
+    assert groups and set(table) == groups
+    assert all(entry["groupName"] == name for name, entry in table.items())
+
+
+def test_offsets_outside_of_their_queue(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    row = content["offsetTable"]["orders@group-a_tags"]
+    known = dict(row)
+    row[0], row[1] = 10**15, -7
+    content["offsetTable"]["gone@group-a_tags"] = {0: 10**15}
+    path.write_text(dumps(content))
+    found = mended(root)
+    told = {(c.group, str(c.queue), c.before) for c in found.clamped}
+    assert told == {
+        ("group-a_tags", "orders/0", 10**15),
+        ("group-a_tags", "orders/1", -7),
+    }
+    after = loads(path.read_text())["offsetTable"]
+    assert after["orders@group-a_tags"][0] == known[0], "it had consumed all of the queue"
+    assert after["orders@group-a_tags"][1] == 0
+    assert after["gone@group-a_tags"] == {0: 10**15}, "nothing is known of that topic's queue"
+
+
+def test_offsets_of_delay_levels(root: Path) -> None:
+    path = root / "config" / "delayOffset.json"
+    content = loads(path.read_text())
+    known = dict(content["offsetTable"])
+    level = next(level for level, offset in known.items() if offset > 0)
+    content["offsetTable"][level] = 10**6
+    path.write_text(dumps(content))
+    found = mended(root)
+    (moved,) = found.clamped
+    assert (moved.group, moved.queue.topic) == ("", SCHEDULE_TOPIC)
+    assert moved.queue.queue_id == level - 1
+    assert loads(path.read_text())["offsetTable"][level] == moved.after >= known[level]
+
+
+def test_what_is_no_table_is_left_alone(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    for text in ('{"offsetTable":[1]}', '{"offsetTable":{"a@b":7,"@":{"x":1}}}', "{}"):
+        path.write_text(text)
+        assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
