@@ -110,6 +110,7 @@ def finding_json(finding: Finding, store: Path) -> dict[str, Any]:
         "repair": told.repair.format(
             store=shlex.quote(str(store)),
             topic=shlex.quote(finding.topic or ""),
+            path=shlex.quote(finding.path),
             queue_id=finding.queue_id,
         ),
     }

@@ -39,8 +39,8 @@ CRC32: Final = "__CRC32#"
 #: Between the keys of KEYS.
 KEY_SEPARATOR: Final = " "
 #: Bytes of the whole-record CRC item: name, 01, ten digits, 02 (spec 1.7).
-_CRC_DIGITS: Final = 10
-CRC_ITEM_BYTES: Final = len(CRC32) + 1 + _CRC_DIGITS + 1
+CRC_DIGITS: Final = 10
+CRC_ITEM_BYTES: Final = len(CRC32) + 1 + CRC_DIGITS + 1
 
 
 def parse(text: bytes) -> dict[str, str]:
@@ -102,7 +102,7 @@ def with_value(text: bytes, name: str, value: str, *, final_separator: bool = Tr
 
 def crc_item(record_before: bytes) -> bytes:
     """The `__CRC32#` item for a record, given all its bytes before the item (spec 1.7)."""
-    digits = f"{crc31(record_before):0{_CRC_DIGITS}d}"[::-1]
+    digits = f"{crc31(record_before):0{CRC_DIGITS}d}"[::-1]
     return CRC32.encode() + NAME_VALUE_SEPARATOR + digits.encode() + ITEM_SEPARATOR
 
 
@@ -121,7 +121,7 @@ def crc_ok(record: bytes) -> bool | None:
 
 def crc_digits_value(digits: bytes) -> int:
     """Value of the digits of a `__CRC32#` item (least significant first); -1 if malformed."""
-    if len(digits) != _CRC_DIGITS or not digits.isdigit():
+    if len(digits) != CRC_DIGITS or not digits.isdigit():
         return -1
     value = int(digits[::-1])
     return value if value <= CRC_MASK else -1

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from .derive.ragged import Bytes, Ints, Ragged, overlapping, ragged_copy
-from .message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
+from .message_properties import (
+    CRC32,
+    CRC_DIGITS,
+    CRC_ITEM_BYTES,
+    ITEM_SEPARATOR,
+    NAME_VALUE_SEPARATOR,
+)
+
+Flags = npt.NDArray[np.bool_]
 
 _SEPARATOR = ITEM_SEPARATOR[0]
+_NAME_VALUE = NAME_VALUE_SEPARATOR[0]
 
 
 _SLACK_BYTES = 8
@@ -100,6 +110,105 @@ class Items:
         matches[:] = False
         matches[cells] = True
         return matches
+
+    def has_nul(self) -> Flags:
+        """bool[n]: the text has a NUL byte somewhere."""
+        found = np.zeros(self._count, np.bool_)
+        text = self._blob[: len(self._blob) - _SLACK_BYTES]
+        if not text.min(initial=_SEPARATOR):
+            at = np.flatnonzero(text == 0)
+            found[self._record[np.searchsorted(self._cuts, at) - 1]] = True
+        return found
+
+    @cached_property
+    def _names(self) -> tuple[Ints, Ints]:
+        """Of each item: where it begins in the blob, and how long its name is.
+
+        The length is 0 for an item without a name, and -1 for one without a value or a separator.
+        """
+        begin, end = self._cuts[:-1] + 1, self._cuts[1:]
+        ones = np.flatnonzero(self._blob == _NAME_VALUE)
+        if len(ones) == len(begin) and (ones >= begin).all() and (ones < end).all():
+            first = ones
+        else:
+            ones = np.append(ones, len(self._blob))
+            first = ones[np.searchsorted(ones, begin)]
+        length = first - begin
+        length[first >= end - 1] = -1
+        return begin, length
+
+    def malformed(self) -> Flags:
+        """bool[n]: the text has an item that readers drop: without a name or without a value."""
+        begin, length = self._names
+        found = np.zeros(self._count, np.bool_)
+        if len(length) and length.min() <= 0:
+            odd = np.flatnonzero((length <= 0) & (self._cuts[1:] > begin))
+            found[self._record[odd]] = True
+        return found
+
+    def repeated(self) -> Flags:
+        """bool[n]: the text may have a name twice. The end of a long name is not compared.
+
+        Texts in a row mostly have the same names: those are looked at once.
+        """
+        _, length = self._names
+        full = np.flatnonzero(self._cuts[1:] > self._cuts[:-1] + 1)
+        everything = len(full) == len(length)
+        heads = self._heads if everything else self._heads[full]
+        short = np.clip(length if everything else length[full], 0, 8)
+        key = heads & _FRONT[short]
+        key ^= (length if everything else length[full]).astype(np.uint64)
+        record = self._record if everything else self._record[full]
+        count = np.bincount(record, minlength=self._count)
+        first = np.cumsum(count) - count
+        found = np.zeros(self._count, np.bool_)
+        for names in np.unique(count).tolist():
+            if names > 1:
+                rows = np.flatnonzero(count == names)
+                found[rows] = _has_twice(key[first[rows][:, None] + np.arange(names)])
+        return found
+
+
+def _has_twice(keys: npt.NDArray[np.uint64]) -> Flags:
+    """bool[n]: the row, of uint64[n, k], has a number twice. Rows like the one before are cheap."""
+    new = np.ones(len(keys), np.bool_)
+    new[1:] = False
+    for column in keys.T:
+        new[1:] |= column[1:] != column[:-1]
+    ordered = np.sort(keys[new], axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    found: Flags = twice[np.cumsum(new) - 1]
+    return found
+
+
+_FRONT = np.array([((1 << 8 * n) - 1) << 8 * (8 - n) for n in range(9)], np.uint64)
+"""Masks of the first n bytes of a word."""
+
+
+def ends_with_crc_item(texts: Ragged) -> Flags:
+    """bool[n]: the last item of the text is a `__CRC32#` (spec 1.7)."""
+    head = CRC32.encode()
+    item = texts.start + texts.length - CRC_ITEM_BYTES
+    has: Flags = texts.length >= CRC_ITEM_BYTES
+    words = overlapping(texts.buffer, np.dtype((np.void, len(head))))
+    if len(words):
+        wanted = np.frombuffer(head, words.dtype)[0]
+        rows = np.flatnonzero(has)
+        has[rows] = words[item[rows]] == wanted
+    return has
+
+
+def crc_values(texts: Ragged) -> Ints:
+    """The value of the `__CRC32#` items that the texts end with, int64[n]; -1 if malformed."""
+    end = texts.start + texts.length - 1
+    value = np.zeros(len(texts), np.int64)
+    good = texts.buffer[end] == _SEPARATOR
+    for place in range(CRC_DIGITS):  # the least significant digit comes first
+        digit = texts.buffer[end - CRC_DIGITS + place].astype(np.int64) - ord("0")
+        good &= (digit >= 0) & (digit <= 9)
+        value += digit * 10**place
+    value[~good] = -1
+    return value
 
 
 def find(properties: Ragged, name: str) -> Ragged:

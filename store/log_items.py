@@ -6,6 +6,7 @@ what a size asks for is read only if the fields beside it say the same.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,15 @@ PEEK_BYTES = 4096
 SMALL_BYTES = 1 << 20
 #: Records that are looked at to judge a chain.
 SAMPLE = 64
+
+
+class Fault(StrEnum):
+    """Why no item stands somewhere."""
+
+    NO_ROOM = "no room"
+    NO_MAGIC = "no magic code"
+    BAD_SIZE = "impossible size"
+    UNEVEN = "uneven"
 
 
 class LogItems:
@@ -184,16 +194,29 @@ class LogItems:
             reach = min(WINDOW_BYTES, reach * WIDEN)
         return True
 
-    def reason(self, at: int) -> str:
+    def fault(self, at: int) -> Fault:
         """Why no record stands at byte `at`."""
-        window = self.peek(at)
+        return self._fault(at, self.peek(at))
+
+    def _fault(self, at: int, window: Window) -> Fault:
         if window.size < self.frame.smallest:
-            return f"{window.size} bytes are left: the file does not end with a BLANK"
-        magic = number_at(window, self.frame.magic_offset)
-        if magic not in self.frame.magics:
-            return f"no magic code: {magic:08x}"
+            return Fault.NO_ROOM
+        if number_at(window, self.frame.magic_offset) not in self.frame.magics:
+            return Fault.NO_MAGIC
         size = number_at(window, self.frame.size_offset)
-        if size < self.frame.smallest or size > self._file.size - at:
+        fits = self.frame.smallest <= size <= self._file.size - at
+        return Fault.UNEVEN if fits else Fault.BAD_SIZE
+
+    def reason(self, at: int) -> str:
+        """The same in words."""
+        window = self.peek(at)
+        fault = self._fault(at, window)
+        if fault is Fault.NO_ROOM:
+            return f"{window.size} bytes are left: the file does not end with a BLANK"
+        if fault is Fault.NO_MAGIC:
+            return f"no magic code: {number_at(window, self.frame.magic_offset):08x}"
+        size = number_at(window, self.frame.size_offset)
+        if fault is Fault.BAD_SIZE:
             return f"impossible size {size - (size >> 31 << 32)}"  # the field has a sign
         return f"the fields do not add up to the size {size}"
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from .records import Records
-from .register import of_records
-from .scene import Scene
+from . import (
+    commit_log_chain,
+    commit_log_dledger,
+    commit_log_order,
+    commit_log_properties,
+    commit_log_records,
+    commit_log_system,
+    commit_log_topics,
+)
 
-
-@of_records("I-023")
-def body_crc(scene: Scene, records: Records) -> None:
-    """body_crc is the CRC of the body as it is stored."""
-    ok = records.batch.body_crc_ok
-    if ok is None or ok.all():
-        return
-    stored = records.ints("body_crc")
-    scene.log_rows(
-        "I-023",
-        ~ok,
-        records.position,
-        records.ends,
-        lambda row: (
-            f"record at {records.position[row]}: the body is not that of its CRC {stored[row]}"
-        ),
-    )
+__all__ = [
+    "commit_log_chain",
+    "commit_log_dledger",
+    "commit_log_order",
+    "commit_log_properties",
+    "commit_log_records",
+    "commit_log_system",
+    "commit_log_topics",
+]
