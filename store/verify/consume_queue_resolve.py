@@ -14,10 +14,12 @@ from ...formats.property_columns import find
 from ..commit_log import Batch
 from ..dispatch import LMQ_PREFIX, java_split
 from ..recovery.queue_units import Units
+from ..recovery.snapshot import QueueId
 from .consume_queue_reader import QueueReader
 from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 _RECORDS_AT_ONCE = 256
 _BYTES_AT_ONCE = 8 << 20
@@ -28,6 +30,23 @@ def resolve(scene: Scene, reader: QueueReader, offsets: Ints, units: Units) -> N
     """Say of units (at ascending queue offsets) why they are not those of their messages."""
     for part in _lots(units["size"].astype(np.int64)):
         _resolve_lot(scene, reader, offsets[part], units[part])
+
+
+def are_rolled_back(scene: Scene, queue: QueueId, units: Units) -> Flags:
+    """bool[n]: units that name a half message or a rollback of this queue, with its size."""
+    positions = units["physical_offset"].astype(np.int64)
+    records = scene.store.log.records(positions)
+    columns = records.columns
+    state = columns.ints("sys_flag") & TRANSACTION_MASK
+    rolled_back = (state == SysFlag.PREPARED) | (state == SysFlag.ROLLBACK)
+    found = np.zeros(len(units), np.bool_)
+    there = np.isin(positions, records.position)
+    same = columns.ints("physical_offset") == records.position
+    same &= columns.ints("total_size") == units["size"][there]
+    same &= columns.ints("queue_id") == queue.queue_id
+    topics = [java_string(value) == queue.topic for value in columns.ragged("topic").tolist()]
+    found[there] = same & np.array(topics, np.bool_) & rolled_back
+    return found
 
 
 def _lots(sizes: Ints) -> Iterator[slice]:

@@ -13,10 +13,12 @@ from ...formats.consume_queue import UNIT_BYTES
 from ..recovery.queue_units import Units, is_valid
 from .consume_queue_ranges import Ranges
 from .consume_queue_reader import is_pre_fill
-from .consume_queue_resolve import resolve
+from .consume_queue_resolve import are_rolled_back, resolve
 from .consume_queue_state import QueueCheck, Queues
 from .scene import Scene
 
+_BEHIND_AT_ONCE = 256
+"""Units behind the end that are looked at, in each window."""
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -97,8 +99,20 @@ class QueuePass:
             return
         unknown |= live & ~matched
         unknown &= (positions >= self._log_start) & self._queues.covered.has(positions)
+        unknown |= self._rolled_back(behind, units)
         if unknown.any():
             resolve(self._scene, self._reader, offsets[unknown], units[unknown])
+
+    def _rolled_back(self, behind: Flags, units: Units) -> Flags:
+        """bool[n]: units behind the end whose record is there and is of this queue, rolled back.
+
+        Those are not what a cut has left: a message became a rollback, the last one of its queue.
+        """
+        found = np.zeros(len(units), np.bool_)
+        rows = np.flatnonzero(behind)[:_BEHIND_AT_ONCE]
+        if len(rows):
+            found[rows] = are_rolled_back(self._scene, self._check.queue, units[rows])
+        return found
 
     def _settle(
         self, offsets: Ints, live: Flags, invalid: Flags, beyond: Flags, behind: Flags

@@ -339,19 +339,20 @@ def i_078(store: Path, random: Random) -> str:
 def i_079(store: Path, random: Random) -> str:
     """A size in consumequeue_ext that its bit map contradicts."""
     path, offset, values = _ext_unit(store, random)
-    size = values["size"]
-    while size in (values["size"], consume_queue_ext.END_OF_FILE):
-        size = random.choice((32767, random.randrange(-32768, 32767), size + 1, 0))
     name = random.choice(("size", "bit_map_size"))
+    size = values[name]
+    while size in (values[name], consume_queue_ext.END_OF_FILE):
+        size = random.choice((32767, random.randrange(-32768, 32767), size + 1, 0))
     return set_field(path, offset, consume_queue_ext.HEAD, name, size)
 
 
 def _ext_unit(store: Path, random: Random) -> tuple[Path, int, dict[str, int]]:
     """File, offset and head of an ext unit that some unit names."""
     unit = _unit(store, random, lambda unit: unit.values["tags_code"] <= EXT_ADDRESS_MAX)
-    offset = unit.values["tags_code"] - consume_queue_ext.ADDRESS_BASE
+    position = unit.values["tags_code"] - consume_queue_ext.ADDRESS_BASE
     directory = store / "consumequeue_ext" / unit.topic / str(unit.queue_id)
-    path = min(directory.iterdir())
+    path = max(path for path in directory.iterdir() if int(path.name) <= position)
+    offset = position - int(path.name)
     data = read(path, offset, consume_queue_ext.UNIT_BYTES_MIN)
     return path, offset, dict(consume_queue_ext.HEAD.parse(data))
 
