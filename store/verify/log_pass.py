@@ -66,7 +66,7 @@ def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | 
 
 def _leave_out(scene: Scene, what: str) -> None:
     scene.unread.append(what)
-    scene.log.whole = False
+    scene.log.complete = False
 
 
 def _file_of(scene: Scene, since_ms: int) -> int:

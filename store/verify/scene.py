@@ -50,8 +50,8 @@ class LogFacts:
     """What the pass over the log has shown, for the checks behind it.
 
     end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
-    them, of its messages in the log. newest: largest store timestamp, ms. whole: all of the log was
-    read. stopped_at: where reading ended before its time.
+    them, of its messages in the log. newest: largest store timestamp, ms.
+    stopped_at: where reading ended before its time.
     """
 
     start: int = 0
@@ -62,7 +62,6 @@ class LogFacts:
     next_offset: dict[QueueId, int] = field(default_factory=dict)
     #: Bytes that the pass has read.
     bytes: int = 0
-    whole: bool = True
     stopped_at: int | None = None
     #: It read all of the log: what it has not shown is not there.
     complete: bool = True
