@@ -8,7 +8,7 @@ those of their neighbours.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -155,6 +155,30 @@ class BatchAudit:
             self.max_offset = self._offset_before()
 
 
+def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list[Edit]]:
+    """The snapshot without queues in the directory of the other type, and the edits that move them.
+
+    Every broker that knows both types refuses them. What they say is in the log.
+    """
+    if not rules.batches:
+        return snapshot, []
+    edits: list[Edit] = []
+    kept: list[dict[QueueId, tuple[Entry, ...]]] = []
+    kinds = (
+        (snapshot.queues, snapshot.layout.consume_queue, False),
+        (snapshot.batch_queues, snapshot.layout.batch_consume_queue, True),
+    )
+    for queues, root, batches in kinds:
+        kept.append({})
+        for name, entries in sorted(queues.items()):
+            if (name.topic in snapshot.batch_topics) is batches:
+                kept[-1][name] = entries
+            else:
+                path = str(root / name.topic / str(name.queue_id))
+                edits.append(Edit("move", path, "a queue of the other type", ("I-083",)))
+    return (replace(snapshot, queues=kept[0], batch_queues=kept[1]) if edits else snapshot), edits
+
+
 class BatchAudits:
     """All batch queues of a store while its log, which ends at `log[1]`, is read."""
 
@@ -162,8 +186,7 @@ class BatchAudits:
         self.snapshot, self.rules, self.log = snapshot, rules, log
         self.queues: dict[QueueId, BatchAudit] = {}
         for name in snapshot.batch_queues if rules.batches else ():
-            if name.topic in snapshot.batch_topics:
-                self._audit(name)
+            self._audit(name)
 
     def _audit(self, name: QueueId) -> BatchAudit:
         if name not in self.queues:

@@ -81,7 +81,7 @@ CASES: tuple[Case, ...] = (
     _refusal(
         "queue-type",
         "queues of a topic lie in the directory of the other type: simple or batch",
-        "none: the topic's queue.type, or the directory, has to be put right first",
+        "makes the queues anew from the log in the right directory, unless its records say otherwise",
         "I-083",
     ),
     _refusal("ext-foreign-name", "a consumequeue_ext file's name is not a number", _MOVED, "I-005"),

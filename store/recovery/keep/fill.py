@@ -12,7 +12,7 @@ from ....formats.blank import BLANK
 from ....formats.message import SMALLEST
 from ....formats.tombstone import FILLER_BYTES_MAX, FILLER_TOPIC
 from ...errors import Refused
-from .forms import Forms
+from .forms import Forms, batch_text
 from .gaps import Gap
 from .lost_units import LostUnits
 
@@ -84,7 +84,11 @@ def _too_small(gap: Gap) -> Refused:
 def _smallest(units: LostUnits, forms: Forms) -> Ints:
     """Bytes of the smallest tombstone of each unit's topic."""
     lengths = [forms.smallest(queue.topic) for queue in units.queues]
-    return np.array(lengths or [0], np.int64)[units.queue]
+    smallest = np.array(lengths or [0], np.int64)[units.queue]
+    for row in np.flatnonzero(units.batch_sizes > 1).tolist():
+        offset, messages = int(units.queue_offset[row]), int(units.batch_sizes[row])
+        smallest[row] += len(batch_text(offset, messages))
+    return smallest
 
 
 def _parts(begin: int, size: int) -> Iterator[tuple[int, int]]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from ....formats.message import SMALLEST, TOPIC_BYTES_MAX_V1
 from ....formats.message_properties import (
     CRC_ITEM_BYTES,
+    INNER_BASE,
+    INNER_NUM,
     REAL_QID,
     REAL_TOPIC,
     TAGS,
@@ -39,6 +41,16 @@ class Form:
     properties: bytes = b""
     born_timestamp: int | None = None
     optional: bool = False
+
+
+def batch_text(queue_offset: int, messages: int) -> bytes:
+    """Properties of a record that stands for several messages, "" for a single one.
+
+    Without them the queue would have a hole, where a broker gives the batch before it again.
+    """
+    if messages < 2:
+        return b""
+    return format_properties({INNER_NUM: str(messages), INNER_BASE: str(queue_offset)})
 
 
 NO_OFFSET = b"-1"

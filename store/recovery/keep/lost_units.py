@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ....formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ....formats.consume_queue import UNIT_BYTES
 from ....formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...dispatch import LMQ_PREFIX
+from ..batch_queue_state import BATCH_UNIT_DTYPE
 from ..queue_edits import is_whole_file, written_ranges
 from ..queue_units import is_valid, pre_fill, read_units
 from ..snapshot import Entry, QueueId, Snapshot
@@ -23,7 +25,10 @@ _PRE_FILL = pre_fill(1)[0]
 
 @dataclass(frozen=True)
 class LostUnits:
-    """Lost records, int64[n] each, by position; `queue` counts `queues`."""
+    """Lost records, int64[n] each, by position; `queue` counts `queues`.
+
+    batch_size: messages in the record, where the queue is one of batches; None: no queue is.
+    """
 
     queues: list[QueueId]
     position: Ints
@@ -31,6 +36,7 @@ class LostUnits:
     queue: Ints
     queue_offset: Ints
     tags_code: Ints
+    batch_size: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.position)
@@ -43,7 +49,14 @@ class LostUnits:
     def take(self, key: Ints | npt.NDArray[np.bool_] | slice) -> LostUnits:
         """Some of them."""
         names = ("position", "size", "queue", "queue_offset", "tags_code")
-        return LostUnits(self.queues, *(getattr(self, name)[key] for name in names))
+        batch_size = None if self.batch_size is None else self.batch_size[key]
+        columns = (getattr(self, name)[key] for name in names)
+        return LostUnits(self.queues, *columns, batch_size=batch_size)
+
+    @property
+    def batch_sizes(self) -> Ints:
+        """Messages of each record."""
+        return np.ones(len(self), np.int64) if self.batch_size is None else self.batch_size
 
 
 def lost_units(
@@ -64,10 +77,15 @@ def lost_units(
     for number, name in enumerate(queues if gaps else ()):
         entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
         parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes, ends.get(name, 0))
+    for name in sorted(snapshot.batch_queues) if gaps else ():
+        queues.append(name)
+        size = snapshot.batch_file_bytes
+        entries = [e for e in snapshot.batch_queues[name] if is_whole_file(e, size)]
+        parts += _of_batches(entries, len(queues) - 1, gaps)
     parts.append(_of_torn(torn, queues))
-    position, size, queue, offset, tags = np.concatenate(parts, axis=1)
+    position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
-    found = LostUnits(queues, position, size, queue, offset, tags).take(order)
+    found = LostUnits(queues, position, size, queue, offset, tags, messages).take(order)
     found = found.take(~np.isin(found.position, dead))
     first = np.ones(len(found), np.bool_)
     first[1:] = found.position[1:] != found.position[:-1]
@@ -77,12 +95,10 @@ def lost_units(
 def _of_queue(
     entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int, known: int
 ) -> Iterator[Ints]:
-    """int64[5, n]: the units of one queue that lie in gaps, while positions rise.
+    """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
 
     known: behind the offsets of all its messages in the log.
     """
-    begins = np.array([gap.begin for gap in gaps], np.int64)
-    ends = np.array([gap.end for gap in gaps], np.int64)
     reach = -1
     for entry in sorted(entries, key=lambda e: int(e.name)):
         for first, count in _windows(entry, file_bytes):
@@ -97,14 +113,43 @@ def _of_queue(
             rising = position > highest[:-1]
             reach = int(highest[-1])
             size = units["size"][used].astype(np.int64)
-            gap = np.searchsorted(begins, position, side="right") - 1
-            inside = rising & (gap >= 0) & (size >= SMALLEST)
-            inside &= position + size <= ends[np.maximum(gap, 0)] if len(ends) else False
-            rows = np.flatnonzero(inside)
+            rows = np.flatnonzero(rising & _inside(gaps, position, size))
             offset = int(entry.name) // UNIT_BYTES + first + used[rows]
             tags = units["tags_code"][used[rows]].astype(np.int64)
             same = np.full(len(rows), number, np.int64)
-            yield np.stack([position[rows], size[rows], same, offset, tags])
+            yield np.stack([position[rows], size[rows], same, offset, tags, np.ones_like(same)])
+
+
+def _inside(gaps: Sequence[Gap], position: Ints, size: Ints) -> npt.NDArray[np.bool_]:
+    """bool[n]: a record of this size at that position lies in a gap."""
+    if not gaps:
+        return np.zeros(len(position), np.bool_)
+    begins = np.array([gap.begin for gap in gaps], np.int64)
+    ends = np.array([gap.end for gap in gaps], np.int64)
+    gap = np.searchsorted(begins, position, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (gap >= 0) & (size >= SMALLEST)
+    return inside & (position + size <= ends[np.maximum(gap, 0)])
+
+
+def _of_batches(entries: Sequence[Entry], number: int, gaps: Sequence[Gap]) -> Iterator[Ints]:
+    """int64[6, n]: the same for a queue of batches, whose units name their offsets."""
+    names = ("physical_offset", "size", "msg_base_offset", "tags_code", "batch_size")
+    offset = -1
+    for entry in sorted(entries, key=lambda e: int(e.name)):
+        for first in range(0, entry.size // BATCH_UNIT_BYTES, _WINDOW_UNITS):
+            units = read_units(entry, first, _WINDOW_UNITS, BATCH_UNIT_DTYPE)
+            used = is_valid(units) & (units["batch_size"] > 0)
+            if not used.any():
+                break
+            columns = (units[used][name].astype(np.int64) for name in names)
+            position, size, base, tags, messages = columns
+            behind = np.maximum.accumulate(np.append(offset, base + messages))
+            offset = int(behind[-1])
+            rows = np.flatnonzero(_inside(gaps, position, size) & (base >= behind[:-1]))
+            same = np.full(len(rows), number, np.int64)
+            found = (position, size, base, tags, messages)
+            position, size, base, tags, messages = (column[rows] for column in found)
+            yield np.stack([position, size, same, base, tags, messages])
 
 
 def _windows(entry: Entry, file_bytes: int) -> Iterator[tuple[int, int]]:
@@ -118,7 +163,7 @@ def _windows(entry: Entry, file_bytes: int) -> Iterator[tuple[int, int]]:
 
 
 def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
-    """int64[5, n]: what damaged records say of themselves; queues they name are added.
+    """int64[6, n]: what damaged records say of themselves; queues they name are added.
 
     They come behind all units of queues: those tell what was dispatched.
     """
@@ -128,8 +173,8 @@ def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
             continue
         name = QueueId(record.topic.decode("utf-8", "surrogateescape"), record.queue_id)
         queues.append(name)
-        rows.append((record.position, record.size, len(queues) - 1, record.queue_offset, 0))
-    return np.array(rows, np.int64).reshape(-1, 5).T
+        rows.append((record.position, record.size, len(queues) - 1, record.queue_offset, 0, 1))
+    return np.array(rows, np.int64).reshape(-1, 6).T
 
 
 def _without_overlaps(units: LostUnits) -> LostUnits:
@@ -142,3 +187,21 @@ def _without_overlaps(units: LostUnits) -> LostUnits:
             kept.append(row)
             reach = int(end)
     return units.take(np.array(kept, np.int64))
+
+
+def units_at(snapshot: Snapshot, queue: QueueId, positions: Ints) -> LostUnits:
+    """The units of one queue that name a record at one of `positions`. Raises Unreadable."""
+    size = snapshot.queue_file_bytes
+    parts = [np.zeros((5, 0), np.int64)]
+    for entry in snapshot.queues[queue]:
+        for first, count in _windows(entry, size) if is_whole_file(entry, size) else ():
+            units = read_units(entry, first, count)
+            named = is_valid(units) & np.isin(units["physical_offset"].astype(np.int64), positions)
+            rows = np.flatnonzero(named & (units != _PRE_FILL))
+            columns = [
+                units[name][rows].astype(np.int64)
+                for name in ("physical_offset", "size", "tags_code")
+            ]
+            offset = int(entry.name) // UNIT_BYTES + first + rows
+            parts.append(np.stack([*columns[:2], np.zeros_like(offset), offset, columns[2]]))
+    return LostUnits([queue], *np.concatenate(parts, axis=1))

@@ -28,7 +28,7 @@ from ....formats.message_properties import (
 from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
 from ..edits import Content
 from .fill import Fill
-from .forms import Forms
+from .forms import Forms, batch_text
 from .lost_units import LostUnits
 
 Ints = npt.NDArray[np.int64]
@@ -112,6 +112,10 @@ def _tombstones(
             for queue, size in zip(rows, lost.size.tolist(), strict=True)
         )
     ]
+    for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
+        text = batch_text(int(lost.queue_offset[row]), int(lost.batch_sizes[row]))
+        small = int(lost.size[row]) < least[rows[row]] + len(texts[row]) + len(text)
+        texts[row] = text if small else texts[row] + text
     made = _records(columns, lost.size, texts, own, forms)
     begins = np.flatnonzero(np.r_[True, lost.position[1:] != lost.end[:-1]])
     for part in np.split(np.arange(len(lost)), begins[1:]):
