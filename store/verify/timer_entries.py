@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import NamedTuple
 
 import numpy as np
@@ -12,10 +13,12 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
+from ..delay_level import TIMER_TOPIC
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
+from .register import Once, after
 from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
@@ -169,6 +172,20 @@ class TimerFiles:
 def timer_files(scene: Scene) -> TimerFiles:
     """The timer's files of this run."""
     return scene.kept("timer files", lambda: TimerFiles(scene))
+
+
+def of_timer(*codes: str) -> Callable[[Once], Once]:
+    """As `after`, of a check that has nothing to do where another topic is asked for."""
+
+    def register(check: Once) -> Once:
+        @wraps(check)
+        def limited(scene: Scene) -> None:
+            if scene.scope.topic in (None, TIMER_TOPIC):
+                check(scene)
+
+        return after(*codes)(limited)
+
+    return register
 
 
 def _columns(item: TimerUnits) -> Ints:

@@ -12,9 +12,8 @@ from ..mapped_file_queue import MappedFile
 from ..regular_file import read_regular
 from ..timer import TimerRange
 from .catalogue import Severity
-from .register import after
 from .scene import Scene
-from .timer_entries import Entries, TimerLog, timer_files
+from .timer_entries import Entries, TimerLog, of_timer, timer_files
 from .timer_records import timer_columns
 
 Ints = npt.NDArray[np.int64]
@@ -22,7 +21,7 @@ Flags = npt.NDArray[np.bool_]
 _NO_PREVIOUS = -1
 
 
-@after("I-126")
+@of_timer("I-126")
 def entries_fill_the_log(scene: Scene) -> None:
     """Entries from the start of each file, then a BLANK; zeros only behind the last of all."""
     log = timer_files(scene).log
@@ -75,7 +74,7 @@ def _of_magic(file: MappedFile, item: TimerRange) -> bool:
     return bool(UNIT.parse(unit).size == UNIT_BYTES)
 
 
-@after("I-127")
+@of_timer("I-127")
 def entries_are_well_formed(scene: Scene) -> None:
     """A magic of 0 … 15, nothing reserved, and a link to an older entry."""
     log = timer_files(scene).log
@@ -125,7 +124,7 @@ def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
     return found
 
 
-@after("I-128", "I-129")
+@of_timer("I-128", "I-129")
 def entries_name_their_records(scene: Scene) -> None:
     """Each entry names a record of the timer topic, of its size, topic, time and kind."""
     files = timer_files(scene)
@@ -202,7 +201,7 @@ def _tell(
         )
 
 
-@after("I-135")
+@of_timer("I-135")
 def the_log_is_expired_with_its_records(scene: Scene) -> None:
     """The first file of the timer log goes when the log has none of its records any more."""
     log = timer_files(scene).log

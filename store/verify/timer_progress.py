@@ -16,7 +16,7 @@ from .catalogue import Severity
 from .queue_bounds import queue_bounds
 from .register import after
 from .scene import Scene
-from .timer_entries import timer_files
+from .timer_entries import of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains
 
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@after("I-130")
+@of_timer("I-130")
 def the_flushed_position_is_in_the_log(scene: Scene) -> None:
     """timercheck's position of the timer log is at or before its end, between two entries."""
     files = timer_files(scene)
@@ -42,7 +42,7 @@ def the_flushed_position_is_in_the_log(scene: Scene) -> None:
         scene.findings.add("I-130", path, text)
 
 
-@after("I-131")
+@of_timer("I-131")
 def the_queue_is_not_overtaken(scene: Scene) -> None:
     """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel."""
     files = timer_files(scene)
@@ -59,15 +59,15 @@ def the_queue_is_not_overtaken(scene: Scene) -> None:
         if (offset < 0 or offset > end) and scene.log.complete:
             text = f"{name} is {offset}, the queue of the timer topic ends at {end}"
             scene.findings.add("I-131", path, text)
-    found = chains(scene)
+    count = len(files.log.entries.position)
     lowest = min(offsets, key=lambda name: offsets[name])
-    if offsets[lowest] == 0 and found.reached.any():
-        text = f"{lowest} is 0 and the wheel has {int(found.reached.sum())} entries: a start reads"
-        text += " the whole queue again and delivers each of them twice (B34)"
+    if offsets[lowest] == 0 and count:
+        text = f"{lowest} is 0 and the timer log has {count} entries: a start reads the whole"
+        text += " queue again and delivers twice what waits (B34)"
         scene.findings.add("I-131", path, text)
 
 
-@after("I-132")
+@of_timer("I-132")
 def the_time_read_is_past(scene: Scene) -> None:
     """The timer has not read into the future, and it reads whole ticks."""
     files = timer_files(scene)
@@ -81,7 +81,7 @@ def the_time_read_is_past(scene: Scene) -> None:
         scene.findings.add("I-132", path, text)
 
 
-@after("I-133")
+@of_timer("I-133")
 def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
     """Every message that the timer has read and that is not due yet waits in a chain."""
     files, records = timer_files(scene), timer_columns(scene)
@@ -155,7 +155,7 @@ def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
     return found
 
 
-@after("I-136")
+@of_timer("I-136")
 def cancelling_names_a_message(scene: Scene) -> None:
     """A cancel message names, as its broker reads names, a message of the same tick."""
     records = timer_columns(scene)

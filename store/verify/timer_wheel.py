@@ -12,16 +12,15 @@ import numpy.typing as npt
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from .catalogue import Severity
-from .register import after
 from .scene import Scene
-from .timer_entries import Entries, Slots, TimerFiles, timer_files
+from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NONE = -1
 
 
-@after("I-120")
+@of_timer("I-120")
 def the_wheel_has_its_length(scene: Scene) -> None:
     """A wheel has one length; an empty file counts as none."""
     files = timer_files(scene)
@@ -31,7 +30,7 @@ def the_wheel_has_its_length(scene: Scene) -> None:
         scene.findings.add("I-120", os.fspath(files.wheel_path), text)
 
 
-@after("I-121")
+@of_timer("I-121")
 def slots_lie_where_their_time_belongs(scene: Scene) -> None:
     """A slot's number is its time modulo the number of slots."""
     slots = timer_files(scene).slots
@@ -142,12 +141,15 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
             text = f"its chain goes from {at} to {previous} and so never ends"
             found.broken[row] = ("I-123", text)
             return
+        if previous < 0 and row not in found.broken:
+            text = f"its chain goes from {at} to {previous}, where nothing is"
+            found.broken[row] = ("I-123", text)
         if previous < start:
             return  # expired
         at = previous
 
 
-@after("I-122")
+@of_timer("I-122")
 def slots_in_use_lead_into_the_log(scene: Scene) -> None:
     """First and last entry of a slot in use are entries of the timer log, in this order."""
     found, end = chains(scene), timer_files(scene).log.end
@@ -160,7 +162,7 @@ def slots_in_use_lead_into_the_log(scene: Scene) -> None:
     _tell(scene, "I-122", slots, ~found.good, told)
 
 
-@after("I-123", "I-124")
+@of_timer("I-123", "I-124")
 def chains_are_whole(scene: Scene) -> None:
     """A chain goes back from entry to entry of its tick, to the first one."""
     found = chains(scene)
@@ -172,9 +174,35 @@ def chains_are_whole(scene: Scene) -> None:
             return f"slot {found.slots.number[row]}: {found.broken[row][1]}"
 
         _tell(scene, code, found.slots, wrong, told)
+    _outside(scene, found)
 
 
-@after("I-125")
+def _outside(scene: Scene, found: Chains) -> None:
+    """Entries behind the flushed end that are still to come and in no chain: a start links them."""
+    files = timer_files(scene)
+    entries, ticks, check = files.log.entries, files.ticks, files.check
+    due = entries.tick_ms // ticks.precision_ms >= ticks.of(check.last_read_time_ms)
+    late = entries.position >= check.last_timer_log_flush_pos
+    rows = due & ~found.reached & late
+    if not rows.any() or not files.has_check:
+        return
+    first = int(entries.position[rows][0])
+    file = files.log.file_of(first)
+    assert file is not None
+    then = "a start links it" if scene.crashed else "and the last stop was in order"
+    scene.findings.add(
+        "I-123",
+        file.path,
+        f"the entry at {first} is in no chain, behind what timercheck says was written: {then}",
+        offset=first - file.start,
+        length=UNIT_BYTES,
+        count=int(rows.sum()),
+        severity=Severity.WARNING if scene.crashed else None,
+        unclean=scene.crashed,
+    )
+
+
+@of_timer("I-125")
 def slots_count_their_entries(scene: Scene) -> None:
     """`num` is the number of entries in the chain, less those that cancel."""
     files, found = timer_files(scene), chains(scene)
@@ -199,7 +227,7 @@ def slots_count_their_entries(scene: Scene) -> None:
     _tell(scene, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO)
 
 
-@after("I-137")
+@of_timer("I-137")
 def no_message_waits_twice(scene: Scene) -> None:
     """No record is named by two entries that wait, those that cancel apart."""
     files, found = timer_files(scene), chains(scene)

@@ -120,7 +120,7 @@ def i_122(store: Path, random: Random) -> str:
     return timer.set_slot(row, name, value)
 
 
-@on(*CLEAN, *KILLED)
+@on(*CLEAN)
 def i_123(store: Path, random: Random) -> str:
     """A chain goes in a circle, ends early, or leads to no entry."""
     timer = _Timer(store)
