@@ -1,1 +1,243 @@
 """Group E: checkpoint and abort (spec 08, I-110 … I-118)."""
+
+from __future__ import annotations
+
+import os
+
+from ...formats.checkpoint import FIELDS, PAGE_BYTES
+from ..checkpoint import Checkpoint
+from ..errors import Missing, NotFound, StoreError
+from ..index_file import IndexFile
+from ..regular_file import read_regular
+from .catalogue import Severity
+from .checkpoint_start import start_of_recovery
+from .consume_queue_state import Missing as MissingUnits
+from .consume_queue_state import queues_of
+from .register import after
+from .scene import Scene
+
+_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+_FAR_BEHIND_MS = 60_000
+"""How old logics may be in a running 5.5; more in a store at rest is told."""
+_LAST_FIELD_BYTES = 8
+
+
+class _Page:
+    """The file: its bytes and what they say."""
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.data = data
+        self.values = Checkpoint.from_bytes(data)
+
+
+def _page(scene: Scene) -> _Page | None:
+    """The checkpoint, None where there is none."""
+
+    def read() -> _Page | None:
+        path = scene.store.layout.checkpoint
+        try:
+            return _Page(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
+        except Missing:
+            return None
+
+    return scene.kept("checkpoint", read)
+
+
+@after("I-110")
+def page(scene: Scene) -> None:
+    """One page: the fields, then zeros; and no page of zeros in a store with messages."""
+    found = _page(scene)
+    if found is None:
+        path = os.fspath(scene.store.layout.checkpoint)
+        if scene.log.records:
+            text = "there is none: a start after a crash would read the whole log"
+            scene.findings.add("I-110", path, text, severity=Severity.INFO)
+        return
+    size = len(found.data)
+    if size != PAGE_BYTES:
+        more = "more than " if size > PAGE_BYTES else ""
+        text = f"it has {more}{min(size, PAGE_BYTES)} bytes, not {PAGE_BYTES}"
+        scene.findings.add("I-110", found.path, text)
+    known = FIELDS.sizeof()
+    if not scene.profile.queues.has_flushed_position:
+        known -= _LAST_FIELD_BYTES
+    behind = found.data[known:]
+    if behind.strip(b"\0"):
+        first = known + len(behind) - len(behind.lstrip(b"\0"))
+        text = f"bytes behind the fields that {scene.profile.version} knows are not zero"
+        scene.findings.add("I-110", found.path, text, offset=first, length=1)
+    dispatched = scene.log.records and queues_of(scene).dispatched
+    if dispatched and not scene.live and not found.data.strip(b"\0"):
+        text = "it has nothing but zeros: somebody or something has wiped it"
+        scene.findings.add("I-110", found.path, text, severity=Severity.ERROR)
+
+
+@after("I-111")
+def times(scene: Scene) -> None:
+    """No time is negative or later than the newest message."""
+    found = _page(scene)
+    if found is None:
+        return
+    for name in _TIMES:
+        value = getattr(found.values, name)
+        if value < 0:
+            scene.findings.add("I-111", found.path, f"{name} is {value}")
+        elif scene.log.complete and scene.log.records and not scene.live and value > _newest(scene):
+            after_ms = value - _newest(scene)
+            text = f"{name} is {after_ms} ms later than the newest message"
+            scene.findings.add("I-111", found.path, text)
+
+
+def _newest(scene: Scene) -> int:
+    """Store time of the newest message, those among them that a start has cut off."""
+    return max(scene.log.newest, scene.log.newest_dead)
+
+
+@after("I-112")
+def index_time(scene: Scene) -> None:
+    """The index time is the end of the newest full index file."""
+    found = _page(scene)
+    if found is None or not found.values.index_msg_timestamp or scene.live:
+        return
+    try:
+        ends = [file.header.end_timestamp for file in _index_files(scene) if _is_full(file)]
+    except StoreError:  # I-090 and others tell what is wrong with it
+        return
+    newest = max(ends, default=0)
+    value = found.values.index_msg_timestamp
+    if value > newest:
+        full = (
+            f"the newest full index file ends {value - newest} ms before"
+            if newest
+            else ("there is no full index file")
+        )
+        scene.findings.add("I-112", found.path, f"index_msg_timestamp is {value}, but {full}")
+
+
+def _index_files(scene: Scene) -> list[IndexFile]:
+    return scene.store.index.files
+
+
+def _is_full(file: IndexFile) -> bool:
+    return file.header.index_count >= file.items
+
+
+@after("I-113")
+def confirmed(scene: Scene) -> None:
+    """confirmPhyOffset lies on a record, or at the end of the log."""
+    found = _page(scene)
+    if found is None or not scene.profile.queues.has_confirm_offset or scene.live:
+        return
+    values = found.values
+    if values.master_flushed_offset < 0:
+        text = f"master_flushed_offset is {values.master_flushed_offset}"
+        scene.findings.add("I-113", found.path, text)
+    at = values.confirm_phy_offset
+    if at == 0 or scene.log.start > at > 0 or not scene.log.complete:
+        return
+    if at < 0 or at > _log_end(scene):
+        text = f"confirm_phy_offset {at} is behind the end of the log, {_log_end(scene)}"
+        scene.findings.add("I-113", found.path, text)
+    elif at < scene.log.end and not _is_record(scene, at):
+        scene.findings.add("I-113", found.path, f"no record begins at confirm_phy_offset, {at}")
+
+
+def _log_end(scene: Scene) -> int:
+    """End of the last record, or of the file that a BLANK closes behind it."""
+    file = scene.store.log_files.file_at(scene.log.end)
+    return file.end if file is not None else scene.log.end
+
+
+def _is_record(scene: Scene, position: int) -> bool:
+    """A record that names this position begins there, or a BLANK does."""
+    try:
+        batch = scene.store.log.record(position)
+    except NotFound:
+        return False
+    return int(batch.columns.ints("physical_offset")[0]) == position
+
+
+@after("I-114")
+def complete_after_a_stop(scene: Scene) -> None:
+    """Without `abort` no message lacks its unit."""
+    if scene.crashed or scene.live:
+        return
+    missing = [m for check in queues_of(scene).checks.values() for m in check.missing]
+    if missing:
+        count = sum(m.count for m in missing)
+        text = (
+            f"{count} messages have no queue unit although there is no abort file:"
+            " a start does not look for them"
+        )
+        scene.findings.add("I-114", os.fspath(scene.store.layout.abort), text, count=count)
+
+
+@after("I-115")
+def far_behind(scene: Scene) -> None:
+    """After a stop in order the checkpoint is about as new as the log."""
+    found = _page(scene)
+    if found is None or scene.crashed or scene.live or not scene.log.complete:
+        return
+    for name in _TIMES[:2]:
+        value = getattr(found.values, name)
+        if 0 < value < scene.log.newest - _FAR_BEHIND_MS:
+            behind_s = (scene.log.newest - value) // 1000
+            text = f"{name} is {behind_s} s older than the newest message"
+            scene.findings.add("I-115", found.path, text)
+
+
+@after("I-116", "I-118")
+def start_after_a_crash(scene: Scene) -> None:
+    """The next start begins before all that is missing in queues, and in index files it deletes."""
+    if not scene.crashed or scene.live:
+        return
+    start = start_of_recovery(scene)
+    if start is None:
+        return
+    missing = [m for m in _missing(scene) if m.position < start.position]
+    path = os.fspath(scene.store.layout.checkpoint)
+    if missing:
+        first = min(m.position for m in missing)
+        text = (
+            f"{sum(m.count for m in missing)} messages have no queue unit, the first at {first}, but"
+            f" the next start begins at {start.position} ({start.reason})"
+        )
+        scene.findings.add("I-116", path, text, count=len(missing))
+    found = _page(scene)
+    saved = found.values.index_msg_timestamp if found else 0
+    for file in _index_files(scene):
+        try:
+            header = file.header
+        except StoreError:
+            continue
+        if header.end_timestamp > saved and 0 <= header.begin_physical_offset < start.position:
+            text = (
+                f"the next start deletes this file, and fills a new one from {start.position} on:"
+                f" keys of messages from {header.begin_physical_offset} on are lost"
+            )
+            scene.findings.add("I-118", file.path, text)
+
+
+def _missing(scene: Scene) -> list[MissingUnits]:
+    return [m for check in queues_of(scene).checks.values() for m in check.missing]
+
+
+@after("I-117")
+def flushed_position(scene: Scene) -> None:
+    """logicsPhysicalOffset is a record that has been dispatched with all before it."""
+    found = _page(scene)
+    if found is None or not scene.profile.queues.has_flushed_position or scene.live:
+        return
+    at = found.values.logics_physical_offset
+    if at == 0 or 0 < at < scene.log.start or not scene.log.complete:
+        return
+    if at < 0 or at >= scene.log.end or not _is_record(scene, at):
+        text = f"logics_physical_offset is {at}: no record of the log begins there"
+        scene.findings.add("I-117", found.path, text)
+        return
+    before = [m for m in _missing(scene) if m.position < at]
+    if before:
+        first = min(m.position for m in before)
+        text = f"logics_physical_offset is {at}, but the message at {first} has no unit"
+        scene.findings.add("I-117", found.path, text)

@@ -51,10 +51,26 @@ def property_text(scene: Scene, records: Records) -> None:
     properties = records.properties
     zero = properties.has_nul()
     _rows(scene, records, "I-055", zero, "a NUL byte in the properties: torn, keys and tags lost")
-    odd = properties.malformed() & ~zero
-    _rows(scene, records, "I-038", odd, "a property without a name or a value")
+    _items(scene, records, properties.malformed() & ~zero)
     _final_separator(scene, records, zero)
     _repeated(scene, records)
+
+
+def _items(scene: Scene, records: Records, odd: Flags) -> None:
+    """Of the odd ones, an empty value is what clients themselves write at times."""
+    if not odd.any():
+        return
+    texts = records.columns.ragged("properties")
+    empty = np.zeros(len(records), np.bool_)
+    for row in np.flatnonzero(odd).tolist():
+        items = [item for item in texts[row].split(names.ITEM_SEPARATOR) if item]
+        empty[row] = all(_NAMED.match(item) for item in items)
+    text = "a property with an empty value, as clients write it: readers leave it out"
+    _rows(scene, records, "I-038", empty, text, Severity.INFO)
+    _rows(scene, records, "I-038", odd & ~empty, "a property without a name or a separator")
+
+
+_NAMED = re.compile(rb"[^\x01]+\x01")
 
 
 def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:

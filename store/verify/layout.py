@@ -3,9 +3,83 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
 
-from .register import before
+from ...formats.lock import CONTENT
+from ..batch import Extent, ExtentKind
+from ..errors import Missing, StoreError
+from ..lock import holder
+from ..mapped_file_queue import MappedFile, file_name
+from ..recovery.snapshot import Entry, list_entries
+from ..regular_file import read_regular
+from .catalogue import Severity
+from .layout_queues import check_directories
+from .register import after, before, of_extents
 from .scene import Scene
+
+_FULL_PERCENT = 90
+_TOLERANCE_S = 60
+"""How far the times of files may be out of order: pages reach the disk as they like."""
+_FILE_STORES = frozenset({"default", ""})
+_LOCK_BYTES_MAX = 64
+_NAME_BYTES_MAX = 256
+
+
+@before("I-001", "I-002", "I-003", "I-004", "I-005", "I-011")
+def directories(scene: Scene) -> None:
+    """Names, lengths and order of the files of logs and queues, and what else lies there."""
+    check_directories(scene)
+
+
+@before("I-006")
+def one_file_of_a_name(scene: Scene) -> None:
+    """A name occurs in one of several log directories only."""
+    seen: dict[str, str] = {}
+    for directory in scene.store.layout.commit_log_directories:
+        for entry in list_entries(directory):
+            if entry.directory or not entry.name.isdigit():
+                continue
+            other = seen.setdefault(entry.name, entry.path)
+            if other != entry.path:
+                text = f"{entry.name} is also in {os.path.dirname(other)}"  # noqa: PTH120
+                scene.findings.add("I-006", entry.path, text)
+
+
+@of_extents("I-007")
+def file_of_zeros(scene: Scene, extent: Extent) -> None:
+    """Note whole files of zeros behind the end of the log."""
+    if extent.kind is ExtentKind.ZEROS:
+        file = scene.store.log_files.file_at(extent.position)
+        if file is not None and (file.start, file.size) == (extent.position, extent.size):
+            scene.kept("files of zeros", list[MappedFile]).append(file)
+
+
+@after("I-007")
+def files_made_in_advance(scene: Scene) -> None:
+    """At most one file of zeros waits behind the end."""
+    waiting = scene.kept("files of zeros", list[MappedFile])
+    for file in waiting[1:]:
+        text = f"{len(waiting)} files of zeros behind the end of the log: a load removes them"
+        scene.findings.add("I-007", file.path, text)
+
+
+@before("I-008")
+def lock(scene: Scene) -> None:
+    """The lock says `lock`; whether somebody holds it is told, too."""
+    path = scene.store.layout.lock
+    try:
+        content = read_regular(path, _LOCK_BYTES_MAX)
+    except Missing:
+        return
+    if content and content != CONTENT:
+        text = f"its content is {content[:20]!r}, not {CONTENT!r}"
+        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING)
+    process = holder(path)
+    if process is not None:
+        text = f"a broker or a tool works on the store (process {process or 'unknown'})"
+        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.INFO)
 
 
 @before("I-009")
@@ -14,3 +88,96 @@ def no_abort(scene: Scene) -> None:
     if scene.crashed and not scene.live:
         path = os.fspath(scene.store.layout.abort)
         scene.findings.add("I-009", path, "the last broker did not stop in order", unclean=True)
+
+
+@before("I-010")
+def kind_of_queues(scene: Scene) -> None:
+    """consumequeue holds topics or a RocksDB, as storeType says."""
+    layout = scene.store.layout
+    path = os.fspath(layout.consume_queue)
+    topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
+    store_type = scene.store.config.get("storeType") or ""
+    if layout.rocksdb_queues and topics:
+        text = f"a RocksDB, and beside it {len(topics)} topics, {topics[0]!r} among them"
+        scene.findings.add("I-010", path, text)
+    elif store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
+        scene.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
+    elif store_type not in _FILE_STORES and topics:
+        scene.findings.add("I-010", path, f"{len(topics)} topics, but storeType is {store_type}")
+
+
+def _has_queues(entry: Entry) -> bool:
+    if not entry.directory:
+        return False
+    return any(e.directory and e.name.isdigit() for e in list_entries(entry.path))
+
+
+@before("I-012")
+def can_be_written(scene: Scene) -> None:
+    """The owner of the store owns all files of it and may write them; there is room on the disk."""
+    root = scene.store.layout.root
+    try:
+        owner = root.stat().st_uid
+        disk = os.statvfs(root)
+    except OSError:
+        return
+    for path in _everything(root):
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISLNK(status.st_mode):
+            continue
+        if status.st_uid != owner:
+            text = f"belongs to user {status.st_uid}, the store to {owner}"
+            scene.findings.add("I-012", os.fspath(path), text)
+        elif not status.st_mode & stat.S_IWUSR:
+            scene.findings.add("I-012", os.fspath(path), "its owner may not write it")
+    used = disk.f_blocks - disk.f_bfree
+    if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
+        text = f"{used * 100 // (used + disk.f_bavail)} % of the disk is used"
+        scene.findings.add("I-012", os.fspath(root), text)
+
+
+def _everything(root: Path) -> Iterator[Path]:
+    """All files and directories of the store."""
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            yield Path(directory, name)
+
+
+@after("I-013")
+def times_of_files(scene: Scene) -> None:
+    """The files with messages were changed in the order of their names."""
+    newest, before_it = 0.0, ""
+    for file in scene.store.log_files.files:
+        if file.start >= scene.log.end and scene.log.end:
+            return
+        try:
+            time_s = os.stat(file.path).st_mtime  # noqa: PTH116
+        except OSError:
+            continue
+        if time_s < newest - _TOLERANCE_S:
+            text = f"last changed {newest - time_s:.0f} s before the older file {before_it}"
+            scene.findings.add("I-013", file.path, text)
+        if time_s > newest:
+            newest, before_it = time_s, file_name(file.start)
+
+
+@before("I-014")
+def rocksdb_store(scene: Scene) -> None:
+    """rocksdbstore has CURRENT, and the MANIFEST that it names."""
+    path = scene.store.layout.rocksdb_store
+    if not path.is_dir():
+        return
+    try:
+        named = read_regular(path / "CURRENT", _NAME_BYTES_MAX).decode("latin-1").strip()
+    except Missing:
+        scene.findings.add("I-014", os.fspath(path), "it has no CURRENT")
+        return
+    except StoreError as error:
+        scene.findings.add("I-014", os.fspath(path), f"CURRENT cannot be read: {error}")
+        return
+    if not named or "/" in named or not (path / named).is_file():
+        text = f"CURRENT names {named[:40]!r}, which is not there"
+        scene.findings.add("I-014", os.fspath(path), text)

@@ -268,6 +268,8 @@ class _Pass:
 
     def stale(self, batch: Batch) -> None:
         self._scene.log.bytes += batch.end - int(batch.position[0])
-        records = Records(batch)
+        records, log = Records(batch), self._scene.log
+        if batch.mark is Mark.DEAD_TAIL:
+            log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
         for check in self._stale:
             check(self._scene, records)

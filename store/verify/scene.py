@@ -50,14 +50,15 @@ class LogFacts:
     """What the pass over the log has shown, for the checks behind it.
 
     end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
-    them, of its messages in the log. newest: largest store timestamp, ms.
-    stopped_at: where reading ended before its time.
+    them, of its messages in the log. newest, newest_dead: largest store timestamp, ms,
+    of these and of those that a start has cut off. stopped_at: where reading ended before its time.
     """
 
     start: int = 0
     end: int = 0
     records: int = 0
     newest: int = 0
+    newest_dead: int = 0
     first_offset: dict[QueueId, int] = field(default_factory=dict)
     next_offset: dict[QueueId, int] = field(default_factory=dict)
     #: Bytes that the pass has read.

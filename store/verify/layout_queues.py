@@ -1,0 +1,188 @@
+"""The directories of logs and queues: names, lengths and order of files (I-001 … I-005, I-011)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from ..compressed import is_compressed_name, plain_name
+from ..log_items import LogItems
+from ..mapped_file_queue import NAME_DIGITS, file_name, start_of
+from ..recovery.profiles import OnOddFile
+from ..recovery.snapshot import Entry, list_entries
+from .catalogue import Severity
+from .scene import Scene
+
+_SLASH_NAMES = "4.9"
+"""The generation that makes directories for light queues with a slash in their name (B12)."""
+_INDEX_DIGITS = 17
+
+
+@dataclass(frozen=True)
+class Directory:
+    """Files that form one stream, in one or several directories.
+
+    file_bytes: their length, 0 where nothing tells. gaps: they may be missing in the middle.
+    """
+
+    paths: tuple[Path, ...]
+    entries: list[Entry]
+    file_bytes: int
+    topic: str | None = None
+    queue_id: int | None = None
+    is_log: bool = False
+    gaps: bool = False
+
+    @property
+    def files(self) -> list[tuple[int, Entry]]:
+        """Those that a name makes files, by position."""
+        found = [(start_of(plain_name(e.name)), e) for e in self.entries if not e.directory]
+        return sorted((start, e) for start, e in found if start is not None)
+
+
+def check_directories(scene: Scene) -> None:
+    """All of them. A queue that is not asked for is left out."""
+    for directory in _directories(scene):
+        _check_entries(scene, directory)
+        if not directory.gaps:
+            _check_order(scene, directory)
+    _check_index(scene)
+
+
+def _directories(scene: Scene) -> Iterator[Directory]:
+    layout, sizes, config = scene.store.layout, scene.store.sizes, scene.store.config
+    logs = layout.commit_log_directories
+    entries = [entry for path in logs for entry in list_entries(path)]
+    yield Directory(logs, entries, sizes.commit_log.value, is_log=True)
+    timer = list_entries(layout.timer_log)
+    yield Directory((layout.timer_log,), timer, sizes.timer_log.value if timer else 0)
+    if not layout.rocksdb_queues:
+        yield from _queues(scene, layout.consume_queue, sizes.consume_queue.value)
+    for root, option in (
+        (layout.batch_consume_queue, "mapperFileSizeBatchConsumeQueue"),
+        (layout.consume_queue_ext, "mappedFileSizeConsumeQueueExt"),
+    ):
+        yield from _queues(scene, root, _configured(config.size(option)))
+    yield from _queues(scene, layout.compaction_log, 0, gaps=True)
+    # file names of compactionCq are those of the log beside it, whatever they hold
+
+
+def _configured(size: tuple[int, str]) -> int:
+    value, origin = size
+    return value if origin == "configuration" else 0
+
+
+def _queues(
+    scene: Scene, root: Path, file_bytes: int, *, gaps: bool = False
+) -> Iterator[Directory]:
+    """The queue directories below one root; tells those that have no number for a name."""
+    scope, found = scene.scope, []
+    for topic in list_entries(root):
+        if not topic.directory or scope.topic not in (None, topic.name):
+            continue
+        for queue in list_entries(topic.path):
+            if not queue.directory:
+                continue
+            if not queue.name.isdigit():
+                _odd_queue(scene, topic.name, queue)
+            elif scope.queue_id in (None, int(queue.name)):
+                entries = list_entries(queue.path)
+                found.append((topic.name, int(queue.name), Path(queue.path), entries))
+    if not file_bytes:
+        lengths = Counter(e.size for *_, es in found for e in es if e.size and not e.directory)
+        file_bytes = max(lengths, key=lambda n: (lengths[n], n), default=0)
+    for name, queue_id, path, entries in found:
+        yield Directory((path,), entries, file_bytes, name, queue_id, gaps=gaps)
+
+
+def _odd_queue(scene: Scene, topic: str, queue: Entry) -> None:
+    """A directory beside the queues of a topic, with another name."""
+    light = scene.profile.version == _SLASH_NAMES and topic.startswith("%LMQ%")
+    if light:
+        text = f"of a light queue {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
+    else:
+        text = f"{queue.name!r} is no number of a queue of {topic}"
+    severity = Severity.INFO if light else None
+    scene.findings.add("I-011", queue.path, text, severity=severity)
+
+
+def _check_entries(scene: Scene, directory: Directory) -> None:
+    """Each entry for itself."""
+    where = {"topic": directory.topic, "queue_id": directory.queue_id}
+    last = max((entry.name for entry in directory.entries), default="")
+    for entry in directory.entries:
+        start = start_of(plain_name(entry.name))
+        if entry.directory:
+            rule = scene.profile.load.directory
+            severity = Severity.WARNING if rule is OnOddFile.IGNORE else None
+            scene.findings.add(
+                "I-005", entry.path, "a directory among the files", severity=severity, **where
+            )
+        elif start is None or is_compressed_name(entry.name):
+            what = "compressed: mqstore reads it, a broker does not"
+            text = what if start is not None else f"{entry.name!r} is no file of a broker"
+            scene.findings.add("I-005", entry.path, text, **where)
+        elif len(entry.name) != NAME_DIGITS or _off_grid(start, directory):
+            text = f"no multiple of {directory.file_bytes} in {NAME_DIGITS} digits"
+            scene.findings.add("I-001", entry.path, text, **where)
+        elif scene.live and entry.name == last:
+            continue  # it is being made
+        elif not entry.size:
+            rule = scene.profile.load.empty_last
+            harmless = rule is not OnOddFile.REFUSE and entry.name == last
+            severity = Severity.WARNING if harmless else None
+            scene.findings.add("I-004", entry.path, "it is empty", severity=severity, **where)
+        elif directory.file_bytes and entry.size != directory.file_bytes and not directory.gaps:
+            text = f"it has {entry.size} bytes, not {directory.file_bytes}"
+            scene.findings.add("I-003", entry.path, text, **where)
+
+
+def _off_grid(start: int, directory: Directory) -> bool:
+    """The position is no multiple of the file size; files of a DLedger log may begin anywhere."""
+    size = directory.file_bytes
+    return bool(size) and start % size != 0 and not directory.gaps
+
+
+def _check_order(scene: Scene, directory: Directory) -> None:
+    """No file is missing between the others."""
+    size = directory.file_bytes
+    for (first, _), (second, entry) in pairwise(directory.files):
+        if not size or second <= first + size:
+            continue
+        missing = (second - first) // size - 1
+        text = f"{missing} files are missing before it, from {file_name(first + size)} on"
+        alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(scene, second)
+        if alone:
+            text += "; it is all zeros: 4.9 waits for ever at the gap"
+        scene.findings.add(
+            "I-002",
+            entry.path,
+            text,
+            severity=Severity.FATAL if alone else None,
+            topic=directory.topic,
+            queue_id=directory.queue_id,
+        )
+
+
+def _is_zero(scene: Scene, start: int) -> bool:
+    """The file of the log that begins there has nothing but zeros."""
+    file = scene.store.log_files.file_at(start)
+    return file is not None and LogItems(scene.store.log, file).is_zero(0, file.size)
+
+
+def _check_index(scene: Scene) -> None:
+    """Index files have one length; an empty one is told by the index checks."""
+    files = [e for e in list_entries(scene.store.layout.index) if not e.directory and e.size]
+    files = [e for e in files if e.name.isdigit() and len(e.name) == _INDEX_DIGITS]
+    lengths = Counter(entry.size for entry in files)
+    if len(lengths) < 2:
+        return
+    usual = max(lengths, key=lambda length: (lengths[length], length))
+    for entry in files:
+        if entry.size != usual:
+            text = f"it has {entry.size} bytes, the others {usual}"
+            scene.findings.add("I-003", os.fspath(entry.path), text)
