@@ -26,6 +26,7 @@ from ..write.profile import writer_profile
 from .checkpoint import checkpoint_edits
 from .config import Clamped, ConfigRepair, config_repair
 from .parts import Choice, Part, part_of
+from .timer import timer_repair
 
 
 @dataclass(frozen=True)
@@ -124,13 +125,16 @@ def _plan(
     outcome = simulate(snapshot, profile, switches_of(snapshot))
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
     config = ConfigRepair()
+    ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
-        ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
         config = config_repair(layout, ranges, writer_profile(request.version))
     if choice.everything:
         plan = replace(whole, edits=[*config.edits, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
+    of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
+    if Part.TIMER in choice.parts and profile.timer and not of_timer:
+        plan.edits[:0] = timer_repair(layout, ranges)
     if Part.CHECKPOINT in choice.parts and plan.checkpoint is None:
         plan.edits += checkpoint_edits(snapshot, whole)
     return plan, config

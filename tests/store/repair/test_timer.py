@@ -1,0 +1,108 @@
+"""The timer wheel and its chains, broken slot by slot and link by link, are as the broker left them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats.derive import dtype_of
+from mqstore.formats.timer_log import UNIT, UNIT_BYTES
+from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
+from mqstore.store.config import BrokerConfig
+from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.store import Store
+from mqstore.store.timer_check import TimerCheck, read_timer_check
+from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.verify.timer_entries import timer_files
+from mqstore.store.verify.timer_wheel import Chains, chains
+
+from ... import stores
+from ...slices import rng
+from .test_repair import examined, repaired
+
+TIMER = chosen([Part.TIMER], ())
+CONFIG = BrokerConfig({})
+NAMES = ("5.3.3-timer-roll", "5.5.0-timer-clean")
+
+
+def chains_of(root: Path) -> Chains:
+    with Store(root) as store:
+        return chains(Scene(store, Scope()))
+
+
+@pytest.fixture(params=NAMES)
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    root = stores.unpack(request.param, tmp_path)
+    assert len(chains_of(root).slots.number), "slots that are still to come"
+    return root
+
+
+def files(root: Path) -> dict[str, bytes]:
+    paths = [root / "timerwheel", *sorted((root / "timerlog").iterdir())]
+    return {path.name: path.read_bytes() for path in paths}
+
+
+@pytest.mark.parametrize("field", ["time", "first_pos", "last_pos", "all"])
+def test_slots(field: str, root: Path) -> None:
+    """Every slot that is to come gets noise in one field, or is gone."""
+    wanted = files(root)
+    path = root / "timerwheel"
+    wheel = np.frombuffer(path.read_bytes(), dtype_of(SLOT)).copy()
+    generator = rng(f"slots {field}")
+    for number in chains_of(root).slots.number.tolist():
+        if field == "all":
+            wheel[number] = np.zeros(1, dtype_of(SLOT))[0]
+        else:
+            wheel[field][number] = generator.randrange(1, 1 << 40)
+    path.write_bytes(wheel.tobytes())
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
+def test_links(root: Path) -> None:
+    wanted = files(root)
+    found = chains_of(root)
+    with Store(root) as store:
+        log = timer_files(Scene(store, Scope())).log
+    generator = rng("links")
+    previous_at = UNIT.size.sizeof()
+    for position in log.entries.position[found.reached].tolist()[::3]:
+        file = log.file_of(position)
+        assert file is not None
+        path = Path(file.path)
+        data = bytearray(path.read_bytes())
+        at = position - file.start + previous_at
+        data[at : at + UNIT.prev_pos.sizeof()] = generator.randbytes(UNIT.prev_pos.sizeof())
+        path.write_bytes(data)
+    assert files(root) != wanted
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
+def test_passed_slots_are_left_alone(root: Path) -> None:
+    path = root / "timerwheel"
+    data = bytearray(path.read_bytes())
+    with Store(root) as store:
+        known = timer_files(Scene(store, Scope())).slots
+    passed = np.setdiff1d(known.number, chains_of(root).slots.number)
+    assert len(passed)
+    at = int(passed[0]) * SLOT_BYTES + SLOT.time.sizeof()
+    data[at : at + 8] = b"\x7f" * 8
+    path.write_bytes(data)
+    assert examined(root, CONFIG, TIMER).nothing_to_do
+
+
+@pytest.mark.parametrize("name", TimerCheck._fields[1:4])
+def test_timercheck_is_brought_back(name: str, root: Path) -> None:
+    path = root / "config" / "timercheck"
+    whole = path.read_bytes()
+    known = read_timer_check(path)
+    assert known is not None
+    for value in (1 << 60, -5):
+        data = known._replace(**{name: value}).to_bytes()
+        path.write_bytes(data + whole[len(data) :])
+        repaired(root, CONFIG, TIMER)
+        assert 0 <= getattr(read_timer_check(path), name) <= getattr(known, name) + UNIT_BYTES
+        path.write_bytes(whole)
