@@ -112,39 +112,44 @@ def _odd_queue(scene: Scene, topic: str, queue: Entry) -> None:
 
 def _check_entries(scene: Scene, directory: Directory) -> None:
     """Each entry for itself."""
-    where = {"topic": directory.topic, "queue_id": directory.queue_id}
     last = max((entry.name for entry in directory.entries), default="")
     for entry in directory.entries:
-        start = start_of(plain_name(entry.name))
-        if entry.directory:
-            rule = scene.profile.load.directory
-            severity = Severity.WARNING if rule is OnOddFile.IGNORE else None
+        fault = _fault(scene, directory, entry, last=entry.name == last)
+        if fault is not None:
+            code, text, severity = fault
             scene.findings.add(
-                "I-005", entry.path, "a directory among the files", severity=severity, **where
+                code,
+                entry.path,
+                text,
+                severity=severity,
+                topic=directory.topic,
+                queue_id=directory.queue_id,
             )
-        elif start is None or is_compressed_name(entry.name):
-            what = "compressed: mqstore reads it, a broker does not"
-            text = what if start is not None else f"{entry.name!r} is no file of a broker"
-            scene.findings.add("I-005", entry.path, text, **where)
-        elif len(entry.name) != NAME_DIGITS or _off_grid(start, directory):
-            text = f"no multiple of {directory.file_bytes} in {NAME_DIGITS} digits"
-            scene.findings.add("I-001", entry.path, text, **where)
-        elif scene.live and entry.name == last:
-            continue  # it is being made
-        elif not entry.size:
-            rule = scene.profile.load.empty_last
-            harmless = rule is not OnOddFile.REFUSE and entry.name == last
-            severity = Severity.WARNING if harmless else None
-            scene.findings.add("I-004", entry.path, "it is empty", severity=severity, **where)
-        elif directory.file_bytes and entry.size != directory.file_bytes and not directory.gaps:
-            text = f"it has {entry.size} bytes, not {directory.file_bytes}"
-            scene.findings.add("I-003", entry.path, text, **where)
 
 
-def _off_grid(start: int, directory: Directory) -> bool:
-    """The position is no multiple of the file size; files of a DLedger log may begin anywhere."""
-    size = directory.file_bytes
-    return bool(size) and start % size != 0 and not directory.gaps
+def _fault(
+    scene: Scene, directory: Directory, entry: Entry, *, last: bool
+) -> tuple[str, str, Severity | None] | None:
+    """Code, what is wrong, and how bad it is where that is not as usual."""
+    rules, size = scene.profile.load, directory.file_bytes
+    start = start_of(plain_name(entry.name))
+    if entry.directory:
+        ignored = rules.directory is OnOddFile.IGNORE
+        return "I-005", "a directory among the files", Severity.WARNING if ignored else None
+    if start is None:
+        return "I-005", f"{entry.name!r} is no file of a broker", None
+    if is_compressed_name(entry.name):
+        return "I-005", "compressed: mqstore reads it, a broker does not", None
+    if len(entry.name) != NAME_DIGITS or (size and start % size and not directory.gaps):
+        return "I-001", f"its name is no multiple of {size} in {NAME_DIGITS} digits", None
+    if scene.live and last:
+        return None  # it is being made
+    if not entry.size:
+        harmless = last and rules.empty_last is not OnOddFile.REFUSE
+        return "I-004", "it is empty", Severity.WARNING if harmless else None
+    if size and entry.size != size and not directory.gaps:
+        return "I-003", f"it has {entry.size} bytes, not {size}", None
+    return None
 
 
 def _check_order(scene: Scene, directory: Directory) -> None:
