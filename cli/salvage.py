@@ -183,6 +183,7 @@ def _json(
         "in_log": done.log.records,
         "duplicates": sum(run.records for run in done.arranged.duplicates),
         "aside": sum(layer.records for layer in done.aside),
+        "joined": found.joined,
         "split": found.split,
         "embedded": found.embedded,
         "log_start": done.log.runs[0].position if done.log.runs else None,
@@ -207,7 +208,8 @@ def _text(record: Mapping[str, Any]) -> str:
     lines = [f"{_count(record['records'], 'record')} in {read}: {record['whole']} whole"]
     for name, what in (
         *(("body", "with torn properties"), ("structure", "with a damaged body")),
-        *(("duplicates", "found twice"), ("aside", "beside the log, in conflicts")),
+        *(("joined", "of them from blocks that lie apart"), ("duplicates", "found twice")),
+        ("aside", "beside the log, in conflicts"),
         *(("split", "heads whose body does not follow"), ("embedded", "inside a damaged one")),
     ):
         if record[name]:

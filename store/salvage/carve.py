@@ -7,7 +7,6 @@ head whose body does not follow is told, and nothing is guessed.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,14 +52,17 @@ class Fragment(NamedTuple):
 
 @dataclass
 class Found:
-    """What was found in all sources, in their order. blanks: the greatest common divisor of the log
-    positions behind BLANKs, 0 without one: a multiple of the size of the log's files."""
+    """What was found in all sources, in their order.
+
+    blanks: log positions where a BLANK begins behind a record, and where it ends: a file ends there.
+    """
 
     runs: list[Run] = field(default_factory=list)
     fragments: list[Fragment] = field(default_factory=list)
     split: int = 0
     embedded: int = 0
-    blanks: int = 0
+    joined: int = 0
+    blanks: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
 
     def note(self, fragment: Fragment) -> None:
@@ -174,7 +176,7 @@ class _Carver:
         if begin + BLANK.sizeof() <= self._size:
             blank = BLANK.parse(bytes(self._buffer[begin : begin + BLANK.sizeof()]))
             if blank.magic_code == MAGIC_BLANK and blank.total_size >= BLANK.sizeof():
-                self._found.blanks = math.gcd(self._found.blanks, run.end + blank.total_size)
+                self._found.blanks[run.end] = run.end + blank.total_size
 
     def _rest(self, at: int) -> int:
         """Every place from byte `at` on; returns where the next window is to begin."""

@@ -8,9 +8,10 @@ and checkpoint are then made from the log by the same plan that `recover` makes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from math import gcd
 from pathlib import Path
 
 import numpy as np
@@ -118,7 +119,7 @@ def gaps_of(layer: Layer, file_bytes: int) -> list[tuple[int, int]]:
 
 
 def close_holes(
-    layer: Layer, root: Path, file_bytes: int, files: Files
+    layer: Layer, blanks: Mapping[int, int], root: Path, file_bytes: int, files: Files
 ) -> tuple[Restored, MissingOffsets]:
     """Close the holes of a log that `write_log` has written below `root`.
 
@@ -134,7 +135,9 @@ def close_holes(
         forms = Forms(now_ms(), (), "", offsets.crc_items)
         gaps = list(_gaps(holes, offsets, file_bytes))
         missing = offsets.certain()
-        units = placed(gaps, missing, forms)
+        # a BLANK that was there lies in no hole: it takes what nothing else has room for
+        holed = [gap for gap in gaps if blanks.get(gap.begin) != gap.end]
+        units = placed(holed, missing, forms)
         closed = fills(gaps, units, forms)
         pieces = [piece for fill in closed for piece in _pieces(fill, forms, queue)]
     _write_pieces(pieces, holes, layout.commit_log_directories[0], file_bytes, files)
@@ -236,11 +239,14 @@ def complete(
     return Restored(**values)
 
 
-def file_bytes_of(runs: list[Run], sources: Sources, blanks: int, config: BrokerConfig) -> int:
+def file_bytes_of(
+    runs: list[Run], sources: Sources, blanks: Mapping[int, int], config: BrokerConfig
+) -> int:
     """Size of the log's files: configured, or as files of the log tell, as BLANKs tell, or 1 GiB.
 
-    blanks: a multiple of it, 0 if nothing tells. Raises InvalidInput.
+    blanks: as of `Found`. Raises InvalidInput.
     """
+    common = gcd(*(blanks[run.end] for run in runs if run.end in blanks))
     size, origin = config.size("mappedFileSizeCommitLog")
     if origin == "configuration":
         return size
@@ -250,9 +256,9 @@ def file_bytes_of(runs: list[Run], sources: Sources, blanks: int, config: Broker
         if run.at == 0 and sources.paths[run.source].name == file_name(run.position)
     )
     for length, _ in lengths.most_common():
-        if length and blanks % length == 0 and all(_fits(run, length) for run in runs):
+        if length and common % length == 0 and all(_fits(run, length) for run in runs):
             return length
-    return size if blanks % size == 0 else blanks
+    return size if common % size == 0 else common
 
 
 def _fits(run: Run, file_bytes: int) -> bool:

@@ -19,10 +19,11 @@ from .arrange import Arranged, Layer, arrange, split_far
 from .carve import Found, carve
 from .compact import Selection, Written, write_compact
 from .grade import Grade
+from .join import join
 from .manifest import Manifest
 from .original import Restored, check_file_size, close_holes, complete, file_bytes_of, write_log
 from .runs import Run, mark_odd
-from .source import Sources
+from .source import Source, Sources
 
 CONFLICTS = "conflicts"
 _CHUNK_BYTES = 4 << 20
@@ -100,11 +101,13 @@ def look(images: Iterable[Path], paths: list[Path], wanted: Wanted, told: Told) 
     found, unreadable = Found(), 0
     for number in range(len(sources)):
         source = sources[number]
+        assert isinstance(source, Source)
         carve(source, number, found, lambda size: told("searching", size), wanted.rate_bytes)
         unreadable += sum(end - begin for begin, end in source.unreadable)
     if not found.runs:
         named = ", ".join(map(str, images))
         raise NotFound(f"no record in {found.bytes} bytes", path=named)
+    join(found, sources)
     mark_odd(found.runs)
     arranged = arrange(found.runs, sources, wanted.grade)
     file_bytes = file_bytes_of(arranged.layers[0].runs, sources, found.blanks, wanted.config)
@@ -153,7 +156,9 @@ def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: 
         return
     if log.runs:
         write_log(log, sources, target / COMMIT_LOG, salvaged.file_bytes, files, writing)
-        restored, offsets = close_holes(log, target, salvaged.file_bytes, files)
+        restored, offsets = close_holes(
+            log, salvaged.found.blanks, target, salvaged.file_bytes, files
+        )
         salvaged.restored = complete(
             target, restored, offsets.highest_queue, wanted.config, version, files
         )

@@ -88,18 +88,50 @@ class Source:
         self._descriptor = -1
 
 
+class Pieces:
+    """Bytes that lay apart in a source, read like one: from byte `at` of it on."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        self.size = at + len(data)
+
+    def read(self, buffer: memoryview, at: int) -> int:
+        """As of a `Source`."""
+        found = self.bytes_at(at, len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def bytes_at(self, at: int, size: int) -> bytes:
+        """As of a `Source`."""
+        return self._data[max(0, at - self._at) :][:size]
+
+
 class Sources:
-    """All that is carved, by number; few of them are open at a time. A context manager."""
+    """All that is carved, by number; few of them are open at a time. A context manager.
+
+    Behind the files come records whose blocks lie apart, under the name of their file.
+    """
 
     def __init__(self, paths: Iterable[Path]) -> None:
         self.paths = list(paths)
         self._open: OrderedDict[int, Source] = OrderedDict()
+        self._pieces: dict[int, Pieces] = {}
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    def __getitem__(self, number: int) -> Source:
+    def join(self, source: int, data: bytes, at: int) -> int:
+        """Add a record that begins at byte `at` of a source and goes on elsewhere; its number."""
+        number = len(self.paths)
+        self.paths.append(self.paths[source])
+        self._pieces[number] = Pieces(data, at)
+        return number
+
+    def __getitem__(self, number: int) -> Source | Pieces:
         """An open source, good until others are asked for."""
+        if number in self._pieces:
+            return self._pieces[number]
         source = self._open.get(number)
         if source is None:
             if len(self._open) >= OPEN_SOURCES:

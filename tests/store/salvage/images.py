@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
+from typing import Any
 
+from mqstore.cli.record_types import schema_of
 from mqstore.formats.message import MESSAGE
+from mqstore.store.config import BrokerConfig
 from mqstore.store.salvage.carve import Found, carve
 from mqstore.store.salvage.runs import Run, mark_odd
-from mqstore.store.salvage.source import Sources, paths_of
+from mqstore.store.salvage.salvage import Salvaged, Wanted, look, write
+from mqstore.store.salvage.source import Source, Sources, paths_of
+from mqstore.store.write.files import Files
+from tests.cli.json_schema import errors
 from tests.stores import messages
 
 
@@ -29,7 +36,9 @@ def found_in(*images: Path) -> Found:
     found = Found()
     with Sources(paths_of(images)) as sources:
         for number in range(len(sources)):
-            carve(sources[number], number, found)
+            source = sources[number]
+            assert isinstance(source, Source)
+            carve(source, number, found)
     mark_odd(found.runs)
     return found
 
@@ -71,3 +80,26 @@ def fake(position: int, body: bytes, *, crc: int) -> bytes:
 def places(runs: list[Run]) -> list[tuple[int, int, int]]:
     """(byte of the source, log position, length) of each run."""
     return [(run.at, run.position, run.length) for run in runs]
+
+
+SMALL = BrokerConfig(
+    {"mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100", "maxIndexNum": "4000"}
+)
+"""Sizes of queues and index of the shipped stores. Those of the log are found."""
+
+
+def salvaged(target: Path, *images: Path, **asked: Any) -> Salvaged:
+    """A new store at `target` from images; asked: of `Wanted`."""
+    wanted = Wanted(**{"config": SMALL, **asked})
+    done = look(images, paths_of(images), wanted, lambda _step, _size: None)
+    with done.sources:
+        write(done, target, wanted, Files(), lambda _step, _size: None)
+    return done
+
+
+def manifest(target: Path) -> list[dict[str, Any]]:
+    """The lines of a manifest; each is what its schema says."""
+    found = [json.loads(line) for line in (target / "manifest.ndjson").read_text().splitlines()]
+    for record in found:
+        assert list(errors(schema_of(record["type"]), record)) == []
+    return found
