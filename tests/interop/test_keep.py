@@ -165,6 +165,22 @@ def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) ->
     check_kept(judge, root, plan, expected, tmp_path, name)
 
 
+def test_a_log_that_is_gone(judge: Judge, tmp_path: Path) -> None:
+    """With --force-empty-log a broker begins anew, at position and queue offset 0."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base(some_case(judge.version)["base"], tmp_path), root)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    wish = Wish(Policy.KEEP, 0, (), force_empty_log=True)
+    again = lambda: plan_again(Layout.open(root, CONFIG), judge.version, wish)
+    apply(Layout.open(root, CONFIG), again(), again, Files())
+    new = {"topic": "TopicA", "queue_id": 0, "body": "after", "store_timestamp": 1_795_400_000_000}
+    steps = ({"do": "get"}, {"do": "put", "messages": [new]}, {"do": "get"})
+    answer = loaded(judge, root, SIZES, *steps, files="none")
+    assert answer["steps"][0] == []
+    assert list(served(answer["steps"][2])) == [("TopicA/0", 0)]
+
+
 @pytest.mark.slow
 def test_every_case(judge: Judge, tmp_path: Path) -> None:
     """Every kind of damage that leaves a log, judged by the version that wrote the store."""
