@@ -18,7 +18,8 @@ from ..batch_consume_queue import is_valid
 from ..recovery.queue_units import Units
 from ..recovery.survey import Messages
 from .catalogue import Severity
-from .consume_queue_state import BatchCheck, Queues, queues_of
+from .consume_queue_ends import is_late
+from .consume_queue_state import BatchCheck, Missing, Queues, queues_of
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
@@ -98,8 +99,8 @@ def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
             reach = int(messages.position[begin - 1] + messages.size[begin - 1])
             queues.dispatched = max(queues.dispatched, reach)
         if same < len(wanted):
-            begin = _step(scene, queues, check, messages, begin, units[same])
-    _missing(scene, queues, check, messages, begin, rows)
+            begin = _step(scene, check, messages, begin, units[same])
+    _missing(check, messages, begin, rows)
 
 
 def _next_units(check: BatchCheck, count: int) -> Units:
@@ -109,18 +110,16 @@ def _next_units(check: BatchCheck, count: int) -> Units:
     return parts[0] if parts else np.zeros(0, _UNIT_DTYPE)
 
 
-def _step(
-    scene: Scene, queues: Queues, check: BatchCheck, messages: Messages, begin: int, unit: Any
-) -> int:
+def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
     """The next unit is not that of message `begin`: pass over it, or over the message."""
     position = int(unit["physical_offset"])
     valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
     later = begin + int(np.searchsorted(messages.position[begin:], position))
     if valid and later < len(messages.position) and messages.position[later] == position:
-        _missing(scene, queues, check, messages, begin, later)
+        _missing(check, messages, begin, later)
         return later
     if valid and position > int(messages.position[-1]):
-        _missing(scene, queues, check, messages, begin, len(messages.position))
+        _missing(check, messages, begin, len(messages.position))
         return len(messages.position)
     if position >= scene.log.start or not valid:
         what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
@@ -129,22 +128,25 @@ def _step(
     return begin
 
 
-def _missing(
-    scene: Scene, queues: Queues, check: BatchCheck, messages: Messages, begin: int, end: int
-) -> None:
-    if begin >= end:
-        return
-    first, position = int(messages.offset[begin]), int(messages.position[begin])
-    text = f"{check.queue} has no unit for message {first}, record at {position}"
-    more: dict[str, Any] = {}
-    if (scene.crashed or scene.live) and position >= queues.dispatched:
-        more = {"severity": Severity.INFO, "unclean": True}
-        text += ": not dispatched yet"
+def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
+    """Messages [begin, end) have no unit."""
+    if begin < end:
+        position = int(messages.position[begin])
+        reach = int(messages.position[end - 1] + messages.size[end - 1])
+        check.missing.append(Missing(int(messages.offset[begin]), end - begin, position, reach))
+
+
+def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
     topic, queue_id = check.queue
-    path = check.directory
-    scene.findings.add(
-        "I-070", path, text, count=end - begin, topic=topic, queue_id=queue_id, **more
-    )
+    for missing in check.missing:
+        text = f"{check.queue} has no unit for message {missing.first}, record at"
+        text += f" {missing.position}"
+        more: dict[str, Any] = {}
+        if is_late(scene, queues, missing):
+            more = {"severity": Severity.INFO, "unclean": True}
+            text += ": not dispatched yet"
+        more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}
+        scene.findings.add("I-070", check.directory, text, **more)
 
 
 def _compare(
@@ -194,7 +196,9 @@ def batch_units(scene: Scene) -> None:
     queues = queues_of(scene)
     for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
         if queues.wanted(queue):
-            _Sequence(scene, queues.batch_check(queue)).run()
+            check = queues.batch_check(queue)
+            _Sequence(scene, check).run()
+            _report_missing(scene, queues, check)
 
 
 class _Sequence:
@@ -225,13 +229,18 @@ class _Sequence:
             text = f"it begins at {base[row]} with {count[row]} messages, the one before ends at"
             _report(self._scene, self._check, "I-081", first + row, f"{text} {before[row]}")
         dead = named & (position + units["size"] > self._scene.log.end)
-        if dead.any() and self._whole:
-            row = int(np.flatnonzero(dead)[0])
-            text = f"it lies behind the log's end {self._scene.log.end}: dead, a broker cuts it"
-            _report(self._scene, self._check, "I-067", first + row, text, severity=Severity.INFO)
-            units, base, count = units[~dead], base[~dead], count[~dead]
-        if len(units):
+        if not self._whole or not dead.any():
             self._end = int(base[-1] + count[-1])
+            return
+        live = np.flatnonzero(named & ~dead)
+        for row in np.flatnonzero(dead).tolist():
+            at_end = not len(live) or row > live[-1]
+            text = f"it lies behind the log's end {self._scene.log.end}"
+            text += ": dead, a broker cuts it" if at_end else ", but units follow"
+            more = {"severity": Severity.INFO} if at_end else {}
+            _report(self._scene, self._check, "I-067", first + row, text, **more)
+        if len(live):
+            self._end = int(base[live[-1]] + count[live[-1]])
 
     def _at_end(self) -> None:
         scene, check = self._scene, self._check

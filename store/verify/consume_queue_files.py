@@ -93,7 +93,7 @@ def queues_of_topics(scene: Scene) -> None:
             continue
         count = topics.queues(queue.topic) if topics is not None else None
         path = queues.paths.get(queue) or queues.batch_paths[queue]
-        if count is not None and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
+        if count and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
             text = f"topics.json gives the topic {count} queues"
             _add(scene, queue, "I-076", path, text)
     for topic in sorted({queue.topic for queue in queues.batch_paths}):

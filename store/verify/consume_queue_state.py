@@ -84,10 +84,10 @@ class BatchCheck:
     queue: QueueId
     directory: str
     units: BatchConsumeQueue
-    right: Ranges = field(default_factory=Ranges)
     next: int = 0
     #: Queue offset behind the last message of the log.
     end: int = 0
+    missing: list[Missing] = field(default_factory=list)
 
 
 class Queues:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,10 @@ class IndexCompare:
             if not self._tags_seen and self._scene.profile.dispatch.index_tags:
                 self._tags_seen = bool((records.properties.find(names.TAGS).length > 0).any())
             return
-        self._differ(records, wanted, picked, begin)
+        if not len(picked) and not 0 <= self.first < end:
+            self._report_lacking(records, wanted)
+        else:
+            self._differ(records, wanted, picked, begin)
 
     def _same(self, wanted: Wanted, picked: Picked) -> bool:
         return bool(
@@ -149,23 +153,22 @@ class IndexCompare:
     def _report_lacking(self, records: Records, lacking: Wanted) -> None:
         """Records with a key that the index lacks (I-101), from the first indexed record on."""
         scope = self._scene.scope
-        kept = lacking.position > self.first
+        kept = lacking.position != self.first
         if scope.topic is not None:
-            mine = np.isin(lacking.record, records.of_topic(scope.topic))
+            kept &= np.isin(lacking.record, records.of_topic(scope.topic))
             if scope.queue_id is not None:
-                mine &= records.ints("queue_id")[lacking.record] == scope.queue_id
-            kept &= mine
-        if self.first < 0 or not kept.any():
-            return
-        late = lacking.position >= self.last
+                kept &= records.ints("queue_id")[lacking.record] == scope.queue_id
+        early = lacking.position < self.first if self.first >= 0 else np.ones_like(kept)
+        late = ~early & (lacking.position >= self.last)
         unclean = self._scene.crashed or self._scene.live
-        for rows, behind in ((kept & ~late, False), (kept & late, True)):
+        dying: dict[str, Any] = {"severity": Severity.INFO, "unclean": True} if unclean else {}
+        for rows, told, more in (
+            (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
+            (late, _NOT_INDEXED, dying),
+            (~early & ~late, _LACKING, {}),
+        ):
             wrong = np.zeros(len(records), np.bool_)
-            wrong[lacking.record[rows]] = True
-            told, more = _LACKING, {}
-            if behind:
-                told = _NOT_INDEXED
-                more = {"severity": Severity.INFO, "unclean": True} if unclean else {}
+            wrong[lacking.record[rows & kept]] = True
             message = _of_record(records.position, told)
             self._scene.log_rows("I-101", wrong, records.position, records.ends, message, **more)
 
@@ -241,6 +244,7 @@ class IndexCompare:
 
 
 _LACKING = "the index lacks a key of it"
+_NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it is not indexed, nor is what follows"
 
 
