@@ -168,7 +168,7 @@ class QueueAudit:
         missing = len(units)
         patched, patches = self._patch_holes(offsets, units)
         if self.first >= 0:
-            before, filled = self._fill_front()
+            before, filled = self._fill_front(patched, patches)
             patched = np.concatenate([before, patched])
             patches = joined([filled, patches])
         return self._fix(patched, patches, end, missing, shifted=False)
@@ -299,12 +299,19 @@ class QueueAudit:
                 return made[at[:1]]
         return self.read(offset, 1)
 
-    def _fill_front(self) -> tuple[Ints, Units]:
-        """Pre-fill units before the first message, in its file, where there is no unit."""
+    def _fill_front(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
+        """Pre-fill units before the first message, in its file, where there is no unit.
+
+        In a log that begins at 0 a broker takes these for units of the queue, and leads consumers
+        from there to the next file: there the first message is repeated.
+        """
         first_of_file = self.first * UNIT_BYTES // self.file_bytes * self.file_bytes // UNIT_BYTES
         there = self.read(first_of_file, self.first - first_of_file)
         bad = np.flatnonzero(~is_valid(there)).astype(np.int64)
-        return bad + first_of_file, pre_fill(len(bad))
+        filled = pre_fill(len(bad))
+        if not self.log_start and len(bad):
+            filled[:] = self._unit_at(self.first, [offsets], [units])
+        return bad + first_of_file, filled
 
 
 @dataclass(frozen=True)
