@@ -290,15 +290,6 @@ CASES: tuple[Case, ...] = (
         keep="closes it like any other: tombstones, fillers, BLANKs",
     ),
     Case(
-        "spare-file",
-        "a log file made in advance: all zeros, behind the log end",
-        "deletes it",
-        "moves it away",
-        lambda facts: facts.plan is not None and facts.plan.removes("commitlog"),
-        (),
-        ("I-007",),
-    ),
-    Case(
         "preallocated-zeros",
         "the broker did not shut down; everything is complete, behind the last record its file is"
         " zeros, allocated in advance",
@@ -316,6 +307,15 @@ CASES: tuple[Case, ...] = (
         lambda facts: facts.snapshot.abort,
         (),
         ("I-009",),
+    ),
+    Case(
+        "spare-file",
+        "a log file made in advance: all zeros, behind the log end",
+        "deletes it",
+        "moves it away",
+        lambda facts: facts.plan is not None and facts.plan.removes("commitlog"),
+        (),
+        ("I-007",),
     ),
     Case(
         "beside-the-log",
