@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .exit_codes import ExitCode
-from .options import Common, command_app, keep_journal_in, shared
+from .options import Common, Format, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -118,6 +118,7 @@ def recover(
         common.warn(note)
     code = _code_of(found)
     applied = after = None
+    found.name_lost(*_rows_of(common))
     if apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, found, asks, wait, follow_links, common)
         again = Layout.open(layout.root, layout.broker_config)
@@ -152,6 +153,13 @@ def _examine(
         return examine(
             layout, version, policy=wanted, lost_tag=lost_tag, replica=replica, tell=tell
         )
+
+
+def _rows_of(common: Common) -> tuple[int, ...]:
+    """How many lost messages are named: for a folded list on a terminal not many."""
+    from .loss_text import ROWS
+
+    return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
 def _code_of(found: Recovery) -> ExitCode:

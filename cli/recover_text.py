@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from .loss_text import lost_lines, replica_lines
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def recovery_text(
     lines += _groups(found)
     if plan_lost := found.plan and found.plan.lost:
         lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
+    lines += lost_lines(found, common)
+    lines += replica_lines(found, rows)
     lines += _plan(found, applied, rows)
     if applied is None:
         lines += ["", *_next(found)]
@@ -119,6 +122,8 @@ def _command(found: Recovery) -> str:
         words += ["--broker-version", found.main_version]
     if found.wish.lost_tag:
         words += ["--lost-tag", found.wish.lost_tag]
+    if found.wish.replica:
+        words += ["--replica", found.wish.replica]
     return shlex.join(words)
 
 

@@ -35,6 +35,7 @@ from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
 from .log_plan import LogPlan, plan_log
+from .loss import tombstoned
 from .mend import mend
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
@@ -92,6 +93,8 @@ class Plan:
     files: MappedFileQueue | None = None
     #: What a replica gives; None: nobody named one.
     brought: Brought | None = None
+    #: How gaps of the log are closed.
+    fills: list[Fill] = field(default_factory=list)
 
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
@@ -181,24 +184,10 @@ class _Maker(Auditor):
     def stale(self, batch: Batch) -> None:
         pass
 
-    def note_lost(self, fill: Fill) -> None:
-        """Count the messages that got a tombstone."""
-        for number in np.unique(fill.lost.queue).tolist():
-            mine = fill.lost.take(fill.lost.queue == number)
-            times = np.full(len(mine), fill.gap.store_timestamp, np.int64)
-            nobody = np.zeros(len(mine), np.bool_)
-            gone = Messages(
-                mine.queues[number],
-                mine.queue_offset,
-                mine.position,
-                mine.size,
-                mine.tags_code,
-                times,
-                nobody,
-                ~nobody,
-            )
-            self.groups.add(gone)
-            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+    def note_lost(self, gone: Messages) -> None:
+        """Count messages that got a tombstone."""
+        self.groups.add(gone)
+        self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
 
 
 def make_plan(
@@ -248,11 +237,11 @@ def make_plan(
             look(commit_log, [maker], crc=False, progress=None)
         else:
             look(commit_log, [maker, *auditors])
-    for fill in fills:
-        maker.note_lost(fill)
+    for gone in tombstoned(mended, fills):
+        maker.note_lost(gone)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
-    plan.files, plan.brought = queue, brought
+    plan.files, plan.brought, plan.fills = queue, brought, fills
     plan.stale = log.stale
     plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..commit_log import CommitLog
@@ -19,6 +19,8 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .journal import unfinished
 from .log_recovery import Switches
+from .loss import damaged_ranges, name_all
+from .lost_messages import MOST
 from .plan import Plan, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
@@ -55,6 +57,8 @@ class Recovery:
     barrier: bool
     #: What the plan was asked for.
     wish: Wish
+    #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
+    named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def prediction(self) -> Prediction:
@@ -77,11 +81,12 @@ class Recovery:
     def to_json(self) -> dict[str, Any]:
         """The contract's object."""
         worst, plan = self.prediction, self.plan
+        told = self._lost_json("prediction", worst.groups)
         row: dict[str, Any] = {
             "type": "recovery",
             "store": str(self.layout.root),
             "exit": "crashed" if self.crashed else "clean",
-            "prediction": worst.to_json(),
+            "prediction": {**worst.to_json(), **told},
             "plan": None if plan is None else self._plan_json(plan),
             "summary": {
                 "messages": self.messages,
@@ -124,8 +129,29 @@ class Recovery:
             "completed": plan.completed,
             "lost": plan.lost.to_json(),
             "groups": plan.groups.to_json(),
+            **self._lost_json("plan", plan.groups),
+            "damaged": [found._asdict() for found in damaged_ranges(plan.fills)],
             **({"replica": plan.brought.to_json()} if plan.brought else {}),
         }
+
+    def name_lost(self, most: int = MOST) -> None:
+        """Find out who the lost messages were; `to_json` has them then. To be called before anything
+        is applied: it reads what lies on disk. most: rows of each list. Raises Unreadable.
+        """
+        snapshot = Snapshot.of(self.layout)
+        fills = self.plan.fills if self.plan else []
+        lost = self.prediction.groups.lost
+        self.named["prediction"] = name_all(lost, snapshot, (), most)
+        if self.plan is not None:
+            self.named["plan"] = name_all(self.plan.groups.lost, snapshot, fills, most)
+
+    def _lost_json(self, whose: str, groups: GroupLoss) -> dict[str, Any]:
+        """The rows that `name_lost` has found, and how many messages are not among them."""
+        if whose not in self.named:
+            return {}
+        rows = self.named[whose]
+        left_off = groups.lost.count - sum(row["known_from"] != "index" for row in rows)
+        return {"lost_messages": rows, "lost_messages_left_off": left_off}
 
     def layout_path(self, path: str) -> str:
         """A path relative to the store where it lies inside."""

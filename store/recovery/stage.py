@@ -19,6 +19,7 @@ from ..regular_file import open_regular
 from ..write.files import Files, write_new
 from ..write.index import IndexWriter
 from .checkpoint_edit import checkpoint_edit
+from .damaged_bytes import keep_damaged, ranges_of
 from .edits import Edit
 from .index_audit import IndexFix, tail_items
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind
@@ -44,6 +45,7 @@ def stage(
     _check_space(layout, plan)
     files.make_directory(folder)
     journal = Journal(layout.root, folder, command)
+    keep_damaged(layout, plan, folder, files)
     edits = list(plan.edits)
     made: list[Edit] = []
     stager = _Stager(layout, journal, files)
@@ -73,6 +75,7 @@ def _check_space(layout: Layout, plan: Plan) -> None:
             kept += max(0, Path(edit.path).stat().st_size - edit.offset)
         kept += edit.length + len(edit.data or b"") if edit.kind == "write" else 0
         made += sum(len(data) for _, data in edit.pieces)
+    kept += sum(size for _, size in ranges_of(plan))
     if layout.journal_place is None:
         _check_room(layout.root, kept + made)
     else:

@@ -1,0 +1,93 @@
+"""The part of `recover`'s page that names what is lost, one by one, and what a replica gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .terminal import time_text
+
+if TYPE_CHECKING:
+    from ..store.recovery.recovery import Recovery
+    from .options import Common
+
+ROWS = 12
+"""Lines of a list before it is folded."""
+_WORDS_MAX = 60
+
+
+def lost_lines(found: Recovery, common: Common) -> list[str]:
+    """The messages that the plan gives up, one by one; the damage around them."""
+    rows = found.named.get("plan", [])
+    if found.plan is None or not rows:
+        return []
+    shown = rows if common.verbose else rows[:ROWS]
+    lines = ["", "One by one, as far as anything tells:", *(_lost(row, common) for row in shown)]
+    total = max(found.plan.groups.lost.count, len(rows))
+    if total > len(shown):
+        how = "JSON has" if common.verbose else "--verbose shows"
+        lines.append(f"  … {total - len(shown):,} more ({how} up to 100,000)")
+    return lines
+
+
+def _lost(row: dict[str, Any], common: Common) -> str:
+    place = "?" if row["topic"] is None else row["topic"]
+    if row["queue_id"] is not None:
+        place += f"/{row['queue_id']} at {row['queue_offset']}"
+    size = "" if row["size"] is None else f", {row['size']} bytes"
+    return f"  {place}  {_when(row, common)}  position {row['position']:,}{size}{_who(row)}"
+
+
+def _when(row: dict[str, Any], common: Common) -> str:
+    """The store time, or between which times it was."""
+    if row["store_timestamp"] is not None:
+        return time_text(row["store_timestamp"], common.utc)
+    first, last = row["not_before"], row["not_after"]
+    if first is None and last is None:
+        return "time unknown"
+    if first is None:
+        return f"before {time_text(last, common.utc)}"
+    begin = time_text(first, common.utc)
+    return f"{begin} or later" if last is None else f"{begin} … {time_text(last, common.utc)}"
+
+
+def _who(row: dict[str, Any]) -> str:
+    words = []
+    if row["unique_key"]:
+        words.append(f"id {row['unique_key']}")
+    if row["keys"]:
+        words.append(f"keys {' '.join(row['keys'])}")
+    if row["key_hashes"]:
+        words.append(f"key hashes {', '.join(map(str, row['key_hashes']))}")
+    text = ", ".join(words)
+    return f"  {text[:_WORDS_MAX]}{'…' if len(text) > _WORDS_MAX else ''}" if text else ""
+
+
+def replica_lines(found: Recovery, rows: int | None) -> list[str]:
+    """What comes back from a replica, and what does not."""
+    brought = found.plan.brought if found.plan else None
+    if brought is None:
+        return []
+    lines = ["", f"From the replica {brought.replica}:"]
+    parts = (f"  {p.size:,} bytes at {p.position:,}: {p.records:,} records" for p in brought.parts)
+    lines += _folded(parts, len(brought.parts), rows)
+    if not brought.parts:
+        lines.append("  nothing")
+    if brought.lacks:
+        lines.append("It does not have; tombstones there make the two logs differ:")
+        lacks = (f"  {m.size:,} bytes at {m.position:,}: {m.reason}" for m in brought.lacks)
+        lines += _folded(lacks, len(brought.lacks), rows)
+    if brought.goes_on:
+        lines.append("It goes on behind the end of this log, which ends in order.")
+    if brought.earlier_bytes:
+        bytes_ = f"{brought.earlier_bytes:,} bytes"
+        lines.append(f"It has {bytes_} in front of this log, whose first files may have expired.")
+    return lines
+
+
+def _folded(lines: Iterator[str], count: int, rows: int | None) -> Iterator[str]:
+    for number, line in enumerate(lines):
+        if rows is not None and number == rows and count > rows + 1:
+            yield f"  … {count - rows} more (--verbose shows all)"
+            return
+        yield line
