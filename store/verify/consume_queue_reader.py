@@ -60,31 +60,44 @@ class QueueReader:
 
     def lookup(self, offsets: Ints) -> Units:
         """The units at queue offsets, int64[n]; zeros where there is none. Raises Unreadable."""
-        found = np.zeros(len(offsets), UNIT_DTYPE)
         if self._opened is None or not len(offsets):
-            return found
-        rising = bool((np.diff(offsets) >= 0).all())
+            return np.zeros(len(offsets), UNIT_DTYPE)
+        step = np.diff(offsets)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first >= 0 and last <= LARGEST_OFFSET and bool((step == 1).all()):
+            found = self._in_a_row(first, last + 1)
+        else:
+            found = self._scattered(offsets, rising=bool((step >= 0).all()))
+        self._opened.close()
+        return found
+
+    def _scattered(self, offsets: Ints, *, rising: bool) -> Units:
+        """Units at any queue offsets; neighbours are read together."""
+        found = np.zeros(len(offsets), UNIT_DTYPE)
         order = None if rising else np.argsort(offsets, kind="stable")
         ordered = offsets if order is None else offsets[order]
         breaks = (np.flatnonzero(np.diff(ordered) > _NEAR) + 1).tolist()
         for begin, end in zip([0, *breaks], [*breaks, len(ordered)], strict=True):
             wanted = ordered[begin:end]
             rows = slice(begin, end) if order is None else order[begin:end]
-            if wanted[0] >= 0 and wanted[-1] <= LARGEST_OFFSET:
-                first = int(wanted[0])
-                found[rows] = self._dense(first, int(wanted[-1]) + 1)[wanted - first]
-        self._opened.close()
+            first, last = int(wanted[0]), int(wanted[-1])
+            if first >= 0 and last <= LARGEST_OFFSET:
+                found[rows] = self._in_a_row(first, last + 1)[wanted - first]
         return found
 
-    def _dense(self, first: int, stop: int) -> Units:
-        units = np.zeros(stop - first, UNIT_DTYPE)
+    def _in_a_row(self, first: int, stop: int) -> Units:
+        """Units first ≤ k < stop."""
         if self._opened is None:
-            return units
+            return np.zeros(stop - first, UNIT_DTYPE)
         try:
-            for number, some in self._opened.units(first, stop):
-                units[number - first : number - first + len(some)] = some[_NAMES]
+            parts = list(self._opened.units(first, stop))
         except Missing:
-            self.vanished = True
+            self.vanished, parts = True, []
+        if len(parts) == 1 and len(parts[0][1]) == stop - first and self.files.files:
+            return parts[0][1]
+        units = np.zeros(stop - first, UNIT_DTYPE)
+        for number, some in parts:
+            units[number - first : number - first + len(some)] = some[_NAMES]
         return units
 
     def windows(self) -> Iterator[tuple[int, Units]]:
