@@ -25,6 +25,7 @@ from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
 from .log_scan import LogScan
 from .mapped_file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from .mark import Mark
+from .recent import Recent
 from .scan import Window, number_at, verdict
 
 __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
@@ -126,13 +127,19 @@ class CommitLog:
         return data[:size] if len(data) >= size else None
 
     def scan(
-        self, start: int | None = None, stop: int | None = None, *, crc: bool = True
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        crc: bool = True,
+        recent: Recent | None = None,
     ) -> Iterator[Batch | Extent]:
         """Records and extents in log order, from position `start` to before `stop`.
 
-        `crc`: compute the CRC of bodies. Raises Unreadable for an I/O error.
+        `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
+        good ones. Raises Unreadable for an I/O error.
         """
-        return LogScan(self, start, stop, crc).run()
+        return LogScan(self, start, stop, crc, recent).run()
 
     def end(self, start: int | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on."""

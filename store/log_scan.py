@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 class LogScan:
     """One pass over the log: state between files and chains."""
 
-    def __init__(self, log: CommitLog, start: int | None, stop: int | None, crc: bool) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int | None,
+        stop: int | None,
+        crc: bool,
+        recent: Recent | None = None,
+    ) -> None:
         self._log = log
         self._start = log.min_offset if start is None else start
         self._stop = log.max_file_end if stop is None else stop
@@ -41,7 +48,7 @@ class LogScan:
         self._mark_behind_blank: Mark | None = None
         #: The file before ended without a BLANK.
         self._broken_off = False
-        self._recent = Recent()
+        self._recent = recent or Recent()
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .commit_log import CommitLog
 
 #: Records before a gap whose queue offsets are compared with those behind it.
-_LOOK_BACK = 512
+LOOK_BACK = 512
 
 
 class Recent:
@@ -31,8 +31,12 @@ class Recent:
 
     def note(self, position: Ints, columns: Columns) -> None:
         """Remember the last records of a batch."""
-        self._store_timestamp = int(columns.ints("store_timestamp")[-1])
-        self._position = position[-_LOOK_BACK:].copy()
+        self.remember(position, int(columns.ints("store_timestamp")[-1]))
+
+    def remember(self, position: Ints, store_timestamp: int) -> None:
+        """Remember the last of the records at `position`; when the very last one was stored."""
+        self._store_timestamp = store_timestamp
+        self._position = position[-LOOK_BACK:].copy()
 
     def is_dead(self, columns: Columns, log: CommitLog) -> bool:
         """The records behind a gap were cut off by a broker before."""

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.index_file import ITEM, SLOT, items_offset, slots_offset
-from ..commit_log import Batch, Extent
-from ..dispatch import Dispatched
+from ..batch import Batch
+from ..dispatch import dispatch
 from ..index_file import Geometry
+from .edits import Edit
 from .index_state import IndexHeader, read_header
-from .snapshot import Bytes, Entry, map_file
-from .survey import Messages
+from .snapshot import Bytes, Entry, Snapshot, map_file
 
 _ITEM_DTYPE = dtype_of(ITEM)
 _SLOT_DTYPE = dtype_of(SLOT)
@@ -29,61 +29,91 @@ _WINDOW_ITEMS = 1 << 16
 _CHECKED_BYTES = 64 << 20
 
 
+@dataclass(frozen=True)
+class IndexFiles:
+    """The index files of a store, oldest first. sound: how many of the first ones are sound."""
+
+    headers: list[IndexHeader]
+    geometry: Geometry
+    sound: int
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], geometry: Geometry) -> IndexFiles:
+        """Look at the index files of a store. Raises Unreadable."""
+        named = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit()]
+        headers = [read_header(entry) for entry in named]
+        sound = 0
+        for i, header in enumerate(headers):
+            checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
+            if not is_sound(header, geometry, content=checked):
+                break
+            sound += 1
+        return cls(headers, geometry, sound)
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """First and last log position in each sound file."""
+        sound = self.headers[: self.sound]
+        return [(header.begin_physical_offset, header.end_physical_offset) for header in sound]
+
+
+def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) -> int | None:
+    """Position of the first record with keys that lies in none of the `ranges`."""
+    positions = batch.position
+    bare = np.ones(len(positions), np.bool_)
+    for begin, end in ranges:
+        bare &= (positions < begin) | (positions > end)
+    rows = np.flatnonzero(bare)
+    if not len(rows):
+        return None
+    items = dispatch(batch.take(rows), index_tags=tagged, multi_dispatch=False).items
+    return int(items.physical_offset[0]) if len(items) else None
+
+
+def index_files(snapshot: Snapshot) -> IndexFiles:
+    """Those of a store. Raises Unreadable."""
+    sizes = snapshot.layout.sizes
+    return IndexFiles.of(snapshot.index, Geometry(sizes.index_slots.value, sizes.index_items.value))
+
+
 @dataclass
 class IndexAudit:
     """The index while the log is read.
 
-    headers: all index files, oldest first. sound: how many of the first ones are sound. tagged:
-    tags are indexed, too.
+    headers: all index files, oldest first. sound: how many of the first ones are sound and lie
+    before the log end. tagged: tags are indexed, too.
     """
 
     headers: list[IndexHeader]
     geometry: Geometry
     sound: int
     log_end: int
+    tagged: bool
     #: First record with keys that no sound file covers, None: all are covered.
     uncovered: int | None = None
-    #: Items that the log asks for.
-    items: int = 0
     #: First and last position in each sound file.
-    _ranges: list[tuple[int, int]] = field(default_factory=list)
+    ranges: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], geometry: Geometry, log_end: int) -> IndexAudit:
-        """Look at the index files of a store. Raises Unreadable."""
-        named = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit()]
-        headers = [read_header(entry) for entry in named]
-        sound = 0
-        for i, header in enumerate(headers):
-            beyond = header.end_physical_offset >= log_end
-            checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
-            if beyond or not is_sound(header, geometry, content=checked):
-                break
-            sound += 1
-        ranges = [(h.begin_physical_offset, h.end_physical_offset) for h in headers[:sound]]
-        return cls(headers, geometry, sound, log_end, _ranges=ranges)
+    def of(cls, files: IndexFiles, log_end: int, *, tagged: bool) -> IndexAudit:
+        """Take those index files that lie before the log end."""
+        ends = [end for _, end in files.ranges]
+        sound = next((i for i, end in enumerate(ends) if end >= log_end), files.sound)
+        ranges = files.ranges[:sound]
+        return cls(files.headers, files.geometry, sound, log_end, tagged, ranges=ranges)
 
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+    def records(self, batch: Batch) -> None:
         """Records of the log, in order."""
-        positions = dispatched.items.physical_offset
-        positions = positions[positions < self.log_end]
-        self.items += len(positions)
-        if self.uncovered is not None or not len(positions):
+        if self.uncovered is not None or int(batch.position[0]) >= self.log_end:
             return
-        covered = np.zeros(len(positions), np.bool_)
-        for begin, end in self._ranges:
-            covered |= (positions >= begin) & (positions <= end)
-        if not covered.all():
-            self.uncovered = int(positions[int(covered.argmin())])
+        found = uncovered(self.ranges, batch, tagged=self.tagged)
+        if found is not None and found < self.log_end:
+            self.uncovered = found
 
-    def messages(self, messages: Messages) -> None:
-        """Nothing to note of messages."""
-
-    def extent(self, extent: Extent) -> None:
-        """Nothing to note of what is no record."""
-
-    def stale(self, batch: Batch) -> None:
-        """Nothing to note of dead records."""
+    def note_run(self, unindexed: int | None) -> None:
+        """Records of the log, of which `unindexed` is the first that no sound file covers."""
+        if self.uncovered is None:
+            self.uncovered = unindexed
 
     def finish(self) -> IndexFix | None:
         """What is to be done, None: nothing."""
@@ -113,6 +143,15 @@ class IndexFix:
     last_kept: Entry | None
     indexed_to: int
     gone: list[Entry]
+
+
+def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
+    """What a plan does about it."""
+    reason = "not sound, beyond the log end, or not complete"
+    edits = [Edit("move", entry.path, reason, ("I-101", "I-118")) for entry in fix.gone]
+    begin = max(0, fix.indexed_to)
+    reason = f"the messages from position {begin} on are indexed"
+    return [*edits, Edit("rebuild", str(snapshot.layout.index), reason, ("I-101",), begin)]
 
 
 def is_sound(header: IndexHeader, geometry: Geometry, *, content: bool) -> bool:

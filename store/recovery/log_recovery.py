@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from .loading import LoadedFile
 from .profiles import AbnormalStart, NormalStart, Profile
 from .record_check import BodyCheck, Failure, check, knows, schema_of, walk
 from .snapshot import Snapshot
+from .sound import SoundRun
 
 KEPT_FILES = 3
 """Files that a clean start of the older generations looks at."""
@@ -105,6 +106,10 @@ class LogWalk:
     end_file: int = 0
     ghosts: int = 0
     failure: Failure | None = field(default=None)
+    #: Records that are known to be good, by the log position of the first.
+    runs: dict[int, SoundRun] = field(default_factory=dict)
+    #: Whether nobody need see the records of a run.
+    passes: Callable[[SoundRun], bool] = lambda _run: False
 
     def batches(self, start: int) -> Iterator[Records | Ghost]:
         """Walk from the file number `start` on."""
@@ -128,6 +133,11 @@ class LogWalk:
         ghosts_allowed = self.profile.record.unequal_is_data and self.crashed
         offset, shift = 0, 0
         while True:
+            run = self._run_at(file, offset)
+            if run is not None and not shift:
+                self.last_valid = run.last
+                offset = run.end - file.start
+                continue
             for item in walk(buffer, offset, self.profile.record, self.body_check, file.start):
                 if isinstance(item, Columns):
                     self.last_valid = file.start + int(item.starts[-1]) + shift
@@ -140,6 +150,18 @@ class LogWalk:
                 yield Ghost(item.size)
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
+
+
+    def _run_at(self, file: LoadedFile, offset: int) -> SoundRun | None:
+        """The run that begins there, if this generation takes all its records for good."""
+        run, rules = self.runs.get(file.start + offset), self.profile.record
+        if run is None or file.entry is None or run.path != file.entry.path:
+            return None
+        if not run.plain and not (rules.v2 and rules.ipv6):
+            return None
+        if rules.property_crc and self.body_check is BodyCheck.PROPERTY_CRC:
+            return None
+        return run if self.passes(run) else None
 
 
 def start_file(

@@ -20,23 +20,24 @@ import numpy.typing as npt
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import InvalidInput
-from ..index_file import Geometry
+from ..errors import InvalidInput, Refused
 from ..mapped_file_queue import MappedFileQueue
 from ..write.consume_queue import queue_directory
-from .batch_audit import BatchAudit
+from .batch_audit import BatchAudits, of_right_type
 from .bring_back import Brought
-from .checkpoint_edit import checkpoint_edit
+from .checkpoint_edit import ending, new_checkpoint
 from .edits import Edit
+from .empty_log import named_messages, put_away
 from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
-from .index_audit import IndexAudit, IndexFix
+from .index_audit import IndexAudit, IndexFiles, IndexFix, index_edits, index_files
 from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
+from .keep.unnamed import places
 from .log_plan import LogPlan, plan_log
 from .loss import tombstoned
-from .mend import mend
+from .mend import has_queues, mend
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
 from .queue_edits import queue_edits
@@ -44,6 +45,7 @@ from .record_check import BodyCheck
 from .replica_log import with_replica
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
+from .sound import SoundLog, SoundRun
 from .survey import Auditor, Messages, survey
 from .tally import Tally
 from .timer_edits import timer_edits
@@ -89,6 +91,10 @@ class Plan:
     #: Records of an earlier life lie behind the end; bytes behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
+    #: Units that name records behind the broker's end of the log.
+    beyond: int = 0
+    #: Records whose header is put right.
+    restored: int = 0
     #: The log's files with what is written over them; None: as they lie there.
     files: MappedFileQueue | None = None
     #: What a replica gives; None: nobody named one.
@@ -99,6 +105,10 @@ class Plan:
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
         return any(part in Path(edit.path).parts for edit in self.edits)
+
+    def removes(self, part: str) -> bool:
+        """Some edit removes a file of this folder that a broker removes, too."""
+        return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
 
 
 def can_have_files(queue: QueueId) -> bool:
@@ -114,32 +124,28 @@ class _Maker(Auditor):
     """Looks at the log on behalf of the plan."""
 
     def __init__(
-        self, snapshot: Snapshot, log: LogPlan, groups: GroupLoss, profile: Profile, wish: Wish
+        self,
+        snapshot: Snapshot,
+        log: LogPlan,
+        groups: GroupLoss,
+        profile: Profile,
+        wish: Wish,
+        index: IndexFiles | None = None,
     ) -> None:
-        sizes, rules = snapshot.layout.sizes, profile.queues
-        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+        rules, tagged = profile.queues, profile.dispatch.index_tags
+        self._index_files = index or index_files(snapshot)
         self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
         self.exact = wish.exact
-        self.index = IndexAudit.of(snapshot.index, geometry, log.end)
+        self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
-        self.batches: dict[QueueId, BatchAudit] = {}
+        self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
         #: Positions of records whose topic can be no directory.
         self.nameless: list[Ints] = []
-        self._rules = rules
         self.lost = Tally()
         self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
         for name in snapshot.queues:
             self._audit(name)
-        for name in snapshot.batch_queues if rules.batches else ():
-            self._batch_audit(name)
-
-    def _batch_audit(self, name: QueueId) -> BatchAudit:
-        if name not in self.batches:
-            entries = self.snapshot.batch_queues.get(name, ())
-            size = self.snapshot.batch_file_bytes
-            self.batches[name] = BatchAudit.of(name, entries, size, self._rules, self.log.start)
-        return self.batches[name]
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
@@ -161,7 +167,20 @@ class _Maker(Auditor):
             last = int(inside.nonzero()[0][-1])
             self.last_record = int(batch.position[last])
             self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
-        self.index.records(batch, dispatched)
+        self.index.records(batch)
+        self.batches.records(batch, dispatched)
+
+    def takes(self, sound: SoundLog) -> bool:
+        """All of it stays in the log, as it is."""
+        same_index = sound.index is self._index_files and self.index.sound == sound.index.sound
+        return same_index and not self.exact and sound.end <= self.log.end
+
+    def sound(self, run: SoundRun) -> None:
+        """A run of good records, and their messages."""
+        self.last_record, self.last_timestamp = run.last, run.store_timestamp
+        self.index.note_run(run.unindexed)
+        for name, stretch in run.queues.items():
+            self._audit(name).add_sound(stretch)
 
     def messages(self, messages: Messages) -> None:
         if not can_have_files(messages.queue):
@@ -173,9 +192,7 @@ class _Maker(Auditor):
         self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
         if not inside.any():
             return
-        if self._rules.batches and messages.queue.topic in self.snapshot.batch_topics:
-            self._batch_audit(messages.queue).add(messages.take(inside))
-        else:
+        if not self.batches.has(messages.queue):
             self._audit(messages.queue).add(messages.take(inside))
 
     def extent(self, extent: Extent) -> None:
@@ -199,28 +216,38 @@ def make_plan(
     auditors: tuple[Auditor, ...] = (),
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
+    sound: SoundLog | None = None,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
 
     wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
-    tell: called with the log position reached. Raises Refused, Unreadable.
+    tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
     """
     wish, switches = wish or Wish(), outcome.switches
     policy, keep = wish.policy, wish.policy is Policy.KEEP
     rules = profile.dispatch
     multi_dispatch = rules.multi_dispatch and switches.multi_dispatch
-    mended, edits = mend(snapshot, any_length=keep)
+    typed, wrong_type = of_right_type(snapshot, profile.queues)
+    mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
+    edits += wrong_type
     if not mended.log:
-        return Plan(policy, 0, 0)
-    queue, fills, maker = _files_of(mended), list[Fill](), None
+        return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
+    sound = None if edits else sound
+    queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
     look = partial(
-        survey, index_tags=rules.index_tags, multi_dispatch=multi_dispatch, progress=tell
+        survey,
+        index_tags=rules.index_tags,
+        multi_dispatch=multi_dispatch,
+        progress=tell,
+        index=False,
     )
     groups, brought = GroupLoss(progress or {}), None
     if keep:
-        kept, maker, brought = _keep(mended, queue, profile, outcome, wish, look, auditors, groups)
-        log, queue, fills = kept.plan, kept.queue, kept.fills
+        kept, maker, brought = _keep(
+            mended, queue, profile, outcome, wish, look, auditors, groups, sound
+        )
+        log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -232,11 +259,11 @@ def make_plan(
     commit_log = CommitLog(queue)
     if maker is None:
         groups = GroupLoss(progress or {})
-        maker = _Maker(mended, log, groups, profile, wish)
+        maker = _Maker(mended, log, groups, profile, wish, sound.index if sound else None)
         if keep:
             look(commit_log, [maker], crc=False, progress=None)
         else:
-            look(commit_log, [maker, *auditors])
+            look(commit_log, [maker, *auditors], sound=sound)
     for gone in tombstoned(mended, fills):
         maker.note_lost(gone)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
@@ -245,6 +272,8 @@ def make_plan(
     plan.stale = log.stale
     plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
+    plan.restored = restored
+    plan.beyond = sum(int((f.lost.position >= outcome.log_end).sum()) for f in fills)
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
     if switches.consume_queue_ext:
         plan.edits += ext_edits(snapshot)
@@ -252,7 +281,7 @@ def make_plan(
         plan.edits += timer_edits(snapshot)
     plan.index = maker.index.finish() if switches.message_index_enable else None
     if plan.index is not None:
-        plan.edits += _index_edits(snapshot, plan.index)
+        plan.edits += index_edits(snapshot, plan.index)
     plan.edits += log.edits
     _finish(snapshot, plan, maker, profile)
     return plan
@@ -264,9 +293,10 @@ def _keep(
     profile: Profile,
     outcome: Outcome,
     wish: Wish,
-    look: Callable[[CommitLog, list[Auditor]], None],
+    look: Callable[..., None],
     auditors: tuple[Auditor, ...],
     groups: GroupLoss,
+    sound: SoundLog | None,
 ) -> tuple[KeptLog, _Maker | None, Brought | None]:
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
@@ -278,19 +308,37 @@ def _keep(
         brought, queue = with_replica(
             snapshot, queue, wish.replica, verify=verifies, look=look, auditors=auditors
         )
-        auditors = ()
+        auditors, sound = (), None
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-    guess = _Maker(snapshot, as_it_is, groups, profile, wish)
-    look(CommitLog(queue), [finder, guess, *auditors])
+    guess = _Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
+    look(CommitLog(queue), [finder, guess, *auditors], sound=sound)
     silent = [*guess.nameless, *finder.silent]
     elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
-    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, pieces)
+    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, places(guess.queues), pieces)
     changed = kept.fills or kept.restored
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought
+
+
+def _without_log(
+    snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss
+) -> Plan:
+    """The plan where there is no log, and none is missed. Raises Refused."""
+    plan = Plan(policy, 0, 0, groups=groups)
+    if not has_queues(snapshot):
+        return plan
+    plan.edits = [*edits, *put_away(snapshot)]
+    for messages in named_messages(snapshot):
+        groups.add(messages)
+        times = messages.store_timestamp
+        plan.lost.add(messages.queue, "", messages.size, times, messages.offset)
+    old = Checkpoint(**snapshot.checkpoint)
+    plan.checkpoint = plan.sound_checkpoint = new_checkpoint(old, profile, -1, 0, 0)
+    plan.edits += ending(snapshot, plan.checkpoint)
+    return plan
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:
@@ -308,16 +356,24 @@ def _queue_edits(
     for name in sorted(maker.queues):
         audit = maker.queues[name]
         fix = audit.finish(log)
+        if audit.holes and profile.queues.batches and name in snapshot.batch_queues:
+            raise Refused(
+                f"the messages of {name.topic} are batches, its queue.type says otherwise",
+                path=snapshot.layout.batch_consume_queue / name.topic,
+                hint="put the topic's queue.type in topics.json right",
+            )
         directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
         entries = snapshot.queues.get(name, ())
         edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
         plan.queues.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
         plan.completed += fix.missing
+        plan.beyond += fix.beyond
         if fix.shifted:
             plan.shifted.append(name)
-    for name, batches in sorted(maker.batches.items()):
-        batches.check(snapshot)
-        plan.queues.append(QueueRow(name, batches.state.min_offset, batches.state.max_offset))
+    for batches, of_batch, its_edits in maker.batches.finish():
+        edits += its_edits
+        plan.queues.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
+        plan.completed += of_batch.missing
     return edits
 
 
@@ -327,18 +383,6 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
     if first_in_log is not None:
         return first_in_log
     return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
-
-
-def _index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
-    reason = "not sound, beyond the log end, or not complete"
-    edits = [Edit("move", e.path, reason, ("I-101", "I-118")) for e in fix.gone]
-    return [*edits, _rebuild(snapshot, fix)]
-
-
-def _rebuild(snapshot: Snapshot, fix: IndexFix) -> Edit:
-    begin = max(0, fix.indexed_to)
-    reason = f"the messages from position {begin} on are indexed"
-    return Edit("rebuild", str(snapshot.layout.index), reason, ("I-101",), begin)
 
 
 def _finish(snapshot: Snapshot, plan: Plan, maker: _Maker, profile: Profile) -> None:
@@ -354,23 +398,4 @@ def _finish(snapshot: Snapshot, plan: Plan, maker: _Maker, profile: Profile) -> 
     if not plan.edits and not snapshot.abort:
         return
     plan.checkpoint = plan.sound_checkpoint
-    if plan.checkpoint != old:
-        plan.edits.append(checkpoint_edit(snapshot.layout.checkpoint, plan.checkpoint))
-    if snapshot.abort:
-        reason = "the store is in order: the next start is a clean one"
-        plan.edits.append(Edit("remove", str(snapshot.layout.abort), reason, ("I-009",)))
-
-
-def new_checkpoint(
-    old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int
-) -> Checkpoint:
-    """The checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
-    confirm, flushed = old.confirm_phy_offset, old.logics_physical_offset
-    position = max(0, last_record)
-    return old._replace(
-        physic_msg_timestamp=last_timestamp,
-        logics_msg_timestamp=last_timestamp,
-        index_msg_timestamp=index_time,
-        confirm_phy_offset=position if profile.queues.has_confirm_offset else confirm,
-        logics_physical_offset=position if profile.queues.has_flushed_position else flushed,
-    )
+    plan.edits += ending(snapshot, plan.checkpoint)

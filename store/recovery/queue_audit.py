@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from ..commit_log import CommitLog
 from ..delay_level import SCHEDULE_TOPIC
 from .queue_units import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
 from .snapshot import Entry, QueueId
+from .sound import Stretch
 from .survey import Messages, points_at
 
 Ints = npt.NDArray[np.int64]
@@ -27,6 +29,15 @@ _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
 _PRE_FILL = pre_fill(1)[0]
+
+
+class Hole(NamedTuple):
+    """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
 
 
 @dataclass
@@ -50,7 +61,7 @@ class QueueAudit:
     next: int = -1
     last_position: int = -1
     irregular: bool = False
-    holes: list[tuple[int, int]] = field(default_factory=list)
+    holes: list[Hole] = field(default_factory=list)
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
     _conflicts: int = 0
@@ -76,6 +87,16 @@ class QueueAudit:
                 found[mine] = gather(read, numbers)
         return found
 
+    def add_sound(self, stretch: Stretch) -> None:
+        """Messages of this queue that stay in the log, in order and with their units."""
+        if self.first < 0:
+            self.first = stretch.first
+        elif self.next < stretch.first:
+            self.holes.append(
+                Hole(self.next, stretch.first, self.last_position, stretch.first_position)
+            )
+        self.next, self.last_position = stretch.next, stretch.last_position
+
     def add(self, messages: Messages) -> None:
         """Messages of this queue, in log order, that stay in the log."""
         offsets, positions = messages.offset, messages.position
@@ -90,7 +111,8 @@ class QueueAudit:
         if impossible.any():
             self.irregular = True
         for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
-            self.holes.append((int(expected[at]), int(offsets[at])))
+            near = int(before[at]), int(positions[at])
+            self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
         self.next = max(self.next, int(offsets[-1]) + 1)
         there = self.lookup(np.maximum(offsets, 0))
         wrong = ~points_at(there, messages)
@@ -122,7 +144,7 @@ class QueueAudit:
         if self.holes or self.irregular or self._conflicts:
             return True
         beside = [self.next, self.first - 1] if self.first >= 0 else [self._disk_first()]
-        units = self.lookup(np.maximum(np.array(beside, np.int64), 0))
+        units = self.lookup(np.array([offset for offset in beside if offset >= 0], np.int64))
         inside = (units["physical_offset"] >= self.log_start) & is_valid(units)
         return bool((inside & (units != _PRE_FILL)).any())
 
@@ -177,7 +199,19 @@ class QueueAudit:
         self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
     ) -> QueueFix:
         order = np.argsort(offsets, kind="stable")
-        return QueueFix(self.queue, offsets[order], units[order], end, missing, shifted)
+        beyond = self._beyond(end)
+        return QueueFix(self.queue, offsets[order], units[order], end, missing, shifted, beyond)
+
+    def _beyond(self, end: int) -> int:
+        """Units from queue offset `end` on that name records behind the log end."""
+        count = 0
+        for first, most in self._windows(end, self._disk_end(), _WINDOW):
+            units = self.read(first, most)
+            used = is_valid(units) & (units != _PRE_FILL)
+            count += int((used & (units["physical_offset"] >= self.log_end)).sum())
+            if not used.any():
+                break
+        return count
 
     def first_in_log(self, fix: QueueFix) -> int | None:
         """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
@@ -282,7 +316,7 @@ class QueueAudit:
     def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
         """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""
         more_offsets, more_units = [offsets], [units]
-        for begin, end in self.holes:
+        for begin, end, _, _ in self.holes:
             there = self.read(begin, end - begin)
             bad = np.flatnonzero(~is_valid(there) | (there["physical_offset"] >= self.log_end))
             for at in bad.tolist():
@@ -319,7 +353,7 @@ class QueueFix:
     """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
 
     missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
-    those in the records.
+    those in the records. beyond: units behind its end that name records behind the log end.
     """
 
     queue: QueueId
@@ -328,3 +362,4 @@ class QueueFix:
     end: int
     missing: int
     shifted: bool
+    beyond: int = 0

@@ -321,6 +321,17 @@ class QueueState:
         """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
         return self.units_at(offsets)
 
+    def shows_disk(self, first: int, behind: int) -> bool:
+        """Units `first` ≤ k < `behind` are written, and are those that lie on disk."""
+        begin, end = first * self.dtype.itemsize, behind * self.dtype.itemsize
+        shown = 0
+        for file in self.files:
+            reach = file.start + (min(file.added_at, file.wrote) if file.added else file.wrote)
+            if file.entry is None or file.start % self.file_bytes:
+                return False
+            shown += max(0, min(end, reach) - max(begin, file.start))
+        return shown == end - begin
+
     def units_at(self, numbers: npt.NDArray[np.int64]) -> Units:
         """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
         found = np.zeros(len(numbers), self.dtype)

@@ -10,6 +10,7 @@ from typing import Any
 from ..commit_log import CommitLog
 from ..dispatch import LMQ_PREFIX
 from ..errors import InvalidInput, Refused, StoreError
+from ..forked import cores
 from ..generation import Generation, generation_of
 from ..layout import Layout
 from ..lock import holder
@@ -17,6 +18,7 @@ from ..regular_file import read_regular
 from .apply import barriers
 from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
+from .index_audit import index_files
 from .journal import unfinished
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
@@ -24,8 +26,10 @@ from .lost_messages import MOST
 from .plan import Plan, can_have_files, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
+from .prove_log import prove_log
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
+from .sound import SoundLog
 from .survey import Readability, survey
 from .wish import Policy, Wish, check_lost_tag
 
@@ -165,11 +169,13 @@ def examine(
     policy: Policy = Policy.BROKER,
     lost_tag: str = "",
     replica: str = "",
+    force_empty_log: bool = False,
+    jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
-    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. tell: called with the log position
+    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
     reached. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
@@ -180,9 +186,17 @@ def examine(
     profiles = _profiles(version, generation)
     main = profile_of(version) if version else profile_of(generation.version if generation else "")
     switches = switches_of(snapshot)
-    outcomes = [simulate(snapshot, profile, switches) for profile in profiles]
+    sound = _sound(snapshot, main, switches, jobs, tell)
+    outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
     generations = tuple(profile.version for profile in profiles)
-    wish = Wish(policy, int(time.time() * 1000), generations, lost_tag, replica=replica)
+    wish = Wish(
+        policy,
+        int(time.time() * 1000),
+        generations,
+        lost_tag,
+        force_empty_log=force_empty_log,
+        replica=replica,
+    )
     progress = read_progress(layout.config)
     expected = _expected(snapshot)
     watched = []
@@ -203,6 +217,7 @@ def examine(
             auditors=auditors,
             progress=progress,
             tell=tell,
+            sound=sound,
         )
     except Refused as error:
         refusal = error
@@ -217,8 +232,30 @@ def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
     """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
     snapshot = Snapshot.of(layout)
     profile = profile_of(version)
-    outcome = simulate(snapshot, profile, switches_of(snapshot))
-    return make_plan(snapshot, profile, outcome, wish=wish)
+    switches = switches_of(snapshot)
+    sound = _sound(snapshot, profile, switches)
+    outcome = simulate(snapshot, profile, switches, sound=sound)
+    return make_plan(snapshot, profile, outcome, wish=wish, sound=sound)
+
+
+def _sound(
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> SoundLog | None:
+    """What is in order from the beginning of the log on; None where it would be of no use."""
+    if not snapshot.log or switches.multi_dispatch:
+        return None
+    return prove_log(
+        snapshot,
+        CommitLog.open(snapshot.layout),
+        index_files(snapshot),
+        index_tags=profile.dispatch.index_tags,
+        jobs=jobs or cores(),
+        tell=tell,
+    )
 
 
 def switches_of(snapshot: Snapshot) -> Switches:

@@ -25,6 +25,7 @@ from .queue_state import QueueState
 from .queue_units import UNIT_DTYPE, Units
 from .record_check import BodyCheck, Failure, walk
 from .snapshot import Entry, QueueId, Snapshot
+from .sound import SoundLog, SoundRun
 from .timer_state import QUEUE as TIMER_QUEUE
 from .timer_state import TimerState, recover_timer
 
@@ -77,6 +78,20 @@ class Outcome:
         last = self.log.files[-1]
         return last.start + last.wrote
 
+    def has_all(self, run: SoundRun) -> bool:
+        """No queue takes anything of these records: all have got as far before."""
+        rules = self.profile
+        multi_dispatch = rules.dispatch.multi_dispatch and self.switches.multi_dispatch
+        whole = rules.queues.reaches_end
+        return (
+            self.ext is None
+            and not multi_dispatch
+            and all(
+                name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
+                for name, stretch in run.queues.items()
+            )
+        )
+
     @property
     def scan_start(self) -> int:
         """Position where the recovery began."""
@@ -84,11 +99,17 @@ class Outcome:
 
 
 def simulate(
-    snapshot: Snapshot, profile: Profile, switches: Switches | None = None, now_ms: int = 0
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches | None = None,
+    now_ms: int = 0,
+    *,
+    sound: SoundLog | None = None,
 ) -> Outcome:
     """Play a broker's start through. Raises Unreadable.
 
     now_ms: the broker's clock, which decides from when on a timer that has stood for long reads.
+    sound: what is known to be in order, so that it need not be walked.
     """
     switches = switches or Switches()
     outcome = Outcome(
@@ -111,7 +132,7 @@ def simulate(
         return outcome
     try:
         if outcome.log.files:
-            _recover_log(outcome)
+            _recover_log(outcome, sound)
         else:
             _without_log(outcome)
     except _Poison as poison:
@@ -220,7 +241,7 @@ def _without_log(outcome: Outcome) -> None:
             queue.clear()
 
 
-def _recover_log(outcome: Outcome) -> None:
+def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
     snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
     switches = outcome.switches
     crashed = snapshot.abort
@@ -229,9 +250,13 @@ def _recover_log(outcome: Outcome) -> None:
     outcome.start_path = first.path if first else None
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
+    dispatches = crashed or profile.dispatch.when_clean
+    if sound is not None:
+        scan.runs = {run.begin: run for run in sound.runs}
+        scan.passes = lambda run: not dispatches or outcome.has_all(run)
     dispatched_behind = -1 if crashed else outcome.queues_end
     for batch in scan.batches(outcome.start.number):
-        if not (crashed or profile.dispatch.when_clean):
+        if not dispatches:
             continue
         if isinstance(batch, Ghost):
             _put_ghost(outcome, batch)

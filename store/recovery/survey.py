@@ -23,6 +23,7 @@ from .queue_state import QueueState
 from .queue_units import Units
 from .simulate import Outcome
 from .snapshot import QueueId
+from .sound import SoundLog, SoundRun, Stretch, TakesRuns
 from .tally import Tally
 
 Ints = npt.NDArray[np.int64]
@@ -82,14 +83,23 @@ def survey(
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
     items: Iterable[Batch | Extent] | None = None,
+    index: bool = True,
+    sound: SoundLog | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
     start: position of a record to begin at. crc: check the bodies. progress: called with the
-    position reached. items: a scan to take instead of one of the whole log.
+    position reached. items: a scan to take instead of one of the whole log. index: whether anybody
+    looks at the index items. sound: what is in order; where all auditors can do without its
+    records, the scan begins behind it.
     """
     pending = _Pending()
-    for item in log.scan(start, crc=crc) if items is None else items:
+    if items is None:
+        recent = None
+        if sound is not None and _hand_out_runs(sound, auditors):
+            start, recent = sound.end, sound.recent
+        items = log.scan(start, crc=crc, recent=recent)
+    for item in items:
         if isinstance(item, Extent):
             for auditor in auditors:
                 auditor.extent(item)
@@ -100,13 +110,31 @@ def survey(
             for auditor in auditors:
                 auditor.stale(item)
             continue
-        dispatched = dispatch(item, index_tags=index_tags, multi_dispatch=multi_dispatch)
+        dispatched = dispatch(
+            item, index_tags=index_tags, index=index, multi_dispatch=multi_dispatch
+        )
         for auditor in auditors:
             auditor.records(item, dispatched)
         pending.add(item, dispatched)
         if pending.count >= _AT_ONCE:
             _hand_out(pending, auditors)
     _hand_out(pending, auditors)
+
+
+def _hand_out_runs(sound: SoundLog, auditors: list[Auditor]) -> bool:
+    """Give what is in order to all auditors; False: nothing was given, some want its records."""
+    takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
+    if len(takers) < len(auditors) or not sound.items:
+        return False
+    if not all(taker.takes(sound) for taker in takers):
+        return False
+    for item in sound.items:
+        for auditor, taker in zip(auditors, takers, strict=True):
+            if isinstance(item, Extent):
+                auditor.extent(item)
+            else:
+                taker.sound(item)
+    return True
 
 
 def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
@@ -202,6 +230,32 @@ class Readability:
         """Count records that an earlier cut has given up."""
         self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
+    def takes(self, sound: SoundLog) -> bool:
+        """All messages are in the log, and their queues show the units that lie on disk."""
+        if self.seen is not None:
+            return False
+        starts, ends = _columns_of(self.ranges)
+        for run in sound.runs:
+            at = int(np.searchsorted(starts, run.begin, side="right")) - 1
+            if at < 0 or run.end > ends[at]:
+                return False
+            if not all(self._shows(name, stretch) for name, stretch in run.queues.items()):
+                return False
+        return True
+
+    def _shows(self, name: QueueId, stretch: Stretch) -> bool:
+        queue = self.queues.get(name)
+        if queue is None or stretch.first < queue.min_offset:
+            return False
+        return queue.shows_disk(stretch.first, stretch.next)
+
+    def sound(self, run: SoundRun) -> None:
+        """Count the messages of a run: all can be read."""
+        for name, stretch in run.queues.items():
+            if self.expected(name):
+                self.total += stretch.messages
+                self.readable += stretch.messages
+
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""
         self.damaged += int((~messages.good & ~messages.lost).sum())
@@ -235,13 +289,18 @@ class Readability:
     def _in_log(self, messages: Messages) -> Flags:
         if not self.ranges:
             return np.zeros(len(messages.position), np.bool_)
-        starts, ends = np.array(sorted(self.ranges), np.int64).T
+        starts, ends = _columns_of(self.ranges)
         at = np.searchsorted(starts, messages.position, side="right") - 1
         kept: Flags = (at >= 0) & (messages.position + messages.size <= ends[at])
         return kept
 
     def _count(self, tally: Tally, messages: Messages, reason: str) -> None:
         tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)
+
+
+def _columns_of(ranges: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Begins and ends of ranges, int64[2, n], in order."""
+    return np.array(sorted(ranges), np.int64).reshape(-1, 2).T
 
 
 def points_at(units: Units, messages: Messages) -> Flags:

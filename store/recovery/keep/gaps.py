@@ -13,6 +13,7 @@ from ...batch import Batch, Extent, ExtentKind
 from ...dispatch import Dispatched
 from ...mark import Mark
 from ..snapshot import QueueId
+from ..sound import SoundLog, SoundRun
 from ..survey import Messages
 
 Ints = npt.NDArray[np.int64]
@@ -125,6 +126,20 @@ class GapFinder:
         self.covered = blank.end
         if blank.end in self.files:
             self.end = max(self.end, blank.end)
+
+    def takes(self, sound: SoundLog) -> bool:
+        """Records of a run are good, unless they have to prove more than a run knows."""
+        return not self.verify
+
+    def sound(self, run: SoundRun) -> None:
+        """A run of good records: what `records` and `messages` do with them."""
+        self.close(run.begin)
+        self.covered = self.end = run.end
+        self.last = run.last, run.end
+        self.last_timestamp = run.store_timestamp
+        self.crc_items |= run.with_crc
+        for queue, stretch in run.queues.items():
+            self.queue_ends[queue] = max(stretch.next, self.queue_ends.get(queue, 0))
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log; those with a damaged body are part of a gap."""

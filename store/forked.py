@@ -1,0 +1,77 @@
+"""Work for another core: a function runs in a copy of this process, and its result comes back."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Forked(Generic[T]):
+    """Runs `work` in a child process from now on; leave the context to be rid of it.
+
+    The result has to be small: it is pickled. A child that fails in any way has no result; whoever
+    asked does the work itself then, and meets the error at first hand.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._pid, self._pipe = 0, -1
+        if not hasattr(os, "fork"):
+            return
+        self._pipe, into = os.pipe()
+        self._pid = os.fork()
+        if not self._pid:
+            _work(work, into)
+        os.close(into)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            self._wait()
+
+    def result(self) -> T | None:
+        """Wait for the result; None where there is none."""
+        if not self._pid:
+            return None
+        with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
+            data = pipe.read()
+        failed = self._wait()
+        found: T | None = None if failed else pickle.loads(data)
+        return found
+
+    def _wait(self) -> int:
+        """Take leave of the child; returns its exit code."""
+        os.close(self._pipe)
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def _work(work: Callable[[], Any], into: int) -> None:
+    """The child's whole life: nothing of the parent's is run or flushed here a second time."""
+    code = 1
+    try:
+        data = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
+        with os.fdopen(into, "wb") as pipe:
+            pipe.write(data)
+        code = 0
+    finally:
+        os._exit(code)

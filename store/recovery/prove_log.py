@@ -1,0 +1,92 @@
+"""Proving a whole log, a part on each core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+
+from ..commit_log import CommitLog
+from ..forked import Forked
+from ..log_items import LogItems
+from ..mapped_file_queue import MappedFile
+from .index_audit import IndexFiles
+from .prove import Prover
+from .queue_numbers import QueueNumbers
+from .snapshot import Snapshot
+from .sound import SoundLog
+
+_PART_BYTES = 32 << 20
+"""A smaller part is not worth a process."""
+_STEP_BYTES = 1 << 16
+
+
+def prove_log(
+    snapshot: Snapshot,
+    log: CommitLog,
+    index: IndexFiles,
+    *,
+    index_tags: bool,
+    jobs: int = 1,
+    tell: Callable[[int], None] | None = None,
+) -> SoundLog:
+    """What is in order from the beginning of the log on. Raises Unreadable.
+
+    tell: called with the log position reached. jobs: processes that work at the same time.
+    """
+    queues = QueueNumbers.of(snapshot)
+    bounds = _bounds(log, jobs)
+
+    def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
+        return Prover(snapshot, queues, index, tagged=index_tags).prove(log, begin, end, tell)
+
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(Forked(partial(part, begin, end))) for begin, end in bounds[1:]
+        ]
+        sound = part(*bounds[0], tell)
+        for child, (begin, end) in zip(children, bounds[1:], strict=True):
+            if sound.end < begin:
+                break
+            found = child.result() or part(begin, end, tell)
+            sound = found.after(sound) or sound
+            if tell is not None:
+                tell(sound.end)
+    return sound
+
+
+def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:
+    """Parts of about the same size, each from the beginning of a record on: (begin, end)."""
+    files = [file for file in log.files if not file.compressed]
+    used = [(file, _used_bytes(log, file)) for file in files[-1:]]
+    used = [(file, file.size) for file in files[:-1]] + used
+    total = sum(size for _, size in used)
+    count = max(1, min(jobs, total // _PART_BYTES))
+    begins = [log.min_offset]
+    for part in range(1, count):
+        found = _record_behind(log, used, total * part // count)
+        if found is not None and found > begins[-1]:
+            begins.append(found)
+    return list(zip(begins, [*begins[1:], log.max_file_end], strict=True))
+
+
+def _record_behind(log: CommitLog, used: list[tuple[MappedFile, int]], at: int) -> int | None:
+    """Position of the next record, `at` bytes into what is used of the files."""
+    for file, size in used:
+        if at < size:
+            found = LogItems(log, file).search(at)
+            return None if found is None else file.start + found
+        at -= size
+    return None
+
+
+def _used_bytes(log: CommitLog, file: MappedFile) -> int:
+    """About how much of a file is written: what lies behind is zeros."""
+    low, high = 0, file.size
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        if any(log.queue.read_file(file, middle, _STEP_BYTES)):
+            low = middle
+        else:
+            high = middle
+    return high

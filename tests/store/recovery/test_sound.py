@@ -1,0 +1,153 @@
+"""What is proved to be in order is left out by the pass over the log: nothing that is told changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from mqstore.store.commit_log import CommitLog
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery import prove, prove_log, recovery
+from mqstore.store.recovery.index_audit import index_files
+from mqstore.store.recovery.profiles import VERSIONS
+from mqstore.store.recovery.snapshot import Snapshot
+from mqstore.store.recovery.sound import SoundLog
+from mqstore.store.recovery.wish import Policy
+
+from ... import recovery_cases, stores
+from ...slices import pick, rng
+
+FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small stores, too, are looked at in several groups and by several processes."""
+    monkeypatch.setattr(prove, "_AT_ONCE", 7)
+    monkeypatch.setattr(prove_log, "_PART_BYTES", 4096)
+    yield
+
+
+def told(root: Path, config: BrokerConfig, version: str | None, policy: Policy, jobs: int) -> Any:
+    """Everything that `examine` says. The time of the plan's records is the clock's."""
+    found = recovery.examine(Layout.open(root, config), version, policy=policy, jobs=jobs)
+    edits = [] if found.plan is None else found.plan.edits
+    return json.dumps([found.to_json(), [len(edit.to_json()) for edit in edits]], indent=1)
+
+
+def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> None:
+    """The same is told with the proof and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recovery, "_sound", lambda *_: None)
+        expected = told(root, config, version, policy, 1)
+    assert told(root, config, version, policy, 3) == expected
+
+
+def proved(root: Path, jobs: int = 1) -> SoundLog:
+    """What is in order in a store."""
+    layout = Layout.open(root)
+    snapshot = Snapshot.of(layout)
+    index = index_files(snapshot)
+    log = CommitLog.open(layout)
+    return prove_log.prove_log(snapshot, log, index, index_tags=False, jobs=jobs)
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_real_stores(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    for policy in Policy:
+        same(root, BrokerConfig({}), None, policy)
+
+
+def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    sound = proved(root)
+    assert sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert sum(stretch.messages for run in sound.runs for stretch in run.queues.values()) > 0
+    parts = proved(root, 3)
+    assert (parts.end, len(parts.runs) > len(sound.runs)) == (sound.end, True)
+
+
+def test_parts_that_do_not_meet_are_not_joined(tmp_path: Path) -> None:
+    sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
+    first, *_, last = (SoundLog([run], run.end, sound.index) for run in sound.runs)
+    assert last.after(first) is None
+
+
+def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    expected = proved(root)
+
+    class Dead:
+        def __init__(self, work: object) -> None:
+            pass
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def result(self) -> None:
+            return None
+
+    monkeypatch.setattr(prove_log, "Forked", Dead)
+    assert proved(root, 3).end == expected.end
+
+
+def test_the_proof_ends_before_a_wrong_byte(tmp_path: Path) -> None:
+    """Anywhere in a record, or in its unit: what is left of the proof does not reach it."""
+    whole = stores.unpack("5.3.3-clean", tmp_path)
+    (run, *_) = proved(whole).runs
+    chance = rng("wrong byte")
+    for number in range(12):
+        root = tmp_path / str(number)
+        shutil.copytree(whole, root)
+        at = chance.randrange(run.begin, run.end)
+        with Path(root, "commitlog", Path(run.path).name).open("r+b") as file:
+            file.seek(at - run.begin)
+            byte = file.read(1)[0]
+            file.seek(at - run.begin)
+            file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+        same(root, BrokerConfig({}), None, Policy.KEEP)
+        shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("case", recovery_cases.cases()[::40], ids=lambda case: case["kind"])
+def test_damaged_stores(case: dict[str, Any], tmp_path: Path) -> None:
+    root = recovery_cases.damaged(case, tmp_path)
+    same(root, recovery_cases.config_of(case, root), case["version"], Policy.KEEP)
+
+
+@pytest.mark.slow
+def test_all_damaged_stores(tmp_path: Path) -> None:
+    cases = [*recovery_cases.all_cases(), *recovery_cases.all_feature_cases()]
+    wrong = []
+    for number, case in enumerate(pick(cases, "sound")):
+        root = recovery_cases.damaged(case, tmp_path / str(number))
+        config = recovery_cases.config_of(case, root)
+        try:
+            for policy in Policy:
+                same(root, config, case["version"], policy)
+        except AssertionError as error:
+            wrong.append(f"{case['case']}: {str(error)[:300]}")
+        shutil.rmtree(tmp_path / str(number))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", stores.ALL)
+def test_all_real_stores(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    try:
+        Snapshot.of(Layout.open(root))
+    except Exception:  # noqa: BLE001
+        return
+    for version in VERSIONS:
+        same(root, BrokerConfig({}), version, Policy.KEEP)
