@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Ints, overlapping
 from ...formats.message import SMALLEST
-from ...formats.message_properties import crc_ok
+from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
 from ..scan import body_crc_ok
 from ..write.message_columns import rows_with_crc
 
@@ -21,7 +21,10 @@ LARGEST_RECORD = 64 << 20
 _LATEST_MS = 1 << 43
 _LARGEST_POSITION = 1 << 62
 _FLAGS_END = 1 << 16
-_NOT_ASCII = 0x80
+_BLOCK_BYTES = 512
+_WORD = np.dtype(np.uint64)
+_CRC_WORD = np.frombuffer(CRC32.encode(), _WORD, 1)[0]
+_ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _SPACE = 0x20
 
 
@@ -62,11 +65,9 @@ def structural(columns: Columns) -> Flags:
     found = plausible(columns) & columns.ok
     found &= columns.ends - columns.starts == columns.ints("total_size")
     topic = columns.ragged("topic")
-    rows = np.flatnonzero(found & (topic.length > 0))
-    named = np.zeros(len(columns), np.bool_)
-    ends = topic.start[rows] + topic.length[rows] - 1
-    named[rows] = (topic.buffer[topic.start[rows]] > _SPACE) & (topic.buffer[ends] > _SPACE)
-    return found & named
+    found &= topic.length > 0
+    found &= topic.buffer[np.where(found, topic.start, 0)] > _SPACE
+    return found
 
 
 def grades(columns: Columns) -> Ints:
@@ -76,10 +77,20 @@ def grades(columns: Columns) -> Ints:
     # an empty body has no CRC, and a broker writes 0
     body &= (columns.ints("body_length") > 0) | (columns.ints("body_crc") == 0)
     torn = _torn(columns.ragged("properties"))
-    for row in rows_with_crc(columns.ragged("properties")).tolist():
+    for row in _with_crc(columns.ragged("properties")).tolist():
         torn[row] |= crc_ok(_bytes_of(columns, row)) is False
     found = np.where(torn, Grade.BODY, Grade.WHOLE)
     return np.where(body, found, Grade.STRUCTURE).astype(np.int64)
+
+
+def _with_crc(properties: Ragged) -> Ints:
+    """Rows whose properties end with a CRC of the record: most stores have none at all."""
+    words = overlapping(properties.buffer, _WORD)
+    at = properties.start + properties.length - CRC_ITEM_BYTES
+    likely = np.flatnonzero((properties.length >= CRC_ITEM_BYTES) & (at < len(words)))
+    likely = likely[words[at[likely]] == _CRC_WORD]
+    found: Ints = likely[rows_with_crc(properties[likely])]
+    return found
 
 
 def _bytes_of(columns: Columns, row: int) -> bytes:
@@ -88,16 +99,28 @@ def _bytes_of(columns: Columns, row: int) -> bytes:
 
 
 def _torn(properties: Ragged) -> Flags:
-    """bool[n]: no text of a broker: zeros where a page was not written, or what is no UTF-8."""
+    """bool[n]: no text of a broker: zeros where a block was not written, or what is no UTF-8.
+
+    A disk loses whole blocks: what is shorter has lost its end, if anything but its length.
+    """
+    words = overlapping(properties.buffer, _WORD)
+    length = properties.length
+    if not len(words):
+        odd = length > 0
+    else:
+        last = properties.start + (length - _WORD.itemsize)
+        odd = _not_plain(words[np.clip(last, 0, len(words) - 1)])
+        odd |= length > _BLOCK_BYTES
+        odd &= length > 0
     found = np.zeros(len(properties), np.bool_)
-    packed = properties.packed()
-    data = packed.buffer
-    if not len(data) or (data.min() > 0 and data.max() < _NOT_ASCII):
-        return found
-    odd = np.flatnonzero((data == 0) | (data >= _NOT_ASCII))
-    # where the text begins that such a byte is in; empty ones lie before the next one's begin
-    for row in np.unique(np.searchsorted(packed.start, odd, side="right") - 1).tolist():
-        found[row] = not _is_text(packed[row])
+    for row in np.flatnonzero(odd).tolist():
+        found[row] = not _is_text(properties[row])
+    return found
+
+
+def _not_plain(words: npt.NDArray[np.uint64]) -> Flags:
+    """bool[n]: one of the eight bytes is 0 or no ASCII."""
+    found: Flags = ((words - _ONES) | words) & _TOPS != 0
     return found
 
 

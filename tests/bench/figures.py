@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -261,7 +262,29 @@ def _copy_linked(store: Path, copy: Path, *, crashed: bool) -> None:
         (copy / "abort").touch()
 
 
+def salvage(bench: Bench) -> Iterator[Figure]:
+    """Carving: records against crc; data without any in bytes a second of CPU."""
+    for name, body in (("1g-1k", "1 KB"), ("1g-100", "100 B"), ("1g-4k", "4 KB")):
+        root = bench.store(name)
+        files = log_files(root)
+        ours, crc = least(
+            bench.rounds,
+            partial(_seconds, "carve", root / "commitlog"),
+            partial(crc_cpu_s, files),
+        )
+        yield Figure(f"carve 1 GiB of records, {body} bodies / crc", ours / crc, target=4)
+    noise = bench.work / "noise"
+    if not noise.exists():
+        chance = random.Random(1)
+        noise.write_bytes(b"".join(chance.randbytes(MIB) for _ in range(_NOISE_BYTES // MIB)))
+    ours = least(bench.rounds, partial(_seconds, "carve", noise))[0]
+    what = "search 512 MiB without a record, MB/s of CPU"
+    yield Figure(what, _NOISE_BYTES / ours / 1e6, ">=", 500)
+
+
+_NOISE_BYTES = 512 * MIB
+
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
-    for group in (walk, decode, where, memory, append, stream, start, put, recover)
+    for group in (walk, decode, where, memory, append, stream, start, put, recover, salvage)
 }

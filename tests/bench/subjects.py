@@ -86,6 +86,23 @@ def construct(root: str) -> dict[str, Any]:
     return {"cpu_s": time.process_time() - start, "messages": len(records)}
 
 
+def carve(path: str) -> dict[str, Any]:
+    """Carve the records out of a file or of all files of a directory; nothing is written."""
+    from mqstore.store.salvage.carve import Found
+    from mqstore.store.salvage.carve import carve as carve_one
+    from mqstore.store.salvage.source import Source, paths_of
+
+    start = time.process_time()
+    found = Found()
+    for number, each in enumerate(paths_of([Path(path)])):
+        source = Source(each)
+        carve_one(source, number, found)
+        source.close()
+    seconds = time.process_time() - start
+    whole = sum(run.records for run in found.runs if not run.grade)
+    return {"cpu_s": seconds, "messages": whole, "bytes": found.bytes, "split": found.split}
+
+
 def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]:
     """Append columns through the library, as a producer's messages: a key, a unique key, a tag.
 
@@ -176,7 +193,7 @@ def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
 
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     subject.__name__: subject
-    for subject in (walk, decode, where, construct, append, messages, put_from)
+    for subject in (walk, decode, where, construct, carve, append, messages, put_from)
 }
 
 if __name__ == "__main__":
