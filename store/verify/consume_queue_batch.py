@@ -143,7 +143,7 @@ def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
         text += f" {missing.position}"
         more: dict[str, Any] = {}
         if is_late(scene, queues, missing):
-            more = {"severity": Severity.INFO, "unclean": True}
+            more = {"severity": Severity.INFO, "unclean": not scene.live}
             text += ": not dispatched yet"
         more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}
         scene.findings.add("I-070", check.directory, text, **more)

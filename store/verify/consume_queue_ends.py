@@ -36,7 +36,7 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
             more["severity"] = Severity.WARNING
             text += ": the topic was deleted, it is not in topics.json"
         elif is_late(scene, queues, missing):
-            more.update(severity=Severity.INFO, unclean=True)
+            more.update(severity=Severity.INFO, unclean=not scene.live)
             text += ": not dispatched yet"
         elif not check.reader.exists:
             text += ": there is no such queue on disk"
@@ -162,7 +162,7 @@ def _max_offset(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass
         behind = [m for m in check.missing if m.first + m.count > end]
         more: dict[str, Any] = {}
         if behind and all(is_late(scene, queues, m) for m in behind):
-            more = {"severity": Severity.INFO, "unclean": True}
+            more = {"severity": Severity.INFO, "unclean": not scene.live}
             text += ": not dispatched yet"
         _add(scene, check, "I-075", path, text, offset=offset, **more)
     elif ahead > wanted:

@@ -160,8 +160,9 @@ class IndexCompare:
                 kept &= records.ints("queue_id")[lacking.record] == scope.queue_id
         early = lacking.position < self.first if self.first >= 0 else np.ones_like(kept)
         late = ~early & (lacking.position >= self.last)
-        unclean = self._scene.crashed or self._scene.live
-        dying: dict[str, Any] = {"severity": Severity.INFO, "unclean": True} if unclean else {}
+        dying: dict[str, Any] = {}
+        if self._scene.crashed or self._scene.live:
+            dying = {"severity": Severity.INFO, "unclean": not self._scene.live}
         for rows, told, more in (
             (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
             (late, _NOT_INDEXED, dying),
