@@ -64,17 +64,17 @@ class Mutation:
 
 @cache
 def mutations() -> dict[str, Mutation]:
-    """All of them by code; groups without a module are left out."""
+    """All of them by code; a group has a module, and others whose name begins so."""
     found: dict[str, Mutation] = {}
+    here = Path(__file__).parent
     for group in GROUPS:
-        if not (Path(__file__).parent / f"{group}.py").exists():
-            continue
-        module = import_module(f".{group}", __package__)
-        for name, mutate in sorted(vars(module).items()):
-            if match := _NAME.fullmatch(name):
-                stores: Sequence[str] = getattr(mutate, "stores", DEFAULT)
-                code = f"I-{match[1]}"
-                found[code] = Mutation(code, group, mutate, tuple(stores))
+        for path in sorted(here.glob(f"{group}.py")) + sorted(here.glob(f"{group}_*.py")):
+            module = import_module(f".{path.stem}", __package__)
+            for name, mutate in sorted(vars(module).items()):
+                if match := _NAME.fullmatch(name):
+                    stores: Sequence[str] = getattr(mutate, "stores", DEFAULT)
+                    code = f"I-{match[1]}"
+                    found[code] = Mutation(code, group, mutate, tuple(stores))
     return found
 
 

@@ -23,7 +23,7 @@ def _set(store: Path, name: str, value: int) -> str:
 
 
 def _newest(store: Path) -> int:
-    return max(place.values["store_timestamp"] for place in records(store))
+    return max(int(place.values["store_timestamp"]) for place in records(store))
 
 
 def _checkpoint(store: Path) -> Checkpoint:

@@ -14,48 +14,6 @@ from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.store import Store
 
 from . import on
-from .commit_log_special import (
-    i_038 as i_038,
-)
-from .commit_log_special import (
-    i_039 as i_039,
-)
-from .commit_log_special import (
-    i_044 as i_044,
-)
-from .commit_log_special import (
-    i_045 as i_045,
-)
-from .commit_log_special import (
-    i_046 as i_046,
-)
-from .commit_log_special import (
-    i_047 as i_047,
-)
-from .commit_log_special import (
-    i_048 as i_048,
-)
-from .commit_log_special import (
-    i_049 as i_049,
-)
-from .commit_log_special import (
-    i_050 as i_050,
-)
-from .commit_log_special import (
-    i_051 as i_051,
-)
-from .commit_log_special import (
-    i_052 as i_052,
-)
-from .commit_log_special import (
-    i_053 as i_053,
-)
-from .commit_log_special import (
-    i_055 as i_055,
-)
-from .commit_log_special import (
-    i_056 as i_056,
-)
 from .edit import Place, a_record, overwrite, read, records
 
 _MAGICS = (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
@@ -214,9 +172,9 @@ def i_035(store: Path, random: Random) -> str:
 
 def _as_version_2(place: Place) -> str:
     """The record as one of version 2, of the same size: its body gets a byte shorter."""
-    fields = MESSAGE.parse(place.bytes())
-    fields.magic_code, fields.body = MAGIC_V2, fields.body[:-1]
-    fields.body_crc = crc31(fields.body) if fields.body else 0
+    fields = dict(MESSAGE.parse(place.bytes()))
+    body = fields["body"][:-1]
+    fields |= {"magic_code": MAGIC_V2, "body": body, "body_crc": crc31(body)}
     for name in ("total_size", "body_length", "topic_length", "properties_length"):
         del fields[name]
     overwrite(place.path, place.offset, MESSAGE.build(fields))

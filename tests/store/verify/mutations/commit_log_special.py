@@ -138,7 +138,7 @@ def i_047(store: Path, random: Random) -> str:
     """A committed message that names no half message."""
 
     def committed(place: Place) -> bool:
-        return place.values["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT
+        return bool(place.values["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT)
 
     place = a_record(store, random, committed)
     was = place.values["prepared_transaction_offset"]
