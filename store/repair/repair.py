@@ -24,6 +24,7 @@ from ..recovery.snapshot import Snapshot
 from ..recovery.wish import Policy, Wish
 from ..write.profile import writer_profile
 from .checkpoint import checkpoint_edits
+from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .parts import Choice, Part, part_of
 from .timer import timer_repair
@@ -135,6 +136,8 @@ def _plan(
     of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
     if Part.TIMER in choice.parts and profile.timer and not of_timer:
         plan.edits[:0] = timer_repair(layout, ranges)
+    if Part.COMPACTION in choice.parts:
+        plan.edits[:0] = compaction_repair(layout, ranges)
     if Part.CHECKPOINT in choice.parts and plan.checkpoint is None:
         plan.edits += checkpoint_edits(snapshot, whole)
     return plan, config

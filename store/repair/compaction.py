@@ -1,0 +1,155 @@
+"""Compaction topics: their sparse queues made from their logs, and what a compaction left behind.
+
+Queue and log of a compaction topic have files of the same names; a broker refuses to start where one
+of a pair is missing. The queue follows from the log, the log is not touched. Spec 06, 6.1; I-160,
+I-163 to I-166.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ...formats import message_properties as names
+from ...formats.derive import dtype_of
+from ...formats.hashing_columns import java_hash_column
+from ...formats.property_columns import Items
+from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
+from ..batch_consume_queue import Units
+from ..commit_log import Batch
+from ..compaction import open_log
+from ..config_json import dumps, loads
+from ..consume_queue import queue_directories
+from ..layout import Layout
+from ..mapped_file_queue import MappedFileQueue, file_name
+from ..mark import Mark
+from ..recovery.edits import Edit
+from ..recovery.snapshot import QueueId
+from ..regular_file import read_regular
+from ..store import Store
+from ..verify.compaction_files import CompactedQueue, compacted_queues, leftovers
+from ..verify.scene import Scene, Scope
+
+_LARGEST_BYTES = 64 << 20
+_DEFAULT_BYTES = 10 << 20
+_POSITIONS = "queueOffsetMap"
+_END_UNIT = UNIT.build(END)
+
+
+def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
+    """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
+    with Store(layout.root, layout.broker_config) as store:
+        scene = Scene(store, Scope())
+        for path in leftovers(scene):
+            yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
+        size = _queue_file_bytes(layout)
+        for queue in compacted_queues(scene):
+            yield from _queue_edits(layout, queue, size)
+    yield from _position_edits(layout, ranges)
+
+
+def _queue_file_bytes(layout: Layout) -> int:
+    """Length of a queue file: that of most files that there are, else what is configured."""
+    sizes: Counter[int] = Counter()
+    for queue in queue_directories(layout.compaction_queues):
+        with MappedFileQueue.open(queue.path) as files:
+            sizes.update(file.size for file in files.files)
+    if sizes:
+        return sizes.most_common(1)[0][0]
+    wanted = layout.broker_config.get_int("compactionCqMappedFileSize") or _DEFAULT_BYTES
+    return wanted // UNIT_BYTES * UNIT_BYTES
+
+
+def _queue_edits(layout: Layout, queue: CompactedQueue, size: int) -> Iterator[Edit]:
+    there = {file.start: file for file in queue.queue_files}
+    log = open_log(layout, queue.topic, queue.queue_id)
+    with log.queue:
+        for number, file in enumerate(log.queue.files):
+            # what compaction wrote is not closed, and neither is the newest file
+            last = number + 1 == len(log.queue.files)
+            units = _units_of(log_units(log.scan(file.start, file.end, crc=False)))
+            known = there.pop(file.start, None)
+            old = b"" if known is None else read_regular(known.path, size)
+            closed = not last and not queue.before_gap(file)
+            data = _file(units, old, size, closed=closed)
+            if data is not None and data != old:
+                path = os.fspath(queue.queue_path / file_name(file.start))
+                reason = f"{len(units)} units of records in the compaction log"
+                pieces = ((0, data.rstrip(b"\0")),)
+                yield Edit("create", path, reason, ("I-163",), length=size, pieces=pieces)
+    for stray in there.values():
+        yield Edit("move", stray.path, "no file of the compaction log is beside it", ("I-160",))
+
+
+def log_units(items: Iterator[object]) -> Iterator[Units]:
+    """The units of records of a compaction log, batch by batch."""
+    for item in items:
+        if not isinstance(item, Batch) or item.mark is Mark.EMBEDDED:
+            continue
+        columns = item.columns
+        units = np.zeros(len(item), dtype_of(UNIT))
+        units["physical_offset"] = item.position
+        units["size"] = columns.ints("total_size")
+        tags = Items(columns.ragged("properties")).find(names.TAGS)
+        units["tags_code"] = java_hash_column(tags)
+        units["store_time"] = columns.ints("store_timestamp")
+        units["msg_base_offset"] = columns.ints("queue_offset")
+        units["batch_size"] = 1
+        units["compacted_offset"] = END["compacted_offset"]
+        yield units
+
+
+def _units_of(parts: Iterator[Units]) -> Units:
+    """All of them in one array; the byte order stays that of the file."""
+    found = list(parts)
+    units = np.zeros(sum(map(len, found)), dtype_of(UNIT))
+    at = 0
+    for part in found:
+        units[at : at + len(part)] = part
+        at += len(part)
+    return units
+
+
+def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
+    """What a queue file is to hold; None where its units do not fit: then it stays."""
+    data = units.tobytes()
+    ends = closed or old[len(data) : len(data) + UNIT_BYTES] == _END_UNIT
+    data += _END_UNIT if ends else b""
+    return data.ljust(size, b"\0") if len(data) <= size else None
+
+
+def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
+    """position-checkpoint names no offset that its queue does not have."""
+    path = layout.compaction_log.parent / "position-checkpoint"
+    content = _content(path)
+    table = content.get(_POSITIONS) if content is not None else None
+    if content is None or not isinstance(table, dict):
+        return
+    highest: Mapping[str, int] = {
+        f"{queue.topic}_{queue.queue_id}": bounds[1] - 1 for queue, bounds in ranges.items()
+    }
+    wrong = {
+        name: highest[name]
+        for name, offset in table.items()
+        if name in highest and isinstance(offset, int) and offset > max(highest[name], 0)
+    }
+    if wrong:
+        table.update(wrong)
+        data = dumps(content).encode("utf-8", "surrogatepass")
+        reason = f"{len(wrong)} positions behind the end of their queue"
+        pieces = ((0, data),)
+        yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)
+
+
+def _content(path: Path) -> dict[str, object] | None:
+    if not path.is_file():
+        return None
+    try:
+        found = loads(read_regular(path, _LARGEST_BYTES).decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
