@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mqstore.formats.blank import BLANK_BYTES
 from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
 from mqstore.formats.consume_queue_ext import END, UNIT_BYTES_MAX
+from mqstore.formats.message import SMALLEST
 from mqstore.formats.timer_check import TIMER_CHECK
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 from mqstore.store.mapped_file_queue import file_name
@@ -99,7 +101,7 @@ def _possible(where: str) -> list[str]:
     if where in NUMBERED:
         found += ["odd_name", "odd_number", "directory", "next_file", "lose_all"]
     own = {
-        "log": ["stale_copy", "spoil_number", "spoil_topic", "lose_queue_files"],
+        "log": ["stale_copy", "torn_header", "spoil_number", "spoil_topic", "lose_queue_files"],
         "queue": ["no_unit", "other_type", "lose_topic"],
         "batch queue": ["other_type", "lose_topic"],
         "ext": ["huge_unit"],
@@ -203,12 +205,20 @@ def spoil_topic(victim: Victim, path: Path, _chance: random.Random) -> None:
             return
 
 
-def no_unit(_victim: Victim, path: Path, _chance: random.Random) -> None:
-    """The queue has one file, without a unit."""
+def torn_header(victim: Victim, path: Path, chance: random.Random) -> None:
+    """Of the last record of a file its size is there, and something of its head."""
+    last = max((s for s in victim.spans if s.path == path), default=None, key=lambda s: s.offset)
+    if last is not None and path.stat().st_size >= last.offset + last.size:
+        kept = chance.randrange(BLANK_BYTES, SMALLEST)
+        _write(path, last.offset + kept, bytes(last.size - kept))
+
+
+def no_unit(_victim: Victim, path: Path, chance: random.Random) -> None:
+    """The queue has one file, without a unit; the files before it have expired, or not."""
     size = path.stat().st_size
     for other in path.parent.iterdir():
         shutil.rmtree(other) if other.is_dir() else other.unlink()
-    path.write_bytes(bytes(size))
+    path.with_name(file_name(size * chance.choice((0, 1, 3)))).write_bytes(bytes(size))
 
 
 def other_type(_victim: Victim, path: Path, _chance: random.Random) -> None:
@@ -279,7 +289,15 @@ _DOINGS: dict[str, Do] = {
     do.__name__: do
     for do in (
         *(resize, odd_name, odd_number, directory, next_file, lose_all, lose_topic),
-        *(lose_queue_files, stale_copy, spoil_number, spoil_topic, no_unit, other_type),
+        *(
+            lose_queue_files,
+            stale_copy,
+            torn_header,
+            spoil_number,
+            spoil_topic,
+            no_unit,
+            other_type,
+        ),
         *(huge_unit, toggle, other_times, other_progress, spoil_slot),
     )
 }

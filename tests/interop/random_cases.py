@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
+from mqstore.formats.message import SysFlag
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.profiles import profile_of
@@ -43,13 +44,28 @@ CASES_PER_STORE = 20
 #: Long enough for a start that goes well; one that does not is asked again with more patience.
 IMPATIENT_SECONDS = 4
 LARGE_BYTES = 64 << 20
+#: Light queues, named by half messages, too: these take an offset, but get no unit.
+HALF_LIGHT = "half light"
+#: A plain store whose last record has no unit: 4.9 dispatches it again at every start.
+HALF_AT_END = "half at the end"
 #: What a store can have besides plain queues, and the first version that knows it.
-FEATURES = {"plain": 4, "ext": 4, "light": 4.9, "batch": 5, "timer": 5}
+FEATURES = {
+    "plain": 4,
+    HALF_AT_END: 4,
+    "ext": 4,
+    "light": 4.9,
+    HALF_LIGHT: 4.9,
+    "batch": 5,
+    "timer": 5,
+}
 BATCH_TOPICS = {"B": {"queue.type": "BatchCQ"}}
+LIGHT = {"enableLmq": "true", "enableMultiDispatch": "true"}
 OWN = {
     "plain": {},
+    HALF_AT_END: {},
     "ext": {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "400"},
-    "light": {"enableLmq": "true", "enableMultiDispatch": "true"},
+    "light": LIGHT,
+    HALF_LIGHT: LIGHT,
     "batch": {"mapperFileSizeBatchConsumeQueue": "460"},
     "timer": {"timerWheelEnable": "true", "mappedFileSizeTimerLog": "600"},
 }
@@ -57,18 +73,24 @@ OWN = {
 
 @dataclass(frozen=True)
 class RandomStore:
-    """An undamaged store. topics: attributes of topics, as the judge wants to be told."""
+    """An undamaged store. topics: attributes of topics, as the judge wants to be told.
+
+    steady: the broker's clock never went back.
+    """
 
     feature: str
     exit: str
     victim: Victim
     config: dict[str, str]
     topics: dict[str, Any]
+    steady: bool
 
     @classmethod
-    def made(cls, judge: Judge, root: Path, chance: random.Random, feature: str) -> RandomStore:
+    def made(
+        cls, judge: Judge, root: Path, chance: random.Random, feature: str, exit: str = ""
+    ) -> RandomStore:
         """Let the broker write one."""
-        exit = chance.choice(("clean", "halt"))
+        exit = exit or chance.choice(("clean", "halt"))
         config = {
             "mappedFileSizeCommitLog": str(chance.choice((8192, 16384))),
             "mappedFileSizeConsumeQueue": str(20 * chance.choice((10, 20, 33))),
@@ -78,6 +100,11 @@ class RandomStore:
         topics = BATCH_TOPICS if feature == "batch" else {}
         count = chance.choice((15, 40, 90, 150))
         messages = [_message(number, chance, judge.version, feature) for number in range(count)]
+        steady, step_ms = chance.random() < 0.8, chance.choice((0, 7, 997, 30_000))
+        for number, message in enumerate(messages if steady else []):
+            message["store_timestamp"] = START_MS + number * step_ms
+        if feature == HALF_AT_END:
+            messages[-1] |= {"sys_flag": SysFlag.PREPARED, "delay_level": 0}
         put = {"do": "put", "messages": messages}
         answer = loaded(
             judge, root, config, put, exit=exit, topics=topics, files="none", start=True
@@ -85,7 +112,7 @@ class RandomStore:
         stored = [r for r in answer["steps"][0] if r["status"] == "PUT_OK"]
         assert len(stored) > count // 2, answer["steps"][0]
         _write_topics(root, topics)
-        store = cls(feature, exit, _victim(root, stored, config), config, topics)
+        store = cls(feature, exit, _victim(root, stored, config), config, topics, steady)
         if exit == "halt" and chance.random() < 0.5:
             store._busy_checkpoint(chance)
         return store
@@ -102,9 +129,13 @@ class RandomStore:
 def _message(number: int, chance: random.Random, version: str, feature: str) -> Row:
     """A message as the feature needs some."""
     row = random_message(number, chance, version)
+    if version.startswith("4"):
+        row.pop("delay_level", None)  # delivered one second after the start
     row["topic"] = row["topic"][:40]
-    if feature == "light" and chance.random() < 0.5:
+    if feature in ("light", HALF_LIGHT) and chance.random() < 0.5:
         row["topic"] = "orders"
+        if feature == "light":
+            row["sys_flag"] = 0
         row.pop("delay_level", None)
         names = chance.sample(("%LMQ%a", "%LMQ%b", "%LMQ%c"), chance.randint(1, 3))
         row["properties"]["INNER_MULTI_DISPATCH"] = ",".join(names)
@@ -283,14 +314,19 @@ class Cases:
 
     def _store_of(self, number: int) -> RandomStore:
         if self._store is None or self._store[0] != number:
-            version = float(self._judge.version.rpartition(".")[0])
-            known = [name for name, since in FEATURES.items() if version >= since]
+            known = known_features(self._judge.version)
             chance = rng(f"{self._judge.version} store {number}")
             root = self._folder / "undamaged"
             shutil.rmtree(root, ignore_errors=True)
             feature = (["plain", *known] * 2)[number % (len(known) + 1)]
             self._store = number, RandomStore.made(self._judge, root, chance, feature)
         return self._store[1]
+
+
+def known_features(version: str) -> list[str]:
+    """What a version's stores can have."""
+    number = float(version.rpartition(".")[0])
+    return [name for name, since in FEATURES.items() if number >= since]
 
 
 def takes_heap(outcome: Outcome) -> bool:
