@@ -20,7 +20,6 @@ LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what says to be larger than this is no record."""
 _LATEST_MS = 1 << 43
 _LARGEST_POSITION = 1 << 62
-_FLAGS_END = 1 << 16
 _BLOCK_BYTES = 512
 _WORD = np.dtype(np.uint64)
 _CRC_WORD = np.frombuffer(CRC32.encode(), _WORD, 1)[0]
@@ -50,13 +49,10 @@ def plausible(columns: Columns) -> Flags:
     found: Flags = (size >= SMALLEST) & (size <= LARGEST_RECORD)
     found &= (body >= 0) & (body <= size - SMALLEST)
     found &= (columns.ints("queue_id") >= 0) & (columns.ints("queue_offset") >= 0)
-    for name in ("born_timestamp", "store_timestamp"):
-        time = columns.ints(name)
-        found &= (time >= 0) & (time < _LATEST_MS)
+    time = columns.ints("store_timestamp")
+    found &= (time >= 0) & (time < _LATEST_MS)
     position = columns.ints("physical_offset")
     found &= (position >= 0) & (position < _LARGEST_POSITION)
-    flags = columns.ints("sys_flag")
-    found &= (flags >= 0) & (flags < _FLAGS_END)
     return found
 
 
