@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...formats.message import SMALLEST
 from ..dispatch import LMQ_PREFIX
+from ..recovery.snapshot import QueueId
 from .catalogue import Severity
 from .consume_queue_state import Missing, QueueCheck, Queues
 from .consume_queue_units import QueuePass
@@ -28,7 +29,7 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         and bool(queues.paths)
     )
     for missing in check.missing:
-        if scene.live and _there_now(check, missing):
+        if scene.live and _there_now(queues, missing, queue):
             continue
         text = f"{queue} has no unit for message {missing.first}, record at {missing.position}"
         more: dict[str, Any] = {}
@@ -55,10 +56,10 @@ def is_late(scene: Scene, queues: Queues, missing: Missing) -> bool:
     return (scene.crashed or scene.live) and missing.position >= queues.dispatched
 
 
-def _there_now(check: QueueCheck, missing: Missing) -> bool:
-    """A running broker has made the units since."""
+def _there_now(queues: Queues, missing: Missing, queue: QueueId) -> bool:
+    """A running broker has made the units since, perhaps in a new file."""
     ends = np.array([missing.first, missing.first + missing.count - 1], np.int64)
-    units = check.reader.lookup(ends)
+    units = queues.reader(queue).lookup(ends)
     return bool((units["size"] > 0).all()) and int(units["physical_offset"][0]) == missing.position
 
 

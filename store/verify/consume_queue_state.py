@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..batch_consume_queue import BatchConsumeQueue
-from ..consume_queue import ConsumeQueue, queue_directories
+from ..consume_queue import queue_directories
 from ..errors import NotFound, StoreError
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.snapshot import QueueId
@@ -123,32 +123,35 @@ class Queues:
         """The state of one queue, on disk or not. Raises Unreadable."""
         found = self.checks.get(queue)
         if found is None:
-            root = self._scene.store.layout.consume_queue
-            path = self.paths.get(queue) or os.fspath(root / queue.topic / str(queue.queue_id))
-            opened = self._open(queue) if queue in self.paths else None
-            found = self.checks[queue] = QueueCheck(QueueReader(queue, path, opened))
+            found = self.checks[queue] = QueueCheck(self.reader(queue))
         return found
 
-    def _open(self, queue: QueueId) -> ConsumeQueue | None:
+    def reader(self, queue: QueueId) -> QueueReader:
+        """A queue as it is now, there or not. Raises Unreadable."""
+        root = self._scene.store.layout.consume_queue
+        path = self.paths.get(queue) or os.fspath(root / queue.topic / str(queue.queue_id))
         try:
-            return self._scene.store.queues.open(queue.topic, queue.queue_id)
-        except NotFound:  # deleted since it was listed
-            return None
+            opened = self._scene.store.queues.open(queue.topic, queue.queue_id)
+        except NotFound:
+            return QueueReader(queue, path, None)
+        return QueueReader(queue, path, opened)
 
     def batch_check(self, queue: QueueId) -> BatchCheck:
         """The state of one queue of batches, on disk or not. Raises Unreadable."""
         found = self.batch_checks.get(queue)
         if found is None:
-            root = self._scene.store.layout.batch_consume_queue
-            path = self.batch_paths.get(queue) or os.fspath(
-                root / queue.topic / str(queue.queue_id)
-            )
-            size, origin = self._scene.store.config.size("mapperFileSizeBatchConsumeQueue")
-            configured = size if origin == "configuration" else None
-            files = MappedFileQueue.open(path, configured)
-            units = BatchConsumeQueue(queue.topic, queue.queue_id, files)
+            units = self.batch_reader(queue)
+            path = self.batch_paths.get(queue) or units.files.directories[0]
             found = self.batch_checks[queue] = BatchCheck(queue, path, units, next=units.first)
         return found
+
+    def batch_reader(self, queue: QueueId) -> BatchConsumeQueue:
+        """A queue of batches as it is now. Raises Unreadable."""
+        root = self._scene.store.layout.batch_consume_queue
+        path = self.batch_paths.get(queue) or root / queue.topic / str(queue.queue_id)
+        size, origin = self._scene.store.config.size("mapperFileSizeBatchConsumeQueue")
+        files = MappedFileQueue.open(path, size if origin == "configuration" else None)
+        return BatchConsumeQueue(queue.topic, queue.queue_id, files)
 
     def is_batch(self, queue: QueueId) -> bool:
         """The queue is one of batches."""
