@@ -22,6 +22,7 @@ from ..loading import LoadedFile
 from ..log_plan import LogPlan, tail_edits, written
 from ..queue_edits import last_byte
 from ..snapshot import Entry, QueueId, Snapshot
+from .cut_properties import CutProperties, cut_properties
 from .fill import SMALLEST_FILLER, Fill, fills
 from .forms import Forms
 from .gaps import Gap, GapFinder
@@ -30,6 +31,7 @@ from .lost_units import LostUnits, lost_units
 from .op_bodies import op_bodies
 from .overlay import PatchedQueue
 from .records import Piece, encoded, padded
+from .unnamed import Place, with_unnamed
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class KeptLog:
     queue: MappedFileQueue
     fills: list[Fill]
     restored: int = 0
+    cut: Sequence[CutProperties] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
@@ -57,12 +60,13 @@ def keep_log(
     forms: Forms,
     finder: GapFinder,
     elsewhere: LostUnits,
+    unnamed: Iterator[Place],
     brought: Sequence[Piece] = (),
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
-    elsewhere: what units say of good records that claim other places. brought: what a replica
-    gives; `queue` has it already.
+    elsewhere: what units say of good records that claim other places. unnamed: queue offsets
+    without a message. brought: what a replica gives; `queue` has it already.
     """
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
@@ -77,11 +81,12 @@ def keep_log(
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
-    gaps, lost, restored = _put_right(queue, gaps, lost)
+    gaps, lost, saved, restored = _put_right(queue, gaps, lost)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
         if (piece := put_right(queue, elsewhere, row, 0)) is not None:
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
+    closed = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
     bodies = op_bodies(CommitLog(queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
@@ -93,10 +98,20 @@ def keep_log(
         ),
     ]
     edits += _headers(entries, size, restored)
+    taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
+    whole = [r for r in finder.cut if r.position < end and r.position not in taken]
+    cut = cut_properties(queue, whole, with_crc=forms.append_crc)
+    edits += _without_the_cut(entries, size, cut)
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
-    patched = _patched(snapshot, queue, entries, [*brought, *pieces, *restored], end)
+    patched = _patched(
+        snapshot,
+        queue,
+        entries,
+        [*brought, *pieces, *restored, *((c.position, c.data) for c in cut)],
+        end,
+    )
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail))
-    return KeptLog(plan, patched, closed, len(restored))
+    return KeptLog(plan, patched, closed, len(restored), cut)
 
 
 _BROUGHT = "brought back from the replica"
@@ -133,8 +148,11 @@ def _tail(
 
 def _put_right(
     queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits
-) -> tuple[list[Gap], LostUnits, list[Piece]]:
-    """Records in gaps that are whole but for their header are not lost: less is left of the gaps."""
+) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
+    """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
+
+    Returns the gaps, the lost, the saved, and the bytes of these.
+    """
     left, pieces = list[Gap](), list[Piece]()
     for gap in gaps:
         first, behind = np.searchsorted(lost.position, [gap.begin, gap.end])
@@ -145,8 +163,8 @@ def _put_right(
             continue
         left += [part for part in parts if part.end > part.begin]
         pieces += found.items()
-    known = np.array([position for position, _ in pieces], np.int64)
-    return left, lost.take(~np.isin(lost.position, known)), pieces
+    saved = np.isin(lost.position, np.array([position for position, _ in pieces], np.int64))
+    return left, lost.take(~saved), lost.take(saved), pieces
 
 
 def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
@@ -165,6 +183,17 @@ def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) ->
         reason = "a header put right from the queue's unit"
         path, at = entries[start].path, position - start
         yield Edit("write", path, reason, ("I-020",), at, len(record), record)
+
+
+def _without_the_cut(
+    entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]
+) -> Iterator[Edit]:
+    """Edits of the records that have lost properties: what can be read of them stays."""
+    reason = "separators in place of properties that a torn write cut"
+    for record in cut:
+        start = record.position // size * size
+        path, at = entries[start].path, record.position - start
+        yield Edit("write", path, reason, ("I-055",), at, len(record.data), record.data)
 
 
 def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:

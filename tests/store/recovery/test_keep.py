@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MAGIC_V1, MESSAGE, SMALLEST
 from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
 from mqstore.formats.tombstone import LOST_ITEM, lost_item
@@ -199,6 +200,49 @@ def test_a_header_is_put_right(kind: str, tmp_path: Path) -> None:
         if any(path.read_bytes()):  # but for a file made in advance
             assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes(), path.name
     check(case, tmp_path / "again")
+
+
+@pytest.mark.parametrize("tag", ["", "gone"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) -> None:
+    """Their number is known from their neighbours: tombstones keep the queue as it is."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    units = units_of(root, CONFIG)
+    queue = QueueId("TopicA", 0)
+    middle = len(units[queue]) // 2
+    for offset in range(middle, middle + count):
+        position, size, _ = units[queue][offset]
+        overwrite(root / "commitlog", FILE_BYTES, position, bytes(size))
+        overwrite(root / "consumequeue/TopicA/0", 400, offset * UNIT_BYTES, bytes(UNIT_BYTES))
+    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",), tag)
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, CONFIG), "5.3.3", wish)
+
+    plan = again()
+    apply(Layout.open(root, CONFIG), plan, again, Files())
+    assert again().edits == []
+    assert plan.lost.messages == count
+    after = units_of(root, CONFIG)
+    lost = [after[queue].pop(offset) for offset in range(middle, middle + count)]
+    for offset in range(middle, middle + count):
+        units[queue].pop(offset)
+    assert after == units
+    found = CommitLog.open(Layout.open(root, CONFIG)).records(np.array([unit[0] for unit in lost]))
+    assert found.columns.ints("queue_offset").tolist() == list(range(middle, middle + count))
+    marks = [parse(text) for text in found.columns.ragged("properties").tolist()]
+    assert marks == [{"LOST": "t", **({"TAGS": tag} if tag else {})}] * count
+    positions = {(str(q), o): u[0] for q, us in units.items() for o, u in us.items()}
+    positions = {place: at for place, at in positions.items() if at < plan.log_end}
+    made_anew(root, "5.3.3", positions, "unnamed")
+
+
+def overwrite(directory: Path, file_bytes: int, position: int, data: bytes) -> None:
+    """Write over bytes of a file of a log or a queue."""
+    with (directory / f"{position // file_bytes * file_bytes:020d}").open("r+b") as file:
+        file.seek(position % file_bytes)
+        file.write(data)
 
 
 def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:

@@ -1,0 +1,140 @@
+"""Lost messages that no unit names: known is their number, by the queue offsets of their neighbours.
+
+Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
+there keeps the queue as it is when a broker makes it anew: without one all later messages would move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ....formats.blank import BLANK
+from ....formats.tombstone import LOST_ITEM
+from ...dispatch import LMQ_PREFIX
+from ..queue_audit import QueueAudit
+from ..snapshot import QueueId
+from .fill import SMALLEST_FILLER, Fill
+from .forms import OP_TOPIC, Forms
+from .lost_units import LostUnits
+
+_OP_BODY_BYTES = 512
+"""Room for what an op record has to say again."""
+
+
+class Place(NamedTuple):
+    """A lost message; `low`, `high`: log positions between which its record lay."""
+
+    queue: QueueId
+    queue_offset: int
+    low: int
+    high: int
+
+
+def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
+    """Queue offsets of which the log has no message, by queue and offset."""
+    for queue, audit in sorted(audits.items()):
+        if queue.topic.startswith(LMQ_PREFIX):
+            continue  # its records are those of other topics
+        for hole in audit.holes:
+            for offset in range(hole.begin, hole.end):
+                yield Place(queue, offset, hole.low, hole.high)
+
+
+@dataclass
+class _Room:
+    """Bytes of a fill that no tombstone has. rest: the fewest that may be left, or none at all."""
+
+    fill: int
+    begin: int
+    end: int
+    rest: int
+    to_file_end: bool
+
+    def take(self, least: int, most: int) -> int:
+        """The size of a record at `begin`, 0 where none fits."""
+        size = min(most, self.end - self.begin - self.rest)
+        if size < least and not self.to_file_end and least <= self.end - self.begin <= most:
+            size = self.end - self.begin
+        return size if size >= least else 0
+
+
+def with_unnamed(
+    closed: Sequence[Fill], wanted: Iterator[Place], known: Sequence[LostUnits], forms: Forms
+) -> list[Fill]:
+    """The fills with tombstones in the place of fillers, as far as there is room.
+
+    known: other places that units name.
+    """
+    if not closed:
+        return []
+    queues = closed[0].lost.queues
+    numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
+    taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
+    rooms = list(_rooms(closed))
+    rows: list[list[tuple[int, int, int, int]]] = [[] for _ in closed]
+    reach: dict[QueueId, int] = {}
+    for place in wanted:
+        if (place.queue, place.queue_offset) in taken:
+            continue
+        least = forms.smallest(place.queue.topic) + len(LOST_ITEM) + _tag_bytes(place, forms)
+        most = least + (_OP_BODY_BYTES if place.queue.topic == OP_TOPIC else 0)
+        low = max(place.low, reach.get(place.queue, 0))
+        for room in rooms:
+            if room.begin < low or room.end > place.high or not (size := room.take(least, most)):
+                continue
+            if place.queue not in numbers:
+                numbers[place.queue] = len(queues)
+                queues.append(place.queue)
+            rows[room.fill].append((room.begin, size, numbers[place.queue], place.queue_offset))
+            room.begin += size
+            reach[place.queue] = room.begin
+            break
+    return [
+        _with_rows(fill, rows[number], [room for room in rooms if room.fill == number])
+        if rows[number]
+        else fill
+        for number, fill in enumerate(closed)
+    ]
+
+
+def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
+    for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
+        yield units.queues[number], offset
+
+
+def _tag_bytes(place: Place, forms: Forms) -> int:
+    form = forms.of(place.queue.topic)
+    return len(form.properties) if form.optional else 0
+
+
+def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
+    for number, fill in enumerate(closed):
+        for begin, size in fill.fillers:
+            yield _Room(number, begin, begin + size, SMALLEST_FILLER, False)
+        if fill.blank is not None:
+            begin, size = fill.blank
+            yield _Room(number, begin, begin + size, BLANK.sizeof(), True)
+
+
+def _with_rows(fill: Fill, rows: list[tuple[int, int, int, int]], rooms: list[_Room]) -> Fill:
+    """A fill with more tombstones and what is left of its fillers and its BLANK."""
+    position, size, queue, offset = np.array(rows, np.int64).T
+    old = fill.lost
+    zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
+    both = LostUnits(
+        old.queues,
+        np.concatenate([old.position, position]),
+        np.concatenate([old.size, size]),
+        np.concatenate([old.queue, queue]),
+        np.concatenate([old.queue_offset, offset]),
+        np.concatenate([old.tags_code, zeros]),
+        np.concatenate([old.batch_sizes, ones]),
+    )
+    fillers = [(r.begin, r.end - r.begin) for r in rooms if r.end > r.begin and not r.to_file_end]
+    blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
+    lost = both.take(np.argsort(both.position, kind="stable"))
+    return replace(fill, lost=lost, fillers=fillers, blank=blank)
