@@ -156,7 +156,7 @@ def _undo(
 def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]:
     from ..store.errors import NotFound
     from ..store.recovery.journal import Journal, State, sessions
-    from ..store.recovery.undo import purge
+    from ..store.recovery.undo import journal_to_purge, purge
     from .terminal import escape
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
@@ -165,7 +165,7 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]
     if not yes:
         what = f"Delete what {escape(name)} kept? It cannot be undone then."
         typer.confirm(what, abort=True, err=True)
-    freed = purge(layout, Journal.load(layout.root, folder), files)
+    freed = purge(layout, journal_to_purge(layout, folder), files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
 
 

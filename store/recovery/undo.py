@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
+from ..layout import JOURNAL as SESSIONS
 from ..layout import Layout
-from ..regular_file import open_regular
+from ..regular_file import open_regular, read_regular
 from ..write.files import Files
 from .apply import alone, barriers, check_journal_place, check_places, listing, remove_tree
-from .journal import SEALED, Journal, State, Step, sessions, unfinished
+from .journal import JOURNAL_IS_IN, SEALED, Journal, State, Step, sessions, unfinished
 from .stage import sha256_of
 
 _COPY_BYTES = 1 << 20
+_PATH_BYTES = 4096
 _SHOWN = 3
 """Changed files that an error names."""
 
@@ -273,6 +275,31 @@ def _prove_restored(journal: Journal) -> None:
             raise Unreadable("size or time is not what it was", path=path)
 
 
+def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
+    """Folders on other file systems that say themselves that they belong to the session."""
+    parts = (*layout.commit_log_directories, layout.consume_queue, layout.index)
+    places = {layout.root, *(part.resolve().parent for part in parts)}
+    found = set()
+    for place in places:
+        folder = place / SESSIONS / journal.session
+        marker = folder / JOURNAL_IS_IN
+        if marker.is_file() and read_regular(marker, _PATH_BYTES) == os.fsencode(journal.folder):
+            found.add(folder)
+    return found
+
+
+def journal_to_purge(layout: Layout, folder: Path) -> Journal:
+    """A session to be removed; of a damaged journal only where it stands is known.
+
+    Nothing of such a session can be taken back, and the rest of the journal is not needed to remove
+    it.
+    """
+    try:
+        return Journal.load(layout.root, folder)
+    except Unreadable:
+        return Journal(layout.root, folder, "")
+
+
 def purge(layout: Layout, journal: Journal, files: Files) -> int:
     """Remove what a session kept: it cannot be taken back any more. Returns the bytes freed.
 
@@ -280,7 +307,8 @@ def purge(layout: Layout, journal: Journal, files: Files) -> int:
     """
     if journal.state.half_way:
         raise InvalidInput(f"session {journal.session} was cut off: it is still needed")
-    folders = [folder for folder in folders_of(journal) if folder.is_dir()]
+    every = folders_of(journal) | _further_folders(layout, journal)
+    folders = [folder for folder in every if folder.is_dir()]
     freed = sum(_used_bytes(folder) for folder in folders)
     # without its seal a session counts for nothing, however far the rest comes
     files.unlink(journal.folder / SEALED)

@@ -18,6 +18,7 @@ from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import examine, plan_again
 from mqstore.store.recovery.undo import (
     Undone,
+    journal_to_purge,
     list_sessions,
     purge,
     session_to_undo,
@@ -333,6 +334,18 @@ def test_a_damaged_journal(root: Path) -> None:
     with pytest.raises(Unreadable, match="journal is damaged"):
         take_back(root)
     assert session_state(root) is State.DAMAGED
+
+
+def test_purge_of_a_session_with_a_damaged_journal(root: Path) -> None:
+    """It can never be taken back: its folder is of no use, and easily removed."""
+    recover(root, CONFIG, VERSION)
+    recovered, layout = everything(root), Layout.open(root, CONFIG)
+    next((root / ".mqstore").glob("*/journal.json")).write_bytes(b"{")
+    (session,) = list_sessions(layout)
+    folder = root / ".mqstore" / session.name
+    assert purge(layout, journal_to_purge(layout, folder), Files()) == session.kept_bytes
+    assert everything(root) == recovered and not folder.exists()
+    recover(root, CONFIG, VERSION)
 
 
 def test_other_sessions_are_listed_beside_a_damaged_one(root: Path) -> None:
