@@ -2,32 +2,121 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Mapping
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .exit_codes import ExitCode
-from .options import Common, command_app, shared
+from .exit_codes import ExitCode, exit_code_of
+from .options import Common, command_app, say, shared
+from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.verify.finding import Finding
     from ..store.verify.run import Verdict
+    from ..store.verify.scene import Scope
+    from .verify_resume import Resume
 
 app = command_app()
 
 
+class VerifyFormat(StrEnum):
+    """How the findings are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PROMETHEUS = "prometheus"
+
+
+def parse_percent(text: str) -> float:
+    """`10` or `10%`."""
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%?", str(text).strip())
+    if match is None or not 0 < float(match[1]) <= 100:
+        raise typer.BadParameter(f"{text!r} is not a percentage such as 10% or 0.5%")
+    return float(match[1])
+
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """`90`, `90s`, `10m`, `2h`: seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhd])?", str(text).strip())
+    if match is None:
+        raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 10m or 2h")
+    return float(match[1]) * _SECONDS[match[2] or ""]
+
+
 @app.command()
-@shared()
+@shared(VerifyFormat)
 def verify(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Root directories of stores.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Structure and ends only: no CRC of any body.")
+        bool,
+        typer.Option(
+            "--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."
+        ),
     ] = False,
+    sample: Annotated[
+        float | None,
+        typer.Option(
+            "--sample",
+            metavar="P%",
+            parser=parse_percent,
+            help="Read so much of the log, other parts in each run.",
+        ),
+    ] = None,
+    max_duration: Annotated[
+        float | None,
+        typer.Option(
+            "--max-duration",
+            metavar="TIME",
+            parser=parse_duration,
+            help="Stop reading after 90s, 10m, 2h, … and report what was found.",
+        ),
+    ] = None,
+    since: Since = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", metavar="T", help="Of queues and files only this topic's."),
+    ] = None,
+    queue: Annotated[
+        int | None,
+        typer.Option("--queue", metavar="Q", min=0, help="Only this queue of the topic."),
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="GROUP,…",
+            help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
+            " timer, config, compaction.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            "--resume",
+            metavar="FILE",
+            help="Keep in FILE how far an interrupted run came, and go on from there.",
+        ),
+    ] = None,
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version", metavar="V", help="Check as for a broker of this version (5.3, …)."
+        ),
+    ] = None,
     *,
     common: Common,
 ) -> None:
@@ -35,49 +124,127 @@ def verify(
 
     Log, queues, index, checkpoint, timer, configuration: each for itself and against the others,
     in both directions. A finding says what is wrong and where, what a broker does with it, and the
-    next command; `mqstore explain CODE` tells the whole story.
+    next command; `mqstore explain CODE` tells the whole story. What was not looked at is said.
 
-    Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read.
+    The store may be one that a broker works on: it is checked up to where its log ended at the
+    start. --topic and --queue leave out other queues, their index and configuration, not the log.
+    Ctrl-C ends with the findings so far. --jobs 2 checks the log in a second process.
+
+    Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read; 130
+    interrupted.
 
     \b
     Examples:
       mqstore verify /data/store
       mqstore verify /data/store --format json | jq '.[] | select(.type == "summary")'
       mqstore verify /data/store-* --quick
+      mqstore verify /data/store --rate 200M --max-duration 1h --resume /var/tmp/verify.json
+      mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
-    from ..store.verify.run import Status
+    from .verify_resume import Resume
 
-    code = ExitCode.DONE
-    verdicts: list[Verdict] = []
+    if queue is not None and topic is None:
+        raise typer.BadParameter("--queue needs --topic")
+    if resume is not None and len(paths) > 1:
+        raise typer.BadParameter("--resume: one store at a time")
+    saved = Resume.read(resume, paths[0]) if resume is not None else None
+    scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version, saved)
+    found: list[tuple[Path, Verdict]] = []
+    codes = [ExitCode.DONE]
+    with _stopping() as stop:
 
-    def records() -> Iterator[dict[str, Any]]:
-        for path in paths:
-            verdict = _verify(path, quick, common)
-            verdicts.append(verdict)
-            for finding in verdict.findings:
-                yield finding_json(finding, path)
-            yield _summary(path, verdict)
+        def verdicts() -> Iterator[tuple[Path, Verdict]]:
+            for path in paths if not stop else ():
+                try:
+                    verdict = _verify(path, scope, common, stop)
+                except Exception as error:
+                    if len(paths) == 1:
+                        raise
+                    say(str(error))
+                    codes.append(exit_code_of(error))
+                    continue
+                if saved is not None:
+                    verdict = saved.joined(verdict)
+                    saved.write(verdict)
+                _tell(path, verdict, resume, common)
+                found.append((path, verdict))
+                yield path, verdict
+                if stop:
+                    return
 
-    with common.open_output() as out:
-        out.records(records(), text=_text, columns=_COLUMNS)
-    statuses = {verdict.status for verdict in verdicts}
-    if Status.UNCLEAN in statuses:
-        code = ExitCode.UNCLEAN
-    if Status.DAMAGED in statuses:
-        code = ExitCode.NO
-    raise typer.Exit(code)
+        _print(verdicts(), common)
+    codes += [_code_of(verdict) for _, verdict in found]
+    raise typer.Exit(max(codes, key=_WORST.index) if not stop else ExitCode.INTERRUPTED)
 
 
-_COLUMNS = (
-    *("type", "code", "severity", "path", "offset", "length", "count", "message"),
-    *("broker", "repair", "status"),
+_WORST = (
+    *(ExitCode.DONE, ExitCode.UNCLEAN, ExitCode.NO),
+    *(ExitCode.IN_USE, ExitCode.USAGE, ExitCode.FAILED, ExitCode.INTERRUPTED),
 )
 
 
-def _verify(path: Path, quick: bool, common: Common) -> Verdict:
+def _code_of(verdict: Verdict) -> ExitCode:
+    from ..store.verify.run import Status
+
+    return {Status.DAMAGED: ExitCode.NO, Status.UNCLEAN: ExitCode.UNCLEAN}.get(
+        verdict.status, ExitCode.DONE
+    )
+
+
+def _scope(
+    quick: bool,
+    sample: float | None,
+    max_duration: float | None,
+    since: str | None,
+    topic: str | None,
+    queue: int | None,
+    only: str | None,
+    broker_version: str | None,
+    saved: Resume | None,
+) -> Scope:
+    from ..store.recovery.profiles import profile_of
+    from ..store.time_range import parse_range
+    from ..store.verify.catalogue import GROUPS
+    from ..store.verify.scene import Scope
+
+    groups = None if only is None else frozenset(g.strip() for g in only.split(","))
+    if groups is not None and (unknown := sorted(groups - set(GROUPS))):
+        raise typer.BadParameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    if broker_version is not None:
+        profile_of(broker_version)
+    return Scope(
+        quick=quick,
+        topic=topic,
+        queue_id=queue,
+        groups=groups,
+        since_ms=parse_range(since, None).since_ms if since is not None else None,
+        sample_percent=sample,
+        start=saved.position if saved is not None else None,
+        max_duration_s=max_duration,
+        broker_version=broker_version,
+    )
+
+
+@contextmanager
+def _stopping() -> Iterator[list[bool]]:
+    """A list that has an element once Ctrl-C was pressed; the second time ends at once."""
+    pressed: list[bool] = []
+
+    def note(number: int, frame: object) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(True)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
     from ..store.store import Store
     from ..store.verify.run import verify
-    from ..store.verify.scene import Scope
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         total = sum(file.size for file in store.log_files.files)
@@ -89,14 +256,73 @@ def _verify(path: Path, quick: bool, common: Common) -> Verdict:
                 bar.advance(max(0, position - done))
                 done = max(done, position)
 
-            return verify(store, Scope(quick=quick), progress=tell)
+            return verify(
+                store, scope, progress=tell, stop=lambda: bool(stop), jobs=common.jobs or 1
+            )
+
+
+def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common) -> None:
+    """What belongs on stderr."""
+    if verdict.stopped_at is not None and resume is not None:
+        common.warn(f"{path}: not finished; run the same command again to go on")
+    elif verdict.stopped_at is not None:
+        common.warn(f"{path}: not finished; with --resume FILE a next run could go on")
+    if verdict.live:
+        common.explain(f"{path}: somebody writes to it; checked as it was at the start")
+
+
+def _print(verdicts: Iterator[tuple[Path, Verdict]], common: Common) -> None:
+    if common.format.value == VerifyFormat.PROMETHEUS:
+        from .prometheus import write_metrics
+
+        write_metrics(verdicts, common)
+        return
+    with common.open_output() as out:
+        if common.format.value == VerifyFormat.TEXT and common.fields is None:
+            from .verify_text import page
+
+            for path, verdict in verdicts:
+                text = page(path, verdict, verbose=common.verbose)
+                out.record(summary_json(path, verdict), text=lambda _, text=text: text)  # type: ignore[misc]
+            return
+        out.records(
+            (row for path, verdict in verdicts for row in _rows(path, verdict)),
+            text=str,
+            columns=_COLUMNS,
+        )
+
+
+def _rows(path: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
+    """The findings of a store, then its summary."""
+    for finding in verdict.findings:
+        yield finding_json(finding, path)
+    yield summary_json(path, verdict)
+
+
+_COLUMNS = (
+    *("type", "code", "severity", "path", "offset", "length", "count", "message"),
+    *("broker", "repair", "topic", "queue_id", "unclean", "store", "status"),
+    *("fatal", "error", "warning", "info", "records", "bytes", "seconds", "unread"),
+    *("complete", "live", "interrupted"),
+)
+
+
+def next_command(finding: Finding, store: Path) -> str:
+    """The command that mends what a finding is about, "" for none."""
+    from ..store.verify.catalogue import catalogue
+
+    return catalogue()[finding.code].repair.format(
+        store=shlex.quote(str(store)),
+        topic=shlex.quote(finding.topic or ""),
+        queue_id=finding.queue_id,
+        path=shlex.quote(finding.path),
+    )
 
 
 def finding_json(finding: Finding, store: Path) -> dict[str, Any]:
     """A finding as the contract has it."""
     from ..store.verify.catalogue import catalogue
 
-    told = catalogue()[finding.code]
     row: dict[str, Any] = {
         "type": "finding",
         "code": finding.code,
@@ -106,25 +332,23 @@ def finding_json(finding: Finding, store: Path) -> dict[str, Any]:
         "length": finding.length,
         "count": finding.count,
         "message": finding.message,
-        "broker": told.broker,
-        "repair": told.repair.format(
-            store=shlex.quote(str(store)),
-            topic=shlex.quote(finding.topic or ""),
-            path=shlex.quote(finding.path),
-            queue_id=finding.queue_id,
-        ),
+        "broker": catalogue()[finding.code].broker,
+        "repair": next_command(finding, store),
     }
     if finding.topic is not None:
-        row["topic"], row["queue_id"] = finding.topic, finding.queue_id
+        row["topic"] = finding.topic
+    if finding.queue_id is not None:
+        row["queue_id"] = finding.queue_id
     if finding.unclean:
         row["unclean"] = True
     return row
 
 
-def _summary(path: Path, verdict: Verdict) -> dict[str, Any]:
+def summary_json(path: Path, verdict: Verdict) -> dict[str, Any]:
+    """The verdict as the contract has it. complete: all was looked at."""
     from ..store.verify.catalogue import Severity
 
-    counts = {level.label: 0 for level in Severity}
+    counts = {level.label: 0 for level in reversed(Severity)}
     for finding in verdict.findings:
         counts[finding.severity.label] += 1
     return {
@@ -135,12 +359,8 @@ def _summary(path: Path, verdict: Verdict) -> dict[str, Any]:
         "records": verdict.records,
         "bytes": verdict.bytes,
         "seconds": round(verdict.seconds, 3),
+        "complete": not verdict.unread,
+        "live": verdict.live,
+        "interrupted": verdict.stopped_at is not None,
         "unread": verdict.unread,
     }
-
-
-def _text(record: Mapping[str, Any]) -> str:
-    if record["type"] == "summary":
-        return f"{record['store']}: {record['status']}, {record['records']} records"
-    where = record["path"] if record["offset"] is None else f"{record['path']} @{record['offset']}"
-    return f"{record['severity']:8}{record['code']}  {record['message']}  ({where})"

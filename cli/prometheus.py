@@ -1,0 +1,98 @@
+"""Verdicts as metrics in the text format of Prometheus, for a textfile collector.
+
+All are gauges: they say what the last run has found. A file is replaced as a whole, so that a
+collector never reads half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..store.verify.run import Verdict
+    from .options import Common
+
+_PREFIX = "mqstore_verify_"
+_HELP = {
+    "status": "Whether the verdict over the store is this one.",
+    "findings": "Findings of the last run, by severity.",
+    "finding_items": "Records, units or files that findings of a code are about.",
+    "complete": "Whether the last run has looked at everything.",
+    "live": "Whether somebody wrote to the store during the last run.",
+    "records": "Records of the commit log that the last run has read.",
+    "read_bytes": "Bytes of the commit log that the last run has read.",
+    "duration_seconds": "How long the last run took.",
+    "last_run_timestamp_seconds": "When the last run ended, in seconds since 1970.",
+}
+_MODE = 0o644
+
+
+def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common) -> None:
+    """Print the metrics of all stores, or replace the file of `--output`."""
+    text = metrics(verdicts, time.time())
+    if common.output is None:
+        with common.open_output() as out:
+            out.painted(text)
+        return
+    target = common.output
+    with NamedTemporaryFile(
+        "wb", dir=target.parent, prefix=f".{target.name}.", delete=False
+    ) as file:
+        try:
+            file.write(text.encode())
+            file.close()
+            Path(file.name).chmod(_MODE)
+            os.replace(file.name, target)  # noqa: PTH105
+        except OSError:
+            Path(file.name).unlink(missing_ok=True)
+            raise
+
+
+def metrics(verdicts: Iterable[tuple[Path, Verdict]], now_s: float) -> str:
+    """The page: each metric once, with HELP and TYPE, and a line for each store and label."""
+    rows: dict[str, list[str]] = {name: [] for name in _HELP}
+    for path, verdict in verdicts:
+        for name, labels, value in _values(verdict, now_s):
+            labels = {"store": str(path), **labels}
+            told = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+            shown = str(int(value)) if value == int(value) else repr(value)
+            rows[name].append(f"{_PREFIX}{name}{{{told}}} {shown}\n")
+    return "".join(
+        f"# HELP {_PREFIX}{name} {text}\n# TYPE {_PREFIX}{name} gauge\n{''.join(rows[name])}"
+        for name, text in _HELP.items()
+        if rows[name]
+    )
+
+
+def _values(verdict: Verdict, now_s: float) -> Iterator[tuple[str, dict[str, str], float]]:
+    from ..store.verify.catalogue import Severity
+    from ..store.verify.run import Status
+
+    for status in Status:
+        yield "status", {"status": status.value}, verdict.status is status
+    for severity in Severity:
+        count = sum(f.severity is severity for f in verdict.findings)
+        yield "findings", {"severity": severity.label}, count
+    items: Counter[tuple[str, str]] = Counter()
+    for finding in verdict.findings:
+        items[finding.code, finding.severity.label] += finding.count
+    for (code, label), count in sorted(items.items()):
+        yield "finding_items", {"code": code, "severity": label}, count
+    yield "complete", {}, not verdict.unread
+    yield "live", {}, verdict.live
+    yield "records", {}, verdict.records
+    yield "read_bytes", {}, verdict.bytes
+    yield "duration_seconds", {}, round(verdict.seconds, 6)
+    yield "last_run_timestamp_seconds", {}, round(now_s, 3)
+
+
+def _escape(text: str) -> str:
+    """A label's value; bytes of a path that are no UTF-8 become U+FFFD."""
+    valid = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return valid.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

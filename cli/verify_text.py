@@ -1,0 +1,127 @@
+"""The page that `mqstore verify` prints: the verdict first, then what is wrong, what is left, what now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..store.verify.catalogue import Severity
+    from ..store.verify.finding import Finding
+    from ..store.verify.run import Verdict
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "infos"}
+
+
+def page(path: Path, verdict: Verdict, *, verbose: bool) -> str:
+    """All lines. verbose: every finding, otherwise the first of each code."""
+    from ..store.verify.catalogue import Severity
+
+    lines = [_verdict(path, verdict)]
+    for severity in reversed(Severity):
+        found = [f for f in verdict.findings if f.severity is severity]
+        if found:
+            lines += ["", f"{severity.label.capitalize()}:"]
+            lines += _group(path, found, severity, verbose)
+    for text in verdict.unread:
+        lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
+    lines += ["", *_what_now(path, verdict, None if verbose else _COMMANDS)]
+    return "\n".join(lines)
+
+
+def _verdict(path: Path, verdict: Verdict) -> str:
+    from ..store.verify.catalogue import Severity
+
+    said = {
+        "clean": "clean",
+        "unclean": "not shut down cleanly, nothing is damaged",
+        "damaged": "DAMAGED",
+    }[verdict.status.value]
+    counts = []
+    for severity in reversed(Severity):
+        number = sum(f.severity is severity for f in verdict.findings)
+        if number and severity > Severity.INFO:
+            word = _WORDS[severity.label]
+            counts.append(f"{number} {word.removesuffix('s') if number == 1 else word}")
+    tail = f"; {', '.join(counts)}" if counts else ""
+    part = ", as far as it was looked at" if verdict.unread else ""
+    work = f"{verdict.records} records, {_size(verdict.bytes)} of log in {verdict.seconds:.1f} s"
+    return f"{path}: {said}{part}{tail} ({work})"
+
+
+def _size(count: float) -> str:
+    for unit in _UNITS[:-1]:
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} {_UNITS[-1]}"
+
+
+def _group(path: Path, found: list[Finding], severity: Severity, verbose: bool) -> Iterator[str]:
+    """Findings of one severity by code: what must hold, the first place, how many more."""
+    from ..store.verify.catalogue import Severity, catalogue
+
+    by_code: dict[str, list[Finding]] = {}
+    for finding in found:
+        by_code.setdefault(finding.code, []).append(finding)
+    for code, mine in by_code.items():
+        if severity is Severity.INFO and not verbose:
+            yield f"  {code}  {_place(path, mine[0])}: {mine[0].message}{_more(mine)}"
+            continue
+        yield f"  {code}  {catalogue()[code].statement}"
+        for finding in mine if verbose else mine[:1]:
+            more = "" if verbose else _more(mine)
+            yield f"         {_place(path, finding)}: {finding.message}{more}"
+        yield f"         A broker {catalogue()[code].broker}."
+
+
+def _more(mine: list[Finding]) -> str:
+    """How many are like the first."""
+    items = sum(f.count for f in mine) - 1
+    if not items:
+        return ""
+    return (
+        f" (and {items} more, in {len(mine)} places)" if len(mine) > 1 else f" (and {items} more)"
+    )
+
+
+def _place(root: Path, finding: Finding) -> str:
+    base = os.fspath(root)
+    inside = finding.path.startswith(base + os.sep)
+    shown = finding.path[len(base) + 1 :] if inside else finding.path
+    return shown if finding.offset is None else f"{shown} @{finding.offset}"
+
+
+_COMMANDS = 8
+"""Lines of commands before they are folded."""
+
+
+def _what_now(path: Path, verdict: Verdict, most: int | None) -> Iterator[str]:
+    """The next commands, the most urgent first, each once."""
+    from ..store.verify.catalogue import Severity
+    from .verify import next_command
+
+    serious = [f for f in verdict.findings if f.severity >= Severity.ERROR]
+    about = serious or [f for f in verdict.findings if f.unclean]
+    if not about:
+        yield "What now: nothing." if not verdict.unread else "What now: check the rest."
+        return
+    if serious:
+        yield "What now: do not start a broker on it before you know what the start does."
+    else:
+        yield "What now: a start recovers it; this shows what that does."
+    commands: dict[str, list[str]] = {}
+    for finding in about:
+        command = next_command(finding, path)
+        if command and finding.code not in commands.setdefault(command, []):
+            commands[command].append(finding.code)
+    shown = list(commands.items())[:most]
+    width = max((len(command) for command, _ in shown), default=0)
+    for command, codes in shown:
+        yield f"  {command:{width}}  # {', '.join(codes)}"
+    if len(commands) > len(shown):
+        yield f"  and {len(commands) - len(shown)} more commands (--verbose)"
+    yield f"  mqstore explain {about[0].code}"
