@@ -63,6 +63,20 @@ def _who(row: dict[str, Any]) -> str:
     return f"  {text[:_WORDS_MAX]}{'…' if len(text) > _WORDS_MAX else ''}" if text else ""
 
 
+def cut_lines(found: Recovery, rows: int | None) -> list[str]:
+    """Messages that stay, without some of their properties."""
+    cut = found.plan.cut if found.plan else ()
+    if not cut:
+        return []
+    lines = (
+        f"  {c.topic}/{c.queue_id} at {c.queue_offset}  position {c.position:,}  "
+        f"{c.lost_bytes} bytes of properties lost, left: {', '.join(c.properties) or 'none'}"
+        for c in cut
+    )
+    title = "A torn write cut the properties of these; body and header are whole:"
+    return ["", title, *_folded(lines, len(cut), rows)]
+
+
 def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     """What comes back from a replica, and what does not."""
     brought = found.plan.brought if found.plan else None

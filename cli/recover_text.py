@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from .loss_text import lost_lines, replica_lines
+from .loss_text import cut_lines, lost_lines, replica_lines
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def recovery_text(
     if plan_lost := found.plan and found.plan.lost:
         lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
     lines += lost_lines(found, common)
+    lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     lines += _plan(found, applied, rows)
     if applied is None:

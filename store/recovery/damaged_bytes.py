@@ -22,8 +22,9 @@ _WINDOW_BYTES = 1 << 20
 
 
 def ranges_of(plan: Plan) -> list[tuple[int, int]]:
-    """(position, size) of what a plan writes over: gaps, the torn end, what a replica replaces."""
+    """(position, size) of what a plan writes over: gaps, records that were cut, the torn end, what a replica replaces."""
     found = [(found.position, found.size) for found in damaged_ranges(plan.fills)]
+    found += [(record.position, len(record.data)) for record in plan.cut]
     if plan.brought is not None:
         found += [(part.position, part.size) for part in plan.brought.parts]
     if plan.tail_bytes:

@@ -139,9 +139,9 @@ def _times(records: Batch) -> Iterator[tuple[int, int]]:
 def _add_records(rows: list[dict[str, Any]], log: CommitLog) -> None:
     """What the records themselves tell: keys, id, tags; of a broken body the rest is good."""
     for begin in range(0, len(rows), _AT_ONCE):
-        part = {row["position"]: [] for row in rows[begin : begin + _AT_ONCE]}
+        part: dict[int, list[dict[str, Any]]] = {}
         for row in rows[begin : begin + _AT_ONCE]:
-            part[row["position"]].append(row)
+            part.setdefault(row["position"], []).append(row)
         records = log.records(np.array(sorted(part), np.int64))
         for i, position in enumerate(records.position.tolist()):
             _add_record(part[position], records, i, position)

@@ -9,7 +9,7 @@ version, finds nothing to do (spec 7.11).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from .empty_log import named_messages, put_away
 from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
 from .index_audit import IndexAudit, IndexFiles, IndexFix, index_edits, index_files
+from .keep.cut_properties import CutProperties
 from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
@@ -101,6 +102,8 @@ class Plan:
     brought: Brought | None = None
     #: How gaps of the log are closed.
     fills: list[Fill] = field(default_factory=list)
+    #: Records that have lost properties, as they will be.
+    cut: Sequence[CutProperties] = ()
 
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
@@ -235,6 +238,7 @@ def make_plan(
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     sound = None if edits else sound
     queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
+    cut: Sequence[CutProperties] = ()
     look = partial(
         survey,
         index_tags=rules.index_tags,
@@ -248,6 +252,7 @@ def make_plan(
             mended, queue, profile, outcome, wish, look, auditors, groups, sound
         )
         log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
+        cut = kept.cut
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -269,6 +274,7 @@ def make_plan(
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
     plan.files, plan.brought, plan.fills = queue, brought, fills
+    plan.cut = cut
     plan.stale = log.stale
     plan.tail_bytes = log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
@@ -318,7 +324,7 @@ def _keep(
     elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
     kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, places(guess.queues), pieces)
-    changed = kept.fills or kept.restored
+    changed = kept.fills or kept.restored or kept.cut
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought
 

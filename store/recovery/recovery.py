@@ -135,6 +135,7 @@ class Recovery:
             "groups": plan.groups.to_json(),
             **self._lost_json("plan", plan.groups),
             "damaged": [found._asdict() for found in damaged_ranges(plan.fills)],
+            "torn_properties": [record.to_json() for record in plan.cut],
             **({"replica": plan.brought.to_json()} if plan.brought else {}),
         }
 

@@ -15,6 +15,8 @@ from ...mark import Mark
 from ..snapshot import QueueId
 from ..sound import SoundLog, SoundRun
 from ..survey import Messages
+from ..torn_properties import torn_properties
+from .forms import SERVICE_TOPICS
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,6 +51,9 @@ class TornRecord:
     sys_flag: int
 
 
+_SERVICE_TOPICS = frozenset(topic.encode() for topic in SERVICE_TOPICS)
+
+
 @dataclass
 class GapFinder:
     """Looks at a scan of the log, item by item in log order.
@@ -67,6 +72,8 @@ class GapFinder:
     torn: list[TornRecord] = field(default_factory=list)
     #: Good records that name another position.
     misplaced: list[TornRecord] = field(default_factory=list)
+    #: Good records that have lost properties.
+    cut: list[TornRecord] = field(default_factory=list)
     #: Positions of good records that get no unit: prepared ones, and those rolled back.
     silent: list[Ints] = field(default_factory=list)
     #: What BLANKs close; a gap only if units name records in it.
@@ -149,6 +156,9 @@ class GapFinder:
         elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
         if elsewhere.any():
             self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
+        cut = good & torn_properties(batch.columns)
+        if cut.any():
+            self._note(self.cut, batch, np.flatnonzero(cut))
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
         if silent.any():
@@ -168,8 +178,13 @@ class GapFinder:
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
 
     def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
-        """bool[n]: what is no part of a gap."""
-        good = np.ones(len(batch), np.bool_)
+        """bool[n]: what is no part of a gap.
+
+        A record for one of the broker's own services is nothing without its properties.
+        """
+        good = ~torn_properties(batch.columns)
+        for row in np.flatnonzero(~good).tolist():
+            good[row] = batch.columns.ragged("topic")[row] not in _SERVICE_TOPICS
         if batch.body_crc_ok is not None:
             good &= batch.body_crc_ok
         if self.verify:

@@ -1,0 +1,107 @@
+"""Records that a torn write has left without some of their properties (spec 01, 1.6; 7.12, B27).
+
+Every broker takes them for good, with what happens to stand there as names and values. Header and
+body are whole, so the message stays: the items that can be read stay as they are, separators take
+the place of the rest. Every version reads these as nothing (repair answers, property padding), and
+the record keeps its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ....formats.message import MESSAGE
+from ....formats.message_properties import (
+    CRC_ITEM_BYTES,
+    ITEM_SEPARATOR,
+    NAME_VALUE_SEPARATOR,
+    crc_item,
+    parse,
+)
+from ...commit_log import CommitLog
+from ...mapped_file_queue import MappedFileQueue
+from .gaps import TornRecord
+
+_NUL = b"\0"
+
+
+@dataclass(frozen=True)
+class CutProperties:
+    """A message that has lost properties. data: its record as it will be; lost_bytes: of its
+    property text. properties: those that are left.
+    """
+
+    position: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: dict[str, str]
+    lost_bytes: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `plan.torn_properties`."""
+        row = {name: value for name, value in vars(self).items() if name != "data"}
+        return {**row, "size": len(self.data)}
+
+
+def cut_properties(
+    queue: MappedFileQueue, records: Sequence[TornRecord], *, with_crc: bool
+) -> list[CutProperties]:
+    """What becomes of records that have lost properties. Raises Unreadable.
+
+    with_crc: records of this log end with a checksum of the whole.
+    """
+    if not records:
+        return []
+    ended = _items_are_ended(queue)
+    found = []
+    for record in records:
+        data = queue.read(record.position, record.size)
+        text, made = mended(data, with_crc=with_crc, ended=ended)
+        found.append(
+            CutProperties(
+                record.position,
+                record.topic.decode("utf-8", "replace"),
+                record.queue_id,
+                record.queue_offset,
+                parse(text),
+                MESSAGE.parse(data).properties_length - len(text),
+                made,
+            )
+        )
+    return found
+
+
+def mended(record: bytes, *, with_crc: bool, ended: bool) -> tuple[bytes, bytes]:
+    """The property text that is left, and the record with it; ended: a separator ends the last item."""
+    values = MESSAGE.parse(record)
+    length = len(values.properties)
+    text = _readable(values.properties, ended=ended)
+    crc = with_crc and length - len(text) >= CRC_ITEM_BYTES
+    padding = length - len(text) - CRC_ITEM_BYTES * crc
+    padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * crc)
+    made: bytes = MESSAGE.build({**values, "properties": padded})
+    if crc:
+        made = made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES])
+    return text, made
+
+
+def _readable(text: bytes, *, ended: bool) -> bytes:
+    """The items that are whole. Of one that was cut nobody knows how far its value went."""
+    if ended and text[-2:].count(_NUL) == 1 and text.endswith(_NUL):
+        text = text[:-1] + ITEM_SEPARATOR  # nothing but the separator is lost
+    items = text.split(ITEM_SEPARATOR)
+    whole = [item for item in items if NAME_VALUE_SEPARATOR in item and _NUL not in item]
+    return b"".join(item + ITEM_SEPARATOR for item in whole)
+
+
+def _items_are_ended(queue: MappedFileQueue) -> bool:
+    """This log's writer puts a separator behind the last item, as the first records of files tell."""
+    starts = np.array([file.start for file in queue.files], np.int64)
+    texts = CommitLog(queue).records(starts).columns.ragged("properties").tolist()
+    return any(text.endswith(ITEM_SEPARATOR) for text in texts)
