@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 WINDOW_UNITS = 1 << 16
-_NEAR = 4096
+_NEAR = 16
 """Units that lie so close together are read in one go."""
 LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
 
@@ -62,27 +62,24 @@ class QueueReader:
         """The units at queue offsets, int64[n]; zeros where there is none. Raises Unreadable."""
         if self._opened is None or not len(offsets):
             return np.zeros(len(offsets), UNIT_DTYPE)
-        step = np.diff(offsets)
         first, last = int(offsets[0]), int(offsets[-1])
-        if first >= 0 and last <= LARGEST_OFFSET and bool((step == 1).all()):
+        in_a_row = last - first == len(offsets) - 1 and bool((np.diff(offsets) == 1).all())
+        if in_a_row and first >= 0 and last <= LARGEST_OFFSET:
             found = self._in_a_row(first, last + 1)
         else:
-            found = self._scattered(offsets, rising=bool((step >= 0).all()))
+            found = self._scattered(offsets)
         self._opened.close()
         return found
 
-    def _scattered(self, offsets: Ints, *, rising: bool) -> Units:
+    def _scattered(self, offsets: Ints) -> Units:
         """Units at any queue offsets; neighbours are read together."""
         found = np.zeros(len(offsets), UNIT_DTYPE)
-        order = None if rising else np.argsort(offsets, kind="stable")
-        ordered = offsets if order is None else offsets[order]
-        breaks = (np.flatnonzero(np.diff(ordered) > _NEAR) + 1).tolist()
-        for begin, end in zip([0, *breaks], [*breaks, len(ordered)], strict=True):
-            wanted = ordered[begin:end]
-            rows = slice(begin, end) if order is None else order[begin:end]
-            first, last = int(wanted[0]), int(wanted[-1])
-            if first >= 0 and last <= LARGEST_OFFSET:
-                found[rows] = self._in_a_row(first, last + 1)[wanted - first]
+        rows = np.flatnonzero((offsets >= 0) & (offsets <= LARGEST_OFFSET))
+        rows = rows[np.argsort(offsets[rows], kind="stable")]
+        for near in np.split(rows, np.flatnonzero(np.diff(offsets[rows]) > _NEAR) + 1):
+            if len(near):
+                first, last = int(offsets[near[0]]), int(offsets[near[-1]])
+                found[near] = self._in_a_row(first, last + 1)[offsets[near] - first]
         return found
 
     def _in_a_row(self, first: int, stop: int) -> Units:

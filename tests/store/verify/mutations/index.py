@@ -57,7 +57,7 @@ class File:
         return random.choice([n for n in range(1, len(self.items)) if wanted(self.items[n])])
 
 
-def _files(store: Path) -> list[File]:
+def files(store: Path) -> list[File]:
     """The index files that have items, oldest first."""
     options = BrokerConfig(config(CLEAN[0], store))  # all have the same geometry
     found = []
@@ -71,7 +71,7 @@ def _files(store: Path) -> list[File]:
 
 
 def _file(store: Path, random: Random) -> File:
-    return random.choice(_files(store))
+    return random.choice(files(store))
 
 
 @on(*CLEAN)
@@ -177,7 +177,7 @@ def i_099(store: Path, random: Random) -> str:
     """Another time since the file began."""
     file = _file(store, random)
     number = file.any_item(random)
-    if number == 1 and file is _files(store)[0]:
+    if number == 1 and file is files(store)[0]:
         number = 2
     diff = file.items[number].time_diff + random.choice((-1, 1, 60, 1 << 20))
     return file.set_item(number, "time_diff", diff)
@@ -199,7 +199,7 @@ def i_100(store: Path, random: Random) -> str:
 def i_101(store: Path, random: Random) -> str:
     """A key in a record is changed, or the last items are taken back."""
     if random.random() < 0.3:
-        file = _files(store)[-1]
+        file = files(store)[-1]
         fewer = random.randrange(1, min(9, len(file.items)))
         return file.set_header("index_count", file.header.index_count - fewer)
     place = random.choice(
@@ -231,18 +231,18 @@ def i_102(store: Path, random: Random) -> str:
 @on("5.3.3-clean", "5.5.0-clean", "4.9.7-clean")
 def i_103(store: Path, random: Random) -> str:
     """An older file has room."""
-    file = random.choice(_files(store)[:-1])
+    file = random.choice(files(store)[:-1])
     return file.set_header("index_count", random.randrange(1, file.header.index_count))
 
 
 @on("5.3.3-clean", "5.5.0-clean", "4.9.7-clean")
 def i_104(store: Path, random: Random) -> str:
     """A file begins before the one before it ends."""
-    files = _files(store)
-    at = random.randrange(1, len(files))
+    found = files(store)
+    at = random.randrange(1, len(found))
     name = random.choice(("timestamp", "physical_offset"))
-    end = getattr(files[at - 1].header, f"end_{name}")
-    return files[at].set_header(f"begin_{name}", end - random.randrange(1, 1000))
+    end = getattr(found[at - 1].header, f"end_{name}")
+    return found[at].set_header(f"begin_{name}", end - random.randrange(1, 1000))
 
 
 @on(*CLEAN)
@@ -250,13 +250,13 @@ def i_105(store: Path, random: Random) -> str:
     """The index ends behind the log."""
     last = records(store)[-1]
     end = last.position + last.size + random.choice((0, 1, 4096, 1 << 40))
-    return _files(store)[-1].set_header("end_physical_offset", end)
+    return files(store)[-1].set_header("end_physical_offset", end)
 
 
 @on(*CLEAN)
 def i_106(store: Path, random: Random) -> str:
     """An indexed record becomes a rollback."""
-    indexed = {item.physical_offset for file in _files(store) for item in file.items[1:]}
+    indexed = {item.physical_offset for file in files(store) for item in file.items[1:]}
     place = random.choice([p for p in records(store) if p.position in indexed])
     return place.set("sys_flag", place.values["sys_flag"] | SysFlag.ROLLBACK)
 
@@ -264,7 +264,7 @@ def i_106(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_107(store: Path, random: Random) -> str:
     """Bytes behind the last item."""
-    file = _files(store)[-1]
+    file = files(store)[-1]
     room = (file.room - len(file.items)) * ITEM_BYTES
     at = file.place(len(file.items)) + random.randrange(room)
     overwrite(file.path, at, bytes([random.randrange(1, 256)]))

@@ -1,0 +1,126 @@
+"""The index against the log: what a broker leaves, what is damage, and how little is said of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.store import Store
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.index_items import key_of, surplus
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.scene import Scope
+
+from ...stores import config
+from .mutations import NOW_MS, copied, original
+from .mutations.index import files
+
+CLEAN = "5.3.3-clean"
+TAGGED = "5.5.0-clean"
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where stores are unpacked and damaged."""
+    return tmp_path_factory.mktemp("index")
+
+
+def _findings(name: str, root: Path, **scope: object) -> list[Finding]:
+    """What group D says of a store."""
+    with Store(root, BrokerConfig(config(name, root))) as store:
+        asked = Scope(groups=frozenset({"index"}), **scope)  # type: ignore[arg-type]
+        return verify(store, asked, now_ms=NOW_MS).findings
+
+
+def _told(findings: list[Finding]) -> set[tuple[str, Severity]]:
+    return {(finding.code, finding.severity) for finding in findings}
+
+
+def test_a_record_indexed_twice_after_a_crash_is_as_brokers_do(work: Path) -> None:
+    findings = _findings("4.9.7-killed-restarted", original("4.9.7-killed-restarted", work))
+    assert _told(findings) == {("I-102", Severity.WARNING)}
+
+
+def test_an_empty_file_that_made_a_broker_begin_anew_is_told_by_its_duplicates(work: Path) -> None:
+    findings = _findings("4.3.1-killed-restarted", original("4.3.1-killed-restarted", work))
+    assert _told(findings) == {("I-102", Severity.WARNING), ("I-104", Severity.WARNING)}
+    assert sum(f.count for f in findings if f.code == "I-102") == 1197
+
+
+def test_an_index_ahead_of_a_cut_log_is_damage(work: Path) -> None:
+    name = "4.9.7-killed-bit-restarted"
+    errors = {code for code, level in _told(_findings(name, original(name, work))) if level > 1}
+    assert errors == {"I-100", "I-101", "I-105"}
+
+
+@pytest.mark.parametrize(("name", "version"), [(CLEAN, "5.5.0"), (TAGGED, "5.3.3")])
+def test_a_wrong_guess_of_the_version_makes_no_finding(name: str, version: str, work: Path) -> None:
+    assert _findings(name, original(name, work), broker_version=version) == []
+
+
+def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
+    root = copied(original(TAGGED, work), work)
+    file = files(root)[-1]
+    hashes = Counter(item.key_hash for item in file.items[1:])
+    tag = next(n for n in range(20, len(file.items)) if hashes[file.items[n].key_hash] > 3)
+    file.set_item(tag, "key_hash", file.items[tag].key_hash ^ 1)
+    findings = _findings(TAGGED, root)
+    assert {"I-100", "I-101"} <= {finding.code for finding in findings}
+
+
+def test_a_store_without_an_index_has_not_lost_a_key(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    shutil.rmtree(root / "index")
+    assert _told(_findings(CLEAN, root)) == {("I-101", Severity.INFO)}
+
+
+def test_a_position_far_away_is_one_item_not_the_rest_of_the_file(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    files(root)[0].set_item(40, "physical_offset", 1 << 50)
+    counts = Counter({f.code: f.count for f in _findings(CLEAN, root)})
+    assert counts == {"I-098": 2, "I-100": 1, "I-101": 1}
+
+
+def test_a_loop_is_fatal_and_an_item_that_links_to_itself_is_not(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    file = files(root)[0]
+    newer = next(n for n in range(len(file.items) - 1, 0, -1) if file.items[n].previous)
+    older = file.items[newer].previous
+    file.set_item(older, "previous", newer)
+    assert ("I-096", Severity.FATAL) in _told(_findings(CLEAN, root))
+    file.set_item(older, "previous", older)
+    levels = {level for code, level in _told(_findings(CLEAN, root)) if code == "I-096"}
+    assert levels == {Severity.ERROR}
+
+
+def test_a_whole_file_of_noise_is_told_in_few_words(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    path = files(root)[0].path
+    data = bytearray(path.read_bytes())
+    data[200:] = np.random.default_rng(3).bytes(len(data) - 200)
+    path.write_bytes(data)
+    found = _findings(CLEAN, root)
+    assert {"I-094", "I-095", "I-096", "I-098", "I-100"} <= {f.code for f in found}
+    assert all(f.path for f in found)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 6)), st.lists(st.integers(0, 6)))
+def test_surplus_is_a_difference_of_multisets(one: list[int], other: list[int]) -> None:
+    rows = surplus(np.array(one, np.int64), np.array(other, np.int64))
+    left = Counter(np.array(one, np.int64)[rows].tolist())
+    assert left == Counter(one) - Counter(other)
+
+
+def test_keys_are_different_where_positions_or_hashes_are() -> None:
+    pairs = [(0, 0), (0, 1), (1, 0), (1, (1 << 31) - 1), (1 << 31, 5)]
+    position, key_hash = np.array(pairs, np.int64).T
+    assert len(set(key_of(position, key_hash).tolist())) == len(pairs)
