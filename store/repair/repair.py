@@ -16,12 +16,14 @@ from ..errors import Refused
 from ..generation import generation_of
 from ..layout import Layout
 from ..recovery.journal import unfinished
+from ..recovery.loading import load_files, truncate
 from ..recovery.plan import Plan, make_plan
-from ..recovery.profiles import profile_of
+from ..recovery.profiles import Profile, profile_of
 from ..recovery.recovery import switches_of
-from ..recovery.simulate import simulate
+from ..recovery.simulate import Outcome
 from ..recovery.snapshot import Snapshot
 from ..recovery.wish import Policy, Wish
+from ..store import Store
 from ..write.profile import writer_profile
 from .checkpoint import checkpoint_edits
 from .compaction import compaction_repair
@@ -123,7 +125,7 @@ def _plan(
     choice, profile = request.choice, profile_of(request.version)
     snapshot = Snapshot.of(layout)
     wish = Wish(Policy.KEEP, request.made_ms, (request.version,), exact=True)
-    outcome = simulate(snapshot, profile, switches_of(snapshot))
+    outcome = _as_it_lies(snapshot, profile)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
@@ -141,6 +143,17 @@ def _plan(
     if Part.CHECKPOINT in choice.parts and plan.checkpoint is None:
         plan.edits += checkpoint_edits(snapshot, whole)
     return plan, config
+
+
+def _as_it_lies(snapshot: Snapshot, profile: Profile) -> Outcome:
+    """The log as it is, without a start: whoever keeps everything needs to know no more."""
+    log = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
+    outcome = Outcome(profile, snapshot, switches_of(snapshot), log)
+    if log.files:
+        layout = snapshot.layout
+        with Store(layout.root, layout.broker_config) as store:
+            truncate(log.files, store.log_end.position, snapshot.log_file_bytes)
+    return outcome
 
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
