@@ -10,27 +10,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from ..checkpoint import Checkpoint
-from ..commit_log import Batch, CommitLog, Extent
-from ..dispatch import Dispatched
-from ..errors import InvalidInput, Refused
+from ..commit_log import CommitLog
+from ..errors import Refused
 from ..mapped_file_queue import MappedFileQueue
-from ..write.consume_queue import queue_directory
-from .batch_audit import BatchAudits, of_right_type
+from .batch_audit import of_right_type
 from .bring_back import Brought
 from .checkpoint_edit import ending, new_checkpoint
 from .edits import Edit
 from .empty_log import named_messages, put_away
 from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
-from .index_audit import IndexAudit, IndexFiles, IndexFix, index_edits, index_files
+from .index_audit import IndexFix, index_edits
 from .keep.cut_properties import CutProperties
 from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
@@ -38,6 +33,7 @@ from .keep.misnamed import misnamed
 from .keep.unnamed import places
 from .log_plan import LogPlan, plan_log
 from .loss import tombstoned
+from .maker import Maker
 from .mend import has_queues, mend
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
@@ -46,13 +42,11 @@ from .record_check import BodyCheck
 from .replica_log import with_replica
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
-from .sound import SoundLog, SoundRun
-from .survey import Auditor, Messages, survey
+from .sound import SoundLog
+from .survey import Auditor, survey
 from .tally import Tally
 from .timer_edits import timer_edits
 from .wish import Policy, Wish
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -114,102 +108,6 @@ class Plan:
         return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
 
 
-def can_have_files(queue: QueueId) -> bool:
-    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
-    try:
-        queue_directory(Path(), queue.topic, queue.queue_id)
-    except InvalidInput:
-        return False
-    return "/" not in queue.topic
-
-
-class _Maker(Auditor):
-    """Looks at the log on behalf of the plan."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        log: LogPlan,
-        groups: GroupLoss,
-        profile: Profile,
-        wish: Wish,
-        index: IndexFiles | None = None,
-    ) -> None:
-        rules, tagged = profile.queues, profile.dispatch.index_tags
-        self._index_files = index or index_files(snapshot)
-        self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
-        self.exact = wish.exact
-        self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
-        self.queues: dict[QueueId, QueueAudit] = {}
-        self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
-        #: Positions of records whose topic can be no directory.
-        self.nameless: list[Ints] = []
-        self.lost = Tally()
-        self.groups = groups
-        self.last_record, self.last_timestamp = -1, 0
-        for name in snapshot.queues:
-            self._audit(name)
-
-    def _audit(self, name: QueueId) -> QueueAudit:
-        if name not in self.queues:
-            files = {int(e.name): e for e in self.snapshot.queues.get(name, ())}
-            self.queues[name] = QueueAudit(
-                name,
-                files,
-                self.snapshot.queue_file_bytes,
-                self.log.start,
-                self.log.end,
-                self.retag,
-                self.exact,
-            )
-        return self.queues[name]
-
-    def records(self, batch: Batch, dispatched: Dispatched) -> None:
-        inside = batch.position < self.log.end
-        if inside.any():
-            last = int(inside.nonzero()[0][-1])
-            self.last_record = int(batch.position[last])
-            self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
-        self.index.records(batch)
-        self.batches.records(batch, dispatched)
-
-    def takes(self, sound: SoundLog) -> bool:
-        """All of it stays in the log, as it is."""
-        same_index = sound.index is self._index_files and self.index.sound == sound.index.sound
-        return same_index and not self.exact and sound.end <= self.log.end
-
-    def sound(self, run: SoundRun) -> None:
-        """A run of good records, and their messages."""
-        self.last_record, self.last_timestamp = run.last, run.store_timestamp
-        self.index.note_run(run.unindexed)
-        for name, stretch in run.queues.items():
-            self._audit(name).add_sound(stretch)
-
-    def messages(self, messages: Messages) -> None:
-        if not can_have_files(messages.queue):
-            self.nameless.append(messages.position)
-            return
-        inside = messages.position < self.log.end
-        gone = messages.take(~inside & messages.good)
-        self.groups.add(gone)
-        self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
-        if not inside.any():
-            return
-        if not self.batches.has(messages.queue):
-            self._audit(messages.queue).add(messages.take(inside))
-
-    def extent(self, extent: Extent) -> None:
-        pass
-
-    def stale(self, batch: Batch) -> None:
-        pass
-
-    def note_lost(self, gone: Messages) -> None:
-        """Count messages that got a tombstone."""
-        self.groups.add(gone)
-        self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
-
-
 def make_plan(
     snapshot: Snapshot,
     profile: Profile,
@@ -264,7 +162,7 @@ def make_plan(
     commit_log = CommitLog(queue)
     if maker is None:
         groups = GroupLoss(progress or {})
-        maker = _Maker(mended, log, groups, profile, wish, sound.index if sound else None)
+        maker = Maker(mended, log, groups, profile, wish, sound.index if sound else None)
         if keep:
             look(commit_log, [maker], crc=False, progress=None)
         else:
@@ -303,7 +201,7 @@ def _keep(
     auditors: tuple[Auditor, ...],
     groups: GroupLoss,
     sound: SoundLog | None,
-) -> tuple[KeptLog, _Maker | None, Brought | None]:
+) -> tuple[KeptLog, Maker | None, Brought | None]:
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
     """
@@ -318,8 +216,12 @@ def _keep(
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-    guess = _Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
+    guess = Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
     look(CommitLog(queue), [finder, guess, *auditors], sound=sound)
+    if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
+        whole = replace(as_it_is, end=finder.end)
+        guess = Maker(snapshot, whole, GroupLoss({}), profile, wish)
+        look(CommitLog(queue), [guess], crc=False)
     silent = [*guess.nameless, *finder.silent]
     elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
@@ -356,7 +258,7 @@ def _files_of(snapshot: Snapshot) -> MappedFileQueue:
 
 
 def _queue_edits(
-    snapshot: Snapshot, maker: _Maker, log: CommitLog, profile: Profile, plan: Plan
+    snapshot: Snapshot, maker: Maker, log: CommitLog, profile: Profile, plan: Plan
 ) -> list[Edit]:
     edits: list[Edit] = []
     for name in sorted(maker.queues):
@@ -391,7 +293,7 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
     return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
 
 
-def _finish(snapshot: Snapshot, plan: Plan, maker: _Maker, profile: Profile) -> None:
+def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> None:
     """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
     old = Checkpoint(**snapshot.checkpoint)
     headers = maker.index.headers

@@ -23,7 +23,8 @@ from .journal import unfinished
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
 from .lost_messages import MOST
-from .plan import Plan, can_have_files, make_plan
+from .maker import can_have_files
+from .plan import Plan, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
 from .prove_log import prove_log

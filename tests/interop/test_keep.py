@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
 from mqstore.store.errors import Refused
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.snapshot import QueueId
 from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.write.files import Files
 from tests import recovery_cases
 from tests.recovery_cases import CONFIG, Case
 from tests.slices import pick
-from tests.store.recovery.narrow import narrow
+from tests.store.recovery.narrow import narrow, overwrite
 from tests.store.recovery.recovered import record_bytes, started, unharmed, units_of
 
 from .conftest import Judge
@@ -162,6 +164,25 @@ def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) ->
         expected[str(queue), offset] = (position, body)
     plan = kept(root, judge.version)
     assert plan.lost.messages == lost
+    check_kept(judge, root, plan, expected, tmp_path, name)
+
+
+def test_lost_messages_that_no_unit_names(judge: Judge, tmp_path: Path) -> None:
+    """Records and units gone: a broker that makes the queues anew moves no later message."""
+    name = some_case(judge.version)["base"]
+    base, root = recovery_cases.base(name, tmp_path), tmp_path / "store"
+    shutil.copytree(base, root)
+    units = units_of(root, CONFIG)[QueueId("TopicA", 0)]
+    middle, log_file = len(units) // 2, int(SIZES["mappedFileSizeCommitLog"])
+    for offset in (middle, middle + 1):
+        position, size, _ = units[offset]
+        overwrite(root / "commitlog", log_file, position, bytes(size))
+        queue_file = int(SIZES["mappedFileSizeConsumeQueue"])
+        at = offset * UNIT_BYTES
+        overwrite(root / "consumequeue/TopicA/0", queue_file, at, bytes(UNIT_BYTES))
+    expected = undamaged(judge, base, root, tmp_path)
+    plan = kept(root, judge.version)
+    assert plan.lost.messages == 2
     check_kept(judge, root, plan, expected, tmp_path, name)
 
 

@@ -76,3 +76,10 @@ def _set_size(root: Path, config: BrokerConfig, queue: QueueId, offset: int, siz
         unit = UNIT.parse(file.read(UNIT_BYTES))
         file.seek(offset * UNIT_BYTES - first)
         file.write(UNIT.build({**unit, "size": size}))
+
+
+def overwrite(directory: Path, file_bytes: int, position: int, data: bytes) -> None:
+    """Write over bytes of a file of a log or a queue."""
+    with (directory / f"{position // file_bytes * file_bytes:020d}").open("r+b") as file:
+        file.seek(position % file_bytes)
+        file.write(data)

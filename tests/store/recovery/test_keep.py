@@ -31,7 +31,7 @@ from mqstore.store.write.files import Files
 from ... import recovery_cases
 from ...recovery_cases import CONFIG, Case
 from ...slices import pick
-from .narrow import narrow
+from .narrow import narrow, overwrite
 from .recovered import changes_of_starts, record_bytes, started, unharmed, units_of
 
 MADE_MS = 1_795_300_000_000
@@ -236,13 +236,6 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
     positions = {(str(q), o): u[0] for q, us in units.items() for o, u in us.items()}
     positions = {place: at for place, at in positions.items() if at < plan.log_end}
     made_anew(root, "5.3.3", positions, "unnamed")
-
-
-def overwrite(directory: Path, file_bytes: int, position: int, data: bytes) -> None:
-    """Write over bytes of a file of a log or a queue."""
-    with (directory / f"{position // file_bytes * file_bytes:020d}").open("r+b") as file:
-        file.seek(position % file_bytes)
-        file.write(data)
 
 
 def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:

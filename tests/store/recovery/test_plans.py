@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.plan import can_have_files
+from mqstore.store.recovery.maker import can_have_files
 from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.simulate import Outcome

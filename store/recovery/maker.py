@@ -1,0 +1,122 @@
+"""Looking at the log on behalf of a plan: what queues and index have, and what they lack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ..commit_log import Batch, Extent
+from ..dispatch import Dispatched
+from ..errors import InvalidInput
+from ..write.consume_queue import queue_directory
+from .batch_audit import BatchAudits
+from .groups import GroupLoss
+from .index_audit import IndexAudit, IndexFiles, index_files
+from .log_plan import LogPlan
+from .profiles import Profile
+from .queue_audit import QueueAudit
+from .snapshot import QueueId, Snapshot
+from .sound import SoundLog, SoundRun
+from .survey import Auditor, Messages
+from .tally import Tally
+from .wish import Wish
+
+Ints = npt.NDArray[np.int64]
+
+
+def can_have_files(queue: QueueId) -> bool:
+    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
+    try:
+        queue_directory(Path(), queue.topic, queue.queue_id)
+    except InvalidInput:
+        return False
+    return "/" not in queue.topic
+
+
+class Maker(Auditor):
+    """Looks at the log on behalf of the plan."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        log: LogPlan,
+        groups: GroupLoss,
+        profile: Profile,
+        wish: Wish,
+        index: IndexFiles | None = None,
+    ) -> None:
+        rules, tagged = profile.queues, profile.dispatch.index_tags
+        self._index_files = index or index_files(snapshot)
+        self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
+        self.exact = wish.exact
+        self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
+        self.queues: dict[QueueId, QueueAudit] = {}
+        self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
+        #: Positions of records whose topic can be no directory.
+        self.nameless: list[Ints] = []
+        self.lost = Tally()
+        self.groups = groups
+        self.last_record, self.last_timestamp = -1, 0
+        for name in snapshot.queues:
+            self._audit(name)
+
+    def _audit(self, name: QueueId) -> QueueAudit:
+        if name not in self.queues:
+            files = {int(e.name): e for e in self.snapshot.queues.get(name, ())}
+            self.queues[name] = QueueAudit(
+                name,
+                files,
+                self.snapshot.queue_file_bytes,
+                self.log.start,
+                self.log.end,
+                self.retag,
+                self.exact,
+            )
+        return self.queues[name]
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        inside = batch.position < self.log.end
+        if inside.any():
+            last = int(inside.nonzero()[0][-1])
+            self.last_record = int(batch.position[last])
+            self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
+        self.index.records(batch)
+        self.batches.records(batch, dispatched)
+
+    def takes(self, sound: SoundLog) -> bool:
+        """All of it stays in the log, as it is."""
+        same_index = sound.index is self._index_files and self.index.sound == sound.index.sound
+        return same_index and not self.exact and sound.end <= self.log.end
+
+    def sound(self, run: SoundRun) -> None:
+        """A run of good records, and their messages."""
+        self.last_record, self.last_timestamp = run.last, run.store_timestamp
+        self.index.note_run(run.unindexed)
+        for name, stretch in run.queues.items():
+            self._audit(name).add_sound(stretch)
+
+    def messages(self, messages: Messages) -> None:
+        if not can_have_files(messages.queue):
+            self.nameless.append(messages.position)
+            return
+        inside = messages.position < self.log.end
+        gone = messages.take(~inside & messages.good)
+        self.groups.add(gone)
+        self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
+        if not inside.any():
+            return
+        if not self.batches.has(messages.queue):
+            self._audit(messages.queue).add(messages.take(inside))
+
+    def extent(self, extent: Extent) -> None:
+        pass
+
+    def stale(self, batch: Batch) -> None:
+        pass
+
+    def note_lost(self, gone: Messages) -> None:
+        """Count messages that got a tombstone."""
+        self.groups.add(gone)
+        self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
