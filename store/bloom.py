@@ -15,7 +15,6 @@ from ..formats.murmur3 import murmur3_low
 from . import config_json
 from .errors import InvalidInput, Missing, Unsupported
 from .regular_file import read_regular
-from .where import Where
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .config import BrokerConfig
     from .layout import Layout
+    from .where import Where
 
 _INT = 1 << 32
 _CONFIG_BYTES = 16 << 20
@@ -181,6 +181,8 @@ def _consumer_filter(
 
 def _compiled(expression: object) -> Where | None:
     """The expression; None where a broker refuses it, too."""
+    from .where import Where  # its grammar takes time: few stores have such filters
+
     try:
         return Where(expression) if isinstance(expression, str) else None
     except InvalidInput:

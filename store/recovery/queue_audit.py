@@ -27,6 +27,7 @@ from .survey import Messages, points_at
 Ints = npt.NDArray[np.int64]
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
+_FEW = 64
 _LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
 _PRE_FILL = pre_fill(1)[0]
 
@@ -68,7 +69,18 @@ class QueueAudit:
 
     def read(self, first: int, count: int) -> Units:
         """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
-        return self.lookup(np.arange(first, first + count, dtype=np.int64))
+        of_file, rest = divmod(self.file_bytes, UNIT_BYTES)
+        if rest:
+            return self.lookup(np.arange(first, first + count, dtype=np.int64))
+        units, at = np.zeros(count, UNIT_DTYPE), 0
+        while at < count:
+            number = (first + at) % of_file
+            part = min(count - at, of_file - number)
+            entry = self.files.get((first + at - number) * UNIT_BYTES)
+            if entry is not None:
+                units[at : at + part] = read_units(entry, number, part)
+            at += part
+        return units
 
     def lookup(self, offsets: Ints) -> Units:
         """Units on disk at queue `offsets`."""
@@ -207,24 +219,25 @@ class QueueAudit:
         count = 0
         for first, most in self._windows(end, self._disk_end(), _WINDOW):
             units = self.read(first, most)
-            used = is_valid(units) & (units != _PRE_FILL)
-            count += int((used & (units["physical_offset"] >= self.log_end)).sum())
-            if not used.any():
+            used = _used(units)
+            if not len(used):
                 break
+            count += int((units["physical_offset"][used] >= self.log_end).sum())
         return count
 
     def first_in_log(self, fix: QueueFix) -> int | None:
         """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
         filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
         first = int(filled[0]) if len(filled) else None
-        for begin, count in self._windows(self._disk_first(), fix.end, _WINDOW):
-            if first is not None and begin > first:
-                break
-            units = self.read(begin, count)
-            inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
-            if inside.any():
-                found = begin + int(inside.argmax())
-                return found if first is None else min(found, first)
+        for window, most in self._windows(self._disk_first(), fix.end, _WINDOW):
+            for begin, count in ((window, min(most, _FEW)), (window + _FEW, most - _FEW)):
+                if first is not None and begin > first:
+                    return first
+                units = self.read(begin, max(0, count))
+                inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
+                if inside.any():
+                    found = begin + int(inside.argmax())
+                    return found if first is None else min(found, first)
         return first
 
     def _windows(self, begin: int, end: int, most: int) -> list[tuple[int, int]]:
@@ -289,6 +302,8 @@ class QueueAudit:
         end = begin
         while end < self._disk_end():
             units = self.read(end, _LOOKED_UP_AT_ONCE)
+            if not is_valid(units[:1])[0]:
+                break
             positions = units["physical_offset"].astype(np.int64)
             filled = units == _PRE_FILL
             before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
@@ -346,6 +361,12 @@ class QueueAudit:
         if not self.log_start and len(bad):
             filled[:] = self._unit_at(self.first, [offsets], [units])
         return bad + first_of_file, filled
+
+
+def _used(units: Units) -> Ints:
+    """Rows of units that a broker takes for valid, but for pre-fill."""
+    rows = np.flatnonzero(is_valid(units))
+    return rows[units[rows] != _PRE_FILL]
 
 
 @dataclass(frozen=True)

@@ -80,16 +80,12 @@ class Outcome:
 
     def has_all(self, run: SoundRun) -> bool:
         """No queue takes anything of these records: all have got as far before."""
-        rules = self.profile
-        multi_dispatch = rules.dispatch.multi_dispatch and self.switches.multi_dispatch
-        whole = rules.queues.reaches_end
-        return (
-            self.ext is None
-            and not multi_dispatch
-            and all(
-                name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
-                for name, stretch in run.queues.items()
-            )
+        if self.ext is not None or self.switches.multi_dispatch:
+            return False
+        whole = self.profile.queues.reaches_end
+        return all(
+            name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
+            for name, stretch in run.queues.items()
         )
 
     @property
