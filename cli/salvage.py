@@ -207,10 +207,13 @@ def _text(record: Mapping[str, Any]) -> str:
     read = bytes_text(record["bytes"])
     lines = [f"{_count(record['records'], 'record')} in {read}: {record['whole']} whole"]
     for name, what in (
-        *(("body", "with torn properties"), ("structure", "with a damaged body")),
-        *(("joined", "of them from blocks that lie apart"), ("duplicates", "found twice")),
+        ("body", "with torn properties"),
+        ("structure", "with a damaged body"),
+        ("joined", "of them from blocks that lie apart"),
+        ("duplicates", "found twice"),
         ("aside", "beside the log, in conflicts"),
-        *(("split", "heads whose body does not follow"), ("embedded", "inside a damaged one")),
+        ("split", "cut off: a head whose body does not follow"),
+        ("embedded", "inside a damaged one"),
     ):
         if record[name]:
             lines.append(f"  {record[name]:>9} {what}")

@@ -85,6 +85,9 @@ def _apply(edit: Edit, files: Files) -> None:
         return
     if edit.kind == "create":
         write_new(files, path, edit.pieces[0][1] if edit.pieces else b"")
+        if edit.pieces and len(edit.pieces[0][1]) < edit.length:
+            with files.open(path) as file:
+                file.truncate(edit.length)
         return
     status = path.stat()
     with files.open(path) as file:

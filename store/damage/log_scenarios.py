@@ -172,5 +172,7 @@ def _empty_segment(scene: Scene) -> Iterator[Edit]:
 @scenario("stray-file", 1251)
 def _stray_file(scene: Scene) -> Iterator[Edit]:
     """Somebody left a file among those of the log: NumberFormatException."""
-    path = f"{scene.store.log_files.directories[0]}/{file_name(0)}.bak"
-    yield create(path, scene.rng.randbytes(scene.rng.randint(1, _PAGE_BYTES)), "not of the broker")
+    files = scene.store.log_files
+    path = f"{files.directories[0]}/{file_name(files.start)}.bak"
+    data = scene.rng.randbytes(scene.rng.randint(1, min(_PAGE_BYTES, files.file_size)))
+    yield create(path, data, "not of the broker", files.file_size)

@@ -169,10 +169,11 @@ def cut(path: str | os.PathLike[str], size: int, reason: str) -> Edit:
     return Edit("truncate", os.fspath(path), reason, (), 0, size)
 
 
-def create(path: str | os.PathLike[str], data: bytes, reason: str) -> Edit:
-    """An edit that makes a file."""
+def create(path: str | os.PathLike[str], data: bytes, reason: str, size: int | None = None) -> Edit:
+    """An edit that makes a file, of `size` bytes where that is more."""
     pieces = ((0, data),) if data else ()
-    return Edit("create", os.fspath(path), reason, (), 0, len(data), None, pieces)
+    length = len(data) if size is None else size
+    return Edit("create", os.fspath(path), reason, (), 0, length, None, pieces)
 
 
 def replace(path: Path, data: bytes, reason: str) -> Iterator[Edit]:

@@ -5,7 +5,8 @@ ones are a command (`  $ `, continued by `  > `) and what it prints: stdout as i
 an exit code other than 0 as `[5]`. Each transcript has an empty folder of its own; local time is eight
 hours east of UTC.
 
-The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases. `$ mqstore …` runs in this process; a line with shell
+The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
+`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean. `$ mqstore …` runs in this process; a line with shell
 syntax, and every other command, runs in bash, where `mqstore` is this checkout's.
 
 `pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
@@ -15,6 +16,7 @@ of a change of output.
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import os
 import re
@@ -32,6 +34,7 @@ from mqstore.cli.app import run
 
 from .. import recovery_cases, stores
 
+DISK = Path(__file__).parents[1] / "store" / "salvage" / "deleted.img.gz"
 COMMAND = "  $ "
 MORE = "  > "
 OUTPUT = "  "
@@ -86,6 +89,9 @@ class World:
             return self._unpack(*words[1:])
         if words[0] == "case":
             return self._damage(*words[1:])
+        if words[0] == "disk":
+            (self.folder / words[1]).write_bytes(gzip.decompress(DISK.read_bytes()))
+            return Result("", "", 0)
         if words[0] == "mqstore" and not _SHELL_SYNTAX.search(command):
             return self._shown(run_here(words[1:]))
         done = subprocess.run(
