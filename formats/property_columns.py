@@ -27,36 +27,44 @@ _SLACK_BYTES = 8
 """Room behind the texts, so that a whole word can be read from any of their bytes."""
 
 
-def _separated(texts: Ragged) -> tuple[Bytes, Ints]:
+def _separated(texts: Ragged) -> tuple[Bytes, Ints, bool]:
     """The texts in a buffer with a separator before each and behind the last; where each begins.
 
-    Texts that lie back to back and all end with a separator, as a writer makes them, are copied as
-    they are; others one by one.
+    The last value: all texts end with a separator, as writers mostly make them. They are copied as
+    they are then, in one piece where they lie back to back; others get one more behind each.
     """
     start, length = texts.start, texts.length
     ends = start + length
-    if len(start) and length.all() and (start[1:] == ends[:-1]).all():
+    if not len(start) or not length.all() or (texts.buffer[ends - 1] != _SEPARATOR).any():
+        begin = np.cumsum(length + 1) - length
+        blob = np.full(int((length + 1).sum()) + 1 + _SLACK_BYTES, _SEPARATOR, np.uint8)
+        ragged_copy(blob, begin, texts)
+        return blob, begin, False
+    if (start[1:] == ends[:-1]).all():
         first, last = int(start[0]), int(ends[-1])
-        if (texts.buffer[ends - 1] == _SEPARATOR).all():
-            edge = np.full(1, _SEPARATOR, np.uint8)
-            slack = np.full(_SLACK_BYTES, _SEPARATOR, np.uint8)
-            return np.concatenate([edge, texts.buffer[first:last], slack]), start - first + 1
-    begin = np.cumsum(length + 1) - length
-    blob = np.full(int((length + 1).sum()) + 1 + _SLACK_BYTES, _SEPARATOR, np.uint8)
+        edge = np.full(1, _SEPARATOR, np.uint8)
+        slack = np.full(_SLACK_BYTES, _SEPARATOR, np.uint8)
+        return np.concatenate([edge, texts.buffer[first:last], slack]), start - first + 1, True
+    behind = np.cumsum(length) + 1
+    blob = np.empty(int(behind[-1]) + _SLACK_BYTES, np.uint8)
+    blob[0], blob[-_SLACK_BYTES:] = _SEPARATOR, _SEPARATOR
+    begin = behind - length
     ragged_copy(blob, begin, texts)
-    return blob, begin
+    return blob, begin, True
 
 
 class Items:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
-    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item.
+    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item. ended: each text
+    ends with a separator.
     """
 
     def __init__(self, properties: Ragged) -> None:
         length = np.maximum(properties.length, 0)
         self._count = len(length)
-        blob, begin = _separated(Ragged(properties.buffer, properties.start, length))
+        blob, begin, self.ended = _separated(Ragged(properties.buffer, properties.start, length))
+        self._found: dict[str, Ragged] = {}
         self._blob: Bytes = blob
         end = len(blob) - _SLACK_BYTES
         # an item lies between two separators
@@ -71,6 +79,15 @@ class Items:
 
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def has_name(self, name: str) -> bool:
+        """Some text has an item of this name."""
+        return bool(len(self._items_named(name)[0]))
+
+    def _find(self, name: str) -> Ragged:
         out = Ragged(
             self._blob, np.zeros(self._count, np.int64), np.full(self._count, -1, np.int64)
         )
@@ -121,29 +138,32 @@ class Items:
         return found
 
     @cached_property
-    def _names(self) -> tuple[Ints, Ints]:
-        """Of each item: where it begins in the blob, and how long its name is.
+    def _full(self) -> Ints | slice:
+        """The items that are not empty."""
+        full = self._cuts[1:] > self._cuts[:-1] + 1
+        return slice(None) if full.all() else np.flatnonzero(full)
 
-        The length is 0 for an item without a name, and -1 for one without a value or a separator.
+    @cached_property
+    def _name_lengths(self) -> Ints:
+        """Bytes of the name of each item that is not empty.
+
+        0 for one without a name, -1 for one without a value or a separator.
         """
-        begin, end = self._cuts[:-1] + 1, self._cuts[1:]
+        begin, end = self._cuts[:-1][self._full] + 1, self._cuts[1:][self._full]
         ones = np.flatnonzero(self._blob == _NAME_VALUE)
-        if len(ones) == len(begin) and (ones >= begin).all() and (ones < end).all():
-            first = ones
-        else:
+        if len(ones) != len(begin) or (ones < begin).any() or (ones >= end).any():
             ones = np.append(ones, len(self._blob))
-            first = ones[np.searchsorted(ones, begin)]
-        length = first - begin
-        length[first >= end - 1] = -1
-        return begin, length
+            ones = ones[np.searchsorted(ones, begin)]
+        length = ones - begin
+        length[ones >= end - 1] = -1
+        return length
 
     def malformed(self) -> Flags:
         """bool[n]: the text has an item that readers drop: without a name or without a value."""
-        begin, length = self._names
+        length = self._name_lengths
         found = np.zeros(self._count, np.bool_)
         if len(length) and length.min() <= 0:
-            odd = np.flatnonzero((length <= 0) & (self._cuts[1:] > begin))
-            found[self._record[odd]] = True
+            found[self._record[self._full][length <= 0]] = True
         return found
 
     def repeated(self) -> Flags:
@@ -151,18 +171,15 @@ class Items:
 
         Texts in a row mostly have the same names: those are looked at once.
         """
-        _, length = self._names
-        full = np.flatnonzero(self._cuts[1:] > self._cuts[:-1] + 1)
-        everything = len(full) == len(length)
-        heads = self._heads if everything else self._heads[full]
-        short = np.clip(length if everything else length[full], 0, 8)
-        key = heads & _FRONT[short]
-        key ^= (length if everything else length[full]).astype(np.uint64)
-        record = self._record if everything else self._record[full]
+        length, record = self._name_lengths, self._record[self._full]
+        key = self._heads[self._full] & _FRONT[np.clip(length, 0, _SLACK_BYTES)]
+        key ^= length.astype(np.uint64)
         count = np.bincount(record, minlength=self._count)
+        if len(count) and count.min() == count.max() > 0:
+            return _has_twice(key.reshape(self._count, -1))
         first = np.cumsum(count) - count
         found = np.zeros(self._count, np.bool_)
-        for names in np.unique(count).tolist():
+        for names in np.flatnonzero(np.bincount(count)).tolist():
             if names > 1:
                 rows = np.flatnonzero(count == names)
                 found[rows] = _has_twice(key[first[rows][:, None] + np.arange(names)])

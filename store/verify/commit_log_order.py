@@ -16,9 +16,11 @@ from .records import Ints, Records
 from .register import after, of_records
 from .scene import Scene
 
-_KEYS_KEPT = 1 << 20
-"""Unique keys that are remembered: the same one is looked for among so many before."""
+_PLACE_BITS = 22
+"""Room for so many unique keys, as a power of two: the same one is looked for among these."""
 _DIGITS_MAX = 9
+_QUEUES = 1 << 16
+"""Queues of a topic that are looked at; a damaged number must not ask for memory."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _WORD = np.dtype(np.uint64)
 _WORDS = 4
@@ -27,10 +29,29 @@ _WORDS = 4
 
 @dataclass
 class _Order:
-    """next_offset: by topic and queue. newest: store timestamp of the last record."""
+    """newest: store timestamp of the last record. topics: a number for each.
 
-    next_offset: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    next_offset: int64[topics, queues], -1 where no message of the queue was met.
+    """
+
     newest: int = 0
+    topics: dict[bytes, int] = field(default_factory=dict)
+    next_offset: Ints = field(default_factory=lambda: np.full((1, 1), _UNKNOWN, np.int64))
+
+    def room(self, records: Records, queues: int) -> Ints:
+        """Make room for all queues; int64[n]: the number of each topic of the records."""
+        for value in records.topics.values:
+            self.topics.setdefault(value, len(self.topics))
+        have = self.next_offset.shape
+        wanted = (max(have[0], len(self.topics)), max(have[1], queues))
+        if wanted != have:
+            wider = np.full([2 * n if n > m else n for n, m in zip(wanted, have, strict=True)], -1)
+            wider[: have[0], : have[1]] = self.next_offset
+            self.next_offset = wider.astype(np.int64)
+        return np.array([self.topics[value] for value in records.topics.values], np.int64)
+
+
+_UNKNOWN = -1
 
 
 @of_records("I-028")
@@ -60,25 +81,24 @@ def queue_offsets(scene: Scene, records: Records) -> None:
     """In each queue the next message has the next queue offset."""
     order, chain = scene.kept(_Order, _Order), chain_of(scene)
     if not chain.follows(scene, records) and not chain.lost:
-        order.next_offset.clear()  # what lies between was not read
+        order.next_offset[:] = _UNKNOWN  # what lies between was not read
     flags = records.columns.ints("sys_flag")
-    rows = np.flatnonzero(flags & SysFlag.PREPARED == 0)
+    queue_id = records.columns.ints("queue_id")
+    rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
     if not len(rows):
         return
     rows, group = _by_queue(records, rows)
     offset = records.columns.ints("queue_offset")[rows]
     count = _messages_in(records, flags, rows)
-    expected = np.empty(len(rows), np.int64)
-    expected[1:] = offset[:-1] + count[:-1]
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     last = np.append(first[1:], len(rows)) - 1
-    topics, values = records.topics.ids, records.topics.values
-    queue_id = records.columns.ints("queue_id")
-    for begin, end in zip(first.tolist(), last.tolist(), strict=True):
-        row = int(rows[begin])
-        key = (values[topics[row]], int(queue_id[row]))
-        expected[begin] = order.next_offset.get(key, int(offset[begin]))
-        order.next_offset[key] = int(offset[end] + count[end])
+    queues = queue_id[rows[first]]
+    topics = order.room(records, int(queues.max()) + 1)[records.topics.ids[rows[first]]]
+    known = order.next_offset[topics, queues]
+    expected = np.empty(len(rows), np.int64)
+    expected[1:] = offset[:-1] + count[:-1]
+    expected[first] = np.where(known == _UNKNOWN, offset[first], known)
+    order.next_offset[topics, queues] = offset[last] + count[last]
     wrong = np.flatnonzero(offset != expected)
     if len(wrong):
         _report_jumps(scene, records, rows, wrong, offset, expected)
@@ -144,13 +164,7 @@ def unique_keys(scene: Scene, records: Records) -> None:
     if not len(has):
         return
     numbers = _numbers(keys[has], records.topics.ids[has], records.topics.values)
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    twice = np.zeros(len(has), np.bool_)
-    twice[order[1:]] = ordered[1:] == ordered[:-1]
-    kept = scene.kept("unique keys", _Recent)
-    twice |= kept.has(numbers)
-    kept.add(ordered)
+    twice = scene.kept("unique keys", _Seen).add(numbers)
     if not twice.any():
         return
     topics, repeats = records.topics.ids, scene.kept("repeated keys", dict[str, _Repeat])
@@ -180,25 +194,26 @@ def repeated_keys(scene: Scene) -> None:
         scene.log_finding("I-051", repeat.position, repeat.size, text, **more)
 
 
-class _Recent:
-    """The unique keys of the last batches, as numbers."""
+class _Seen:
+    """Unique keys that were met, as numbers: each has a place, and the next one there takes it."""
 
     def __init__(self) -> None:
-        self._batches: list[npt.NDArray[np.uint64]] = []
+        self._marks = np.zeros(1 << _PLACE_BITS, np.uint32)
+        self._rows = np.zeros(1 << _PLACE_BITS, np.int32)
 
-    def has(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """bool[n]: which of them are kept."""
-        found = np.zeros(len(numbers), np.bool_)
-        for batch in self._batches:
-            at = np.minimum(np.searchsorted(batch, numbers), len(batch) - 1)
-            found |= batch[at] == numbers
-        return found
-
-    def add(self, ordered: npt.NDArray[np.uint64]) -> None:
-        """Keep sorted numbers; give up the oldest where they become too many."""
-        self._batches.append(ordered)
-        while sum(map(len, self._batches)) > _KEYS_KEPT and len(self._batches) > 1:
-            self._batches.pop(0)
+    def add(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Note them; bool[n]: which of them were met before, or stand here twice."""
+        place = (numbers >> np.uint64(64 - _PLACE_BITS)).astype(np.int64)
+        mark = numbers.astype(np.uint32) | np.uint32(1)  # 0 is a free place
+        twice: npt.NDArray[np.bool_] = self._marks[place] == mark
+        own = np.arange(len(numbers), dtype=np.int32)
+        self._marks[place] = mark
+        self._rows[place] = own
+        winner = self._rows[place]
+        shared = np.flatnonzero(winner != own)  # another one of these has the same place
+        if len(shared):
+            twice[winner[shared]] |= mark[shared] == mark[winner[shared]]
+        return twice
 
 
 def _numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:

@@ -32,11 +32,11 @@ _DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
 @of_records("I-026")
 def record_crc(scene: Scene, records: Records) -> None:
     """`__CRC32#` is the last property and that of the record."""
+    if not records.properties.has_name(names.CRC32):
+        return
     texts = records.columns.ragged("properties")
     last = ends_with_crc_item(texts)
     has = records.properties.find(names.CRC32).length >= 0
-    if not has.any() and not last.any():
-        return
     rows = np.flatnonzero(last)
     start, total = records.columns.starts[rows], records.ints("total_size")[rows]
     before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
@@ -75,7 +75,7 @@ _NAMED = re.compile(rb"[^\x01]+\x01")
 
 def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
     """A record that alone lacks the last separator was damaged; a run of them came from a client."""
-    if scene.profile.version not in _ENDED_BY:
+    if scene.profile.version not in _ENDED_BY or records.properties.ended:
         return
     texts = records.columns.ragged("properties")
     open_end = texts.length > 0
@@ -129,10 +129,10 @@ class _Poison:
 @of_records("I-048")
 def light_queues(scene: Scene, records: Records) -> None:
     """As many queue offsets as names of light queues, each a number."""
+    if not records.properties.has_name(names.INNER_MULTI_DISPATCH):
+        return
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
     rows = np.flatnonzero(queues.length > 0)
-    if not len(rows):
-        return
     offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
     poison = scene.kept(_Poison, _Poison)
     for row in rows.tolist():
@@ -162,10 +162,10 @@ def poison_records(scene: Scene) -> None:
 def duplication(scene: Scene, records: Records) -> None:
     """In duplication mode each record has DUP_INFO of two parts; elsewhere one that has it."""
     needed = scene.store.config.get_bool("duplicationEnable")
+    if not needed and not records.properties.has_name(_DUP_INFO):
+        return
     info = records.properties.find(_DUP_INFO)
     rows = np.arange(len(records)) if needed else np.flatnonzero(info.length >= 0)
-    if not len(rows):
-        return
     wrong = np.zeros(len(records), np.bool_)
     for row in rows.tolist():
         wrong[row] = _DUP_PARTS.fullmatch(info[row]) is None
