@@ -365,8 +365,9 @@ class QueueAudit:
 
 def _used(units: Units) -> Ints:
     """Rows of units that a broker takes for valid, but for pre-fill."""
-    rows = np.flatnonzero(is_valid(units))
-    return rows[units[rows] != _PRE_FILL]
+    rows: Ints = np.flatnonzero(is_valid(units))
+    used: Ints = rows[units[rows] != _PRE_FILL]
+    return used
 
 
 @dataclass(frozen=True)
