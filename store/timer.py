@@ -7,6 +7,7 @@ slots. Both are read in windows, and nothing in them is believed: links are not 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from itertools import pairwise
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 WINDOW_UNITS = 1 << 14
 """Units or slots that are read at once."""
+_WINDOW_BYTES = WINDOW_UNITS * SLOT_BYTES
 
 
 class TimerUnits(NamedTuple):
@@ -147,20 +149,35 @@ class WheelSlots(NamedTuple):
     slots: npt.NDArray[np.void]
 
 
+def _next_used(descriptor: int, slot: int) -> int:
+    """The first slot from `slot` on that is not in a hole of a sparse file, or one behind its end."""
+    try:
+        return os.lseek(descriptor, slot * SLOT_BYTES, os.SEEK_DATA) // SLOT_BYTES
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            return slot  # the file system cannot tell
+        return max(slot, os.fstat(descriptor).st_size // SLOT_BYTES)
+
+
 def timer_wheel(
     path: str | os.PathLike[str], start: int = 0, unused: bool = False
 ) -> Iterator[WheelSlots]:
     """The slots of a wheel from number `start` on, without those that are all zeros.
 
-    unused: those, too. Raises Missing, Unreadable.
+    unused: those, too. Without it holes of a sparse file are not read. Raises Missing, Unreadable.
     """
     import numpy as np
 
     try:
         with os.fdopen(open_any(path), "rb", buffering=0) as file:
-            file.seek(start * SLOT_BYTES)
-            while data := file.read(WINDOW_UNITS * SLOT_BYTES):
+            while True:
+                if not unused:
+                    start = _next_used(file.fileno(), start)
+                file.seek(start * SLOT_BYTES)
+                data = file.read(_WINDOW_BYTES)
                 count = len(data) // SLOT_BYTES
+                if not count:
+                    break
                 slots = np.frombuffer(data, dtype_of(SLOT), count)
                 numbers = start + np.arange(count, dtype=np.int64)
                 if not unused:
