@@ -104,7 +104,7 @@ class Recovery:
             },
         }
         if len(self.predictions) > 1:
-            row["candidates"] = [p.to_json() for p in self.predictions]
+            row["candidates"] = [row["prediction"], *(p.to_json() for p in self.predictions[1:])]
         if self.generation is not None:
             row["broker_version_reason"] = self.generation.reason
         if self.refusal is not None:

@@ -91,7 +91,7 @@ def test_cut_off_and_gone_on_with(root: Path, place: Path, tmp_path: Path) -> No
         recover_with(copy, place, Files())
         assert content(copy) == content(whole), f"step {at}, {counting.steps[at]}"
         assert not barriers(layout_of(copy, place))
-        shutil.rmtree(layout_of(copy, place).journal)
+        shutil.rmtree(layout_of(copy, place).journal.parent)
     assert seen == {False, True}
 
 
