@@ -48,7 +48,9 @@ def _verdict(path: Path, verdict: Verdict) -> str:
             counts.append(f"{number} {word.removesuffix('s') if number == 1 else word}")
     tail = f"; {', '.join(counts)}" if counts else ""
     part = ", as far as it was looked at" if verdict.unread else ""
-    work = f"{verdict.records} records, {_size(verdict.bytes)} of log in {verdict.seconds:.1f} s"
+    work = f"{verdict.records} records, {_size(verdict.bytes)} of log"
+    if verdict.seconds >= _LONG_S:
+        work += f" in {verdict.seconds:.0f} s"
     return f"{path}: {said}{part}{tail} ({work})"
 
 
@@ -95,6 +97,8 @@ def _place(root: Path, finding: Finding) -> str:
     return shown if finding.offset is None else f"{shown} @{finding.offset}"
 
 
+_LONG_S = 5
+"""Shorter runs are told without their time."""
 _COMMANDS = 8
 """Lines of commands before they are folded."""
 

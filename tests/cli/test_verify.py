@@ -1,0 +1,226 @@
+"""The command `verify`: verdicts and exit codes, what it leaves out, how it goes on, its formats."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.app import run
+from mqstore.store.verify.catalogue import catalogue
+
+from .. import stores
+from .datadriven import run_here
+from .test_reads_only import content, nothing_is_written
+from .test_schemas import wrong
+
+Rows = list[dict[str, Any]]
+_SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)+)\} (-?[0-9.e+]+)')
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some stores, not to be changed."""
+    root = tmp_path_factory.mktemp("verify")
+    for name in ("5.3.3-clean", "5.3.3-killed", "5.3.3-killed-page", "4.9.7-dledger"):
+        stores.unpack(name, root)
+    return root
+
+
+def rows(*arguments: str | Path, code: int) -> Rows:
+    """What it prints as NDJSON."""
+    result = run_here(["verify", *map(str, arguments), "--format", "ndjson"])
+    assert result.code == code, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "status"),
+    [
+        ("5.3.3-clean", 0, "clean"),
+        ("5.3.3-killed", 3, "unclean"),
+        ("5.3.3-killed-page", 1, "damaged"),
+        ("4.9.7-dledger", 0, "clean"),
+    ],
+)
+def test_verdict_and_exit_code(world: Path, name: str, code: int, status: str) -> None:
+    store = world / name
+    before = content(store)
+    with nothing_is_written(world):
+        found = rows(store, code=code)
+    assert content(store) == before
+    *findings, summary = found
+    assert summary["status"] == status
+    assert summary["complete"] and not summary["interrupted"]
+    assert [row for row in found if wrong(row)] == []
+    for row in findings:
+        assert row["broker"] == catalogue()[row["code"]].broker
+        assert "{" not in row["repair"]
+
+
+def test_the_worst_of_several_stores_counts(world: Path) -> None:
+    names = ("5.3.3-clean", "5.3.3-killed")
+    found = rows(*(world / name for name in names), "--quick", code=3)
+    assert [r["status"] for r in found if r["type"] == "summary"] == ["clean", "unclean"]
+    result = run_here(["verify", str(world / "none"), str(world / "5.3.3-clean"), "--quick"])
+    assert result.code == 5
+    assert "no such directory" in result.stderr
+    assert "5.3.3-clean: clean" in result.stdout
+
+
+def test_two_processes_find_what_one_finds(world: Path) -> None:
+    store = world / "5.3.3-killed-page"
+    one, two = (rows(store, "--jobs", jobs, code=1) for jobs in ("1", "2"))
+    assert one[:-1] == two[:-1]
+    assert {**one[-1], "seconds": 0} == {**two[-1], "seconds": 0}
+
+
+def test_a_run_that_is_cut_goes_on(world: Path, tmp_path: Path) -> None:
+    """Cut at the start, then finished: the findings are those of one run."""
+    store, state = world / "5.3.3-killed-page", tmp_path / "state"
+    part = ("--only", "commit_log", "--resume", state)
+    whole = rows(store, "--only", "commit_log", code=1)
+    first = rows(store, *part, "--max-duration", "0s", code=0)
+    assert first[-1]["interrupted"] and first[-1]["records"] == 0
+    assert "the log from 0 on: --max-duration is over" in first[-1]["unread"]
+    saved = json.loads(state.read_text())
+    saved["position"] = 262144
+    state.write_text(json.dumps(saved))
+    second = rows(store, *part, code=1)
+    assert not state.exists()
+    assert "the log before 262144: an earlier run has read it" in second[-1]["unread"]
+    late = {row["code"] for row in whole[:-1] if (row["offset"] or 0) >= 0} - {"I-051", "I-056"}
+    assert late <= {row["code"] for row in second[:-1]}
+
+
+def test_findings_of_an_earlier_run_are_kept(world: Path, tmp_path: Path) -> None:
+    store, state = world / "5.3.3-clean", tmp_path / "state"
+    finding = {"code": "I-023", "severity": "fatal", "path": "f", "message": "m", "offset": 7}
+    saved = {"mqstore_verify": 1, "store": str(store), "position": 1 << 40, "records": 5}
+    state.write_text(json.dumps({**saved, "bytes": 9, "findings": [finding]}))
+    found = rows(store, "--only", "commit_log", "--resume", state, code=1)
+    assert [row["code"] for row in found[:-1]] == ["I-023"]
+    assert found[-1]["records"] == 5
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", "no json", '{"mqstore_verify": 1, "store": 3}'])
+def test_a_state_that_is_none_is_refused(world: Path, tmp_path: Path, text: str) -> None:
+    state = tmp_path / "state"
+    state.write_text(text)
+    result = run_here(["verify", str(world / "5.3.3-clean"), "--resume", str(state)])
+    assert result.code != 0
+    assert str(state) in result.stderr
+    assert state.read_text() == text
+
+
+def test_parts_that_are_left_out_are_named(world: Path) -> None:
+    store = world / "5.3.3-killed"
+    for options, text in (
+        (("--quick",), "--quick"),
+        (("--since", "2030-01-01T00:00:00Z"), "older than --since"),
+        (("--max-duration", "0"), "--max-duration"),
+    ):
+        summary = rows(store, *options, code=3)[-1]
+        assert not summary["complete"]
+        assert any(text in told for told in summary["unread"]), options
+
+
+def test_metrics_parse(world: Path, tmp_path: Path) -> None:
+    target = tmp_path / "mqstore.prom"
+    both = [str(world / "5.3.3-killed-page"), str(world / "5.3.3-clean")]
+    result = run_here(["verify", *both, "--format", "prometheus", "-o", str(target)])
+    assert (result.code, result.stdout) == (1, "")
+    assert list(tmp_path.iterdir()) == [target]
+    assert oct(target.stat().st_mode & 0o777) == "0o644"
+    values: dict[tuple[str, str], float] = {}
+    told: list[str] = []
+    for line in target.read_text().splitlines():
+        if line.startswith("# "):
+            _, kind, name, text = line.split(" ", 3)
+            assert (kind, text) == ("TYPE", "gauge") if kind == "TYPE" else kind == "HELP"
+            told.append(name)
+            continue
+        match = _SAMPLE.fullmatch(line)
+        assert match, line
+        assert match[1] == told[-1] == told[-2], "HELP and TYPE stand before all of a metric"
+        values[match[1], match[2]] = float(match[3])
+    assert len(told) == 2 * len(set(told))
+    assert all(name.startswith("mqstore_verify_") for name in told)
+    assert values["mqstore_verify_status", f'store="{both[0]}",status="damaged"'] == 1
+    assert values["mqstore_verify_status", f'store="{both[1]}",status="clean"'] == 1
+    assert values["mqstore_verify_complete", f'store="{both[0]}"'] == 1
+    assert values["mqstore_verify_findings", f'store="{both[0]}",severity="fatal"'] == 1
+
+
+def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
+    from mqstore.cli.prometheus import metrics
+    from mqstore.store.verify.run import Status, Verdict
+
+    path = Path(os.fsdecode(b'/a"b\\c\nd\xff'))
+    text = metrics([(path, Verdict(Status.CLEAN, [], 0, 0, 0.0))], 1.5)
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(_SAMPLE.fullmatch(line) for line in samples)
+    assert 'store="/a\\"b\\\\c\\nd\ufffd"' in samples[0]
+    text.encode()
+
+
+def test_the_page_begins_with_the_verdict(world: Path) -> None:
+    store = world / "5.3.3-killed-page"
+    lines = run_here(["verify", str(store)]).stdout.splitlines()
+    assert lines[0].startswith(f"{store}: DAMAGED; 1 fatal, ")
+    heads = [line for line in lines if line in ("Fatal:", "Error:", "Warning:", "Info:")]
+    assert heads == ["Fatal:", "Error:", "Warning:", "Info:"]
+    assert f"  mqstore recover {store}" in "\n".join(lines[-14:])
+    assert "@114673: no record at 376817" in "\n".join(lines)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_ctrl_c_gives_the_findings_so_far(world: Path, tmp_path: Path, jobs: str) -> None:
+    """The rate makes it last; the signal comes once it reads."""
+    store, state = world / "5.3.3-killed-page", tmp_path / "state"
+    command = [sys.executable, "-m", "tests.cli.test_verify", str(store), "--resume", str(state)]
+    process = subprocess.Popen(
+        [*command, "--rate", "200K", "--jobs", jobs, "--format", "ndjson"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "reading\n"
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    summary = json.loads(output.splitlines()[-1])
+    assert summary["interrupted"] and not summary["complete"]
+    assert any("interrupted" in text for text in summary["unread"])
+    assert json.loads(state.read_text())["position"] < 524288
+    assert "run the same command again" in errors
+
+
+def _main() -> None:
+    """`verify`, which says on stderr when it has begun to read the log."""
+    from mqstore.store.commit_log import CommitLog
+
+    read, told = CommitLog.read_into, False
+
+    def read_into(log: CommitLog, *arguments: Any) -> int:
+        nonlocal told
+        if not told:
+            told = True
+            print("reading", file=sys.stderr, flush=True)
+        return read(log, *arguments)
+
+    CommitLog.read_into = read_into  # type: ignore[method-assign]
+    sys.exit(run(["verify", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    _main()
