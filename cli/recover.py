@@ -56,6 +56,13 @@ def recover(
             " files, or several (a:b). What is damaged here comes back from there.",
         ),
     ] = "",
+    force_empty_log: Annotated[
+        bool,
+        typer.Option(
+            "--force-empty-log",
+            help="The log is gone for good: move queues, index and timer away, begin anew.",
+        ),
+    ] = False,
     broker_version: Annotated[
         str | None,
         typer.Option(
@@ -113,7 +120,7 @@ def recover(
     layout = Layout.open(store, common.config())
     if journal is not None:
         keep_journal_in(layout, journal)
-    found = _examine(layout, broker_version, policy, lost_tag, replica, common)
+    found = _examine(layout, broker_version, policy, lost_tag, replica, force_empty_log, common)
     for note in found.notes:
         common.warn(note)
     code = _code_of(found)
@@ -122,10 +129,10 @@ def recover(
     if apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, found, asks, wait, follow_links, common)
         again = Layout.open(layout.root, layout.broker_config)
-        after = _examine(again, broker_version, policy, lost_tag, "", common)
+        after = _examine(again, broker_version, policy, lost_tag, "", False, common)
         lost = found.plan and found.plan.lost.messages
         code = ExitCode.NO if lost else _code_of(after)
-    _print(found, applied, after, common)
+    _print(found, applied, after, _repeated(common, journal, follow_links), common)
     raise typer.Exit(code)
 
 
@@ -135,6 +142,7 @@ def _examine(
     policy: Policy,
     lost_tag: str,
     replica: str,
+    force_empty_log: bool,
     common: Common,
 ) -> Recovery:
     from ..store.recovery.recovery import examine
@@ -151,7 +159,13 @@ def _examine(
 
         wanted = Planned(policy.value)
         return examine(
-            layout, version, policy=wanted, lost_tag=lost_tag, replica=replica, tell=tell
+            layout,
+            version,
+            policy=wanted,
+            lost_tag=lost_tag,
+            replica=replica,
+            force_empty_log=force_empty_log,
+            tell=tell,
         )
 
 
@@ -197,8 +211,22 @@ def _apply(
     return apply(layout, shown, again, files, wait_seconds=wait)
 
 
+def _repeated(common: Common, journal: Path | None, follow_links: bool) -> list[str]:
+    """Options that the command that is proposed needs as well."""
+    words = [word for each in common.set or () for word in ("--set", each)]
+    if common.broker_config is not None:
+        words = ["--broker-config", str(common.broker_config), *words]
+    if journal is not None:
+        words += ["--journal", str(journal)]
+    return [*words, "--follow-links"] if follow_links else words
+
+
 def _print(
-    found: Recovery, applied: Applied | None, after: Recovery | None, common: Common
+    found: Recovery,
+    applied: Applied | None,
+    after: Recovery | None,
+    options: list[str],
+    common: Common,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
     from .recover_text import recovery_text
@@ -215,4 +243,4 @@ def _print(
             "invisible": start.invisible.messages,
         }
     with common.open_output() as out:
-        out.record(record, text=lambda _: recovery_text(found, applied, after, common))
+        out.record(record, text=lambda _: recovery_text(found, applied, after, common, options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .loss_text import cut_lines, lost_lines, replica_lines
@@ -25,9 +25,15 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def recovery_text(
-    found: Recovery, applied: Applied | None, after: Recovery | None, common: Common
+    found: Recovery,
+    applied: Applied | None,
+    after: Recovery | None,
+    common: Common,
+    options: Sequence[str] = (),
 ) -> str:
-    """The whole page. after: the store once the plan was applied."""
+    """The whole page. after: the store once the plan was applied. options: that were given besides,
+    and have to be given again.
+    """
     rows = None if common.verbose else _ROWS
     lines = [verdict(found, applied, after), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
@@ -47,11 +53,15 @@ def recovery_text(
     lines += replica_lines(found, rows)
     lines += _plan(found, applied, rows)
     if applied is None:
-        lines += ["", *_next(found)]
+        lines += ["", *_next(found, options)]
     return "\n".join(lines)
 
 
-def verdict(found: Recovery, applied: Applied | None, after: Recovery | None = None) -> str:
+def verdict(
+    found: Recovery,
+    applied: Applied | None,
+    after: Recovery | None = None,
+) -> str:
     """One line for somebody who has no time."""
     worst, plan = found.prediction, found.plan
     if applied is not None:
@@ -114,7 +124,7 @@ def _cure(found: Recovery) -> str:
     return f"`{_command(found)}` loses {_messages(plan.lost.messages)}."
 
 
-def _command(found: Recovery) -> str:
+def _command(found: Recovery, options: Sequence[str] = ()) -> str:
     """The command that carries the plan out."""
     words = ["mqstore", "recover", str(found.layout.root), "--apply"]
     if found.wish.policy != "keep":
@@ -123,9 +133,11 @@ def _command(found: Recovery) -> str:
         words += ["--broker-version", found.main_version]
     if found.wish.lost_tag:
         words += ["--lost-tag", found.wish.lost_tag]
+    if found.wish.force_empty_log:
+        words.append("--force-empty-log")
     if found.wish.replica:
         words += ["--replica", found.wish.replica]
-    return shlex.join(words)
+    return shlex.join([*words, *options])
 
 
 def _messages(count: int) -> str:
@@ -247,9 +259,9 @@ def steps_text(edits: Iterable[Edit], layout: Layout, one_by_one: bool) -> Itera
         yield f"  {kind:<8} {len(paths)} file{'s' * (len(paths) != 1)}: {number}{reason}"
 
 
-def _next(found: Recovery) -> list[str]:
+def _next(found: Recovery, options: Sequence[str]) -> list[str]:
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
     if found.nothing_to_do:
         return ["Next: start the broker."]
-    return [f"Next: {_command(found)}"]
+    return [f"Next: {_command(found, options)}"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ..errors import Refused
+from ..errors import Refused, from_os_error
 from .edits import Edit
 from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
@@ -50,6 +53,19 @@ def mend(
         for name, entries in snapshot.queues.items()
     }
     return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def check_kinds(edits: Iterable[Edit]) -> None:
+    """What is to be changed can be kept: files, directories, links. Raises Refused."""
+    for path in dict.fromkeys(edit.path for edit in edits):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise Refused("neither file nor directory", path=path, hint="remove it")
 
 
 def has_queues(snapshot: Snapshot) -> bool:

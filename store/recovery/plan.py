@@ -34,7 +34,7 @@ from .keep.unnamed import places
 from .log_plan import LogPlan, plan_log
 from .loss import tombstoned
 from .maker import Maker
-from .mend import has_queues, mend
+from .mend import check_kinds, has_queues, mend
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit, QueueFix
 from .queue_edits import queue_edits
@@ -246,6 +246,7 @@ def _without_log(
     old = Checkpoint(**snapshot.checkpoint)
     plan.checkpoint = plan.sound_checkpoint = new_checkpoint(old, profile, -1, 0, 0)
     plan.edits += ending(snapshot, plan.checkpoint)
+    check_kinds(plan.edits)
     return plan
 
 
@@ -307,3 +308,4 @@ def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> N
         return
     plan.checkpoint = plan.sound_checkpoint
     plan.edits += ending(snapshot, plan.checkpoint)
+    check_kinds(plan.edits)

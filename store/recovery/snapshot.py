@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..compressed import refuse_compressed
-from ..errors import Refused, Unsupported, from_os_error
+from ..errors import StoreError, Unsupported, from_os_error
 from ..layout import Layout
 from ..mapped_file_queue import is_directory
 from ..regular_file import check_regular
@@ -180,7 +180,7 @@ def _batch_topics(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
     """Topics with batch queues, by topics.json where a broker can read it."""
     try:
         topics = Topics.read(layout.config)
-    except Refused:
+    except StoreError:  # a broker starts without it
         topics = None
     if topics is None or not topics.known:
         return frozenset(queue.topic for queue in queues)

@@ -30,6 +30,8 @@ _WINDOW = 1 << 20
 _INDEX_FOLDER = "index"
 #: Room left on the disk beside what the journal needs.
 _SPARE_BYTES = 16 << 20
+_BLOCK_BYTES = 512
+"""Unit of st_blocks."""
 
 
 def stage(
@@ -68,19 +70,33 @@ def stage(
 
 
 def _check_space(layout: Layout, plan: Plan) -> None:
-    """The journal fits on its disk, and new files on that of the store. Raises NoSpace."""
-    kept, made = _SPARE_BYTES, 0
+    """What is kept fits on the disk of the journal, what is new on that of its file.
+
+    Raises NoSpace.
+    """
+    needed: dict[int, int] = {}
+    places: dict[int, Path] = {}
+
+    def count(path: Path, size: int) -> None:
+        near = next(each for each in (path, *path.parents) if each.exists())
+        device = near.stat().st_dev
+        places.setdefault(device, near if near.is_dir() else near.parent)
+        needed[device] = needed.get(device, _SPARE_BYTES) + size
+
     for edit in plan.edits:
+        path = Path(edit.path)
+        kept = edit.length + len(edit.data or b"") if edit.kind == "write" else 0
         if edit.kind == "truncate":
-            kept += max(0, Path(edit.path).stat().st_size - edit.offset)
-        kept += edit.length + len(edit.data or b"") if edit.kind == "write" else 0
-        made += sum(len(data) for _, data in edit.pieces)
-    kept += sum(size for _, size in ranges_of(plan))
-    if layout.journal_place is None:
-        _check_room(layout.root, kept + made)
-    else:
-        _check_room(layout.journal, kept)
-        _check_room(layout.root, made)
+            kept = max(0, path.stat().st_size - edit.offset)
+        count(path if layout.journal_place is None else layout.journal, kept)
+        count(path, sum(len(data) for _, data in edit.pieces))
+    count(layout.journal, sum(size for _, size in ranges_of(plan)))
+    if plan.index is not None:
+        used = sum(Path(entry.path).stat().st_blocks * _BLOCK_BYTES for entry in plan.index.gone)
+        slots = file_size(layout.sizes.index_slots.value, 0)
+        count(layout.index, used + slots)
+    for device, place in places.items():
+        _check_room(place, needed[device])
 
 
 def _check_room(directory: Path, needed: int) -> None:

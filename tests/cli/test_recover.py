@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,8 @@ def test_the_command_to_go_on_with(tmp_path: Path) -> None:
     root, _ = of_case("body_crc_middle", tmp_path)
     options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
     page = run_here(["recover", str(root), *SIZES, *options]).stdout
-    wanted = "--apply --policy broker --broker-version 5.4 --lost-tag gone"
+    sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
+    wanted = shlex.join(["--apply", "--policy", "broker", *options[:4], *sizes])
     assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
 
 
@@ -201,3 +204,58 @@ def test_a_tag_that_is_none(tag: str, tmp_path: Path) -> None:
     result = run_here(["recover", str(root), *options, "--lost-tag", tag])
     assert result.code == 2
     assert "--lost-tag" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_the_next_command_repeats_the_options(tmp_path: Path) -> None:
+    """Carried out as it stands it does what was shown."""
+    root, options = of_case("body_crc_middle", tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=a\n")
+    (tmp_path / "other").mkdir()
+    given = [*options, "--broker-config", str(conf), "--journal", str(tmp_path / "other")]
+    shown = run_here(["recover", str(root), *given]).stdout
+    command = shlex.split(shown.rpartition("Next: ")[2])
+    assert command[:2] == ["mqstore", "recover"]
+    for name, value in recovery_cases.CONFIG.items():
+        assert f"{name}={value}" in command
+    assert str(conf) in command and str(tmp_path / "other") in command
+    assert run_here([*command[1:], "--yes"]).code == 1
+    assert run_here(["recover", str(root), *options]).code == 0
+
+
+def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
+    root, options = of_case("files_missing_all", tmp_path)
+    refused = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert refused.code == 5 and "--force-empty-log" in refused.stderr
+    shown = run_here(["recover", str(root), *options, "--force-empty-log"])
+    assert "--apply --broker-version" in shown.stdout and "--force-empty-log" in shown.stdout
+    done = run_here(["recover", str(root), *options, "--force-empty-log", "--apply", "--yes"])
+    assert done.code == 1 and done.stdout.startswith("Done: recovered")
+    assert run_here(["recover", str(root), *options]).code == 0
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+    assert run_here(["recover", str(root), *options]).code == 1
+
+
+@pytest.mark.parametrize("part", ["abort", "consumequeue/TopicA/0/", "commitlog/"])
+def test_what_is_no_file_is_told_before_anything_is_offered(part: str, tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    path = root / part
+    path = max(path.iterdir()) if path.is_dir() else path
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    for more in ([], ["--apply", "--yes"]):
+        found = run_here(["recover", str(root), *options, *more])
+        assert "neither file nor directory" in found.stdout + found.stderr
+        assert found.code == (5 if more else 1)
+    assert not (root / ".mqstore").exists()
+
+
+@pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
+def test_a_configuration_that_a_broker_starts_without(name: str, tmp_path: Path) -> None:
+    root, options = of_case("body_crc_middle", tmp_path)
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / name).unlink(missing_ok=True)
+    (root / "config" / name).mkdir()
+    assert run_here(["recover", str(root), *options]).code == 1
+    assert run_here(["recover", str(root), *options, "--apply", "--yes"]).code == 1
+    assert run_here(["recover", str(root), *options]).code == 0
