@@ -193,7 +193,10 @@ def test_a_log_that_is_gone(judge: Judge, tmp_path: Path) -> None:
     for path in (root / "commitlog").iterdir():
         path.unlink()
     wish = Wish(Policy.KEEP, 0, (), force_empty_log=True)
-    again = lambda: plan_again(Layout.open(root, CONFIG), judge.version, wish)
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, CONFIG), judge.version, wish)
+
     apply(Layout.open(root, CONFIG), again(), again, Files())
     new = {"topic": "TopicA", "queue_id": 0, "body": "after", "store_timestamp": 1_795_400_000_000}
     steps = ({"do": "get"}, {"do": "put", "messages": [new]}, {"do": "get"})

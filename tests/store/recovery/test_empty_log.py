@@ -10,6 +10,7 @@ import pytest
 from mqstore.store.errors import Refused
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.undo import session_to_undo, undo
 from mqstore.store.recovery.wish import Policy
@@ -39,7 +40,7 @@ def found(root: Path, policy: Policy = Policy.KEEP, *, force: bool = True) -> Re
 
 
 def carried_out(root: Path, before: Recovery, files: Files | None = None) -> None:
-    def again() -> object:
+    def again() -> Plan:
         return plan_again(Layout.open(root, CONFIG), VERSION, before.wish)
 
     apply(Layout.open(root, CONFIG), before.plan, again, files or Files())
