@@ -208,11 +208,11 @@ class _Seen:
         twice: npt.NDArray[np.bool_] = self._marks[place] == mark
         own = np.arange(len(numbers), dtype=np.int32)
         self._marks[place] = mark
-        self._rows[place] = own
-        winner = self._rows[place]
-        shared = np.flatnonzero(winner != own)  # another one of these has the same place
+        self._rows[place[::-1]] = own[::-1]
+        first = self._rows[place]
+        shared = np.flatnonzero(first != own)  # one of these before it has the same place
         if len(shared):
-            twice[winner[shared]] |= mark[shared] == mark[winner[shared]]
+            twice[shared] |= mark[shared] == mark[first[shared]]
         return twice
 
 

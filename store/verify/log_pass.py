@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..commit_log import Batch, CommitLog, Extent
 from ..errors import NotFound
 from ..log_items import LogItems
+from .catalogue import GROUPS
 from .scene import Scene
 
 SLICE_BYTES = 16 << 20
@@ -33,6 +34,10 @@ def parts_of(scene: Scene) -> list[Part]:
     """What is to be read, in log order; tells `scene.unread` of the rest. Raises Unreadable."""
     files = scene.store.log_files
     start, scope = files.start, scene.scope
+    if scope.groups is not None and (others := [g for g in GROUPS if g not in scope.groups]):
+        scene.unread.append(f"{', '.join(others)}: --only")
+    if scope.topic is not None:
+        scene.unread.append("queues, index and configuration of other topics: --topic")
     stop = scene.store.log_end.position if scene.live else None
     if scope.start is not None and scope.start > start:
         start = scope.start
