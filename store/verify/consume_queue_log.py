@@ -26,7 +26,7 @@ from .scene import Scene
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_SHIFTS_TRIED = 32
+_SAMPLES = 8
 """Messages that are searched for, of one lot which are not where they belong."""
 _SECOND_MS = 1000
 
@@ -102,13 +102,15 @@ def _own_levels(messages: Messages, codes: npt.NDArray[np.int64], rows: Ints) ->
 
 def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: Messages) -> None:
     """Find units of messages at other queue offsets; what is in none is missing."""
-    samples = np.linspace(0, len(messages.offset) - 1, _SHIFTS_TRIED).astype(np.int64)
-    distances = dict.fromkeys([check.shift])
-    for row in np.unique(samples).tolist():
+    found = _at_distance(scene, queues, check, messages, check.shift)
+    messages = messages.take(~found)
+    samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
+    distances: set[int] = set()
+    for row in np.unique(samples).tolist() if len(messages.offset) else ():
         at = _find(check.reader, int(messages.position[row]))
         if at is not None:
-            distances[at - int(messages.offset[row])] = None
-    for distance in distances:
+            distances.add(at - int(messages.offset[row]))
+    for distance in distances - {check.shift}:
         found = _at_distance(scene, queues, check, messages, distance)
         if found.any():
             check.shift = distance
