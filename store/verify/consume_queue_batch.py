@@ -121,11 +121,17 @@ def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit:
     if valid and position > int(messages.position[-1]):
         _missing(check, messages, begin, len(messages.position))
         return len(messages.position)
-    if position >= scene.log.start or not valid:
+    read = position >= scene.log.start and _covered(scene, position)
+    if read or not valid:
         what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
         _report(scene, check, "I-062" if valid else "I-061", check.next, what)
     check.next += 1
     return begin
+
+
+def _covered(scene: Scene, position: int) -> bool:
+    """The pass over the log has been there."""
+    return bool(queues_of(scene).covered.has(np.array([position], np.int64))[0])
 
 
 def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
