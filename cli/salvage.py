@@ -243,7 +243,7 @@ def _made(record: Mapping[str, Any]) -> list[str]:
     if record["unplaced"]:
         lines.append(f"  {record['unplaced']} queue offsets are missing")
     if record["left"]:
-        lines.append(f"  no queues and no index: {record['left']}")
+        lines.append(f"  not complete: {record['left']}")
     return lines
 
 

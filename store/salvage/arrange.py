@@ -20,6 +20,7 @@ from .reading import windows_of
 from .runs import Run
 from .source import Sources
 
+_FEW = 16
 LARGEST_GAP_FILES = 1000
 """Files of the log that may be missing in a row; what lies farther away is another log."""
 
@@ -65,12 +66,18 @@ def arrange(runs: list[Run], sources: Sources, accepted: Grade) -> Arranged:
     is likelier to belong there. Raises Unreadable.
     """
     found = Arranged()
-    for run in sorted(runs, key=lambda r: (r.grade, r.odd, -r.length, r.source, r.at)):
+    for run in sorted(runs, key=_rank):
         aside = run.odd or run.grade > accepted
         _place(run, 1 if aside else 0, found, sources)
     for layer in found.layers:
         layer.runs[:] = list(_joined(layer.runs))
     return found
+
+
+def _rank(run: Run) -> tuple[int, ...]:
+    """The best first, then the longest, roughly: few records are as good as one."""
+    few = run.records < _FEW
+    return run.grade, run.odd, 0 if few else -run.length.bit_length(), run.source, run.at
 
 
 def _place(run: Run, number: int, found: Arranged, sources: Sources) -> None:

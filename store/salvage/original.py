@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...formats.commit_log import DLEDGER
 from ..commit_log import CommitLog
 from ..config import BrokerConfig
 from ..errors import InvalidInput, Refused
@@ -32,7 +33,7 @@ from ..recovery.survey import survey
 from ..recovery.undo import purge
 from ..recovery.wish import Policy
 from ..write.confine import confine
-from ..write.files import Files, OpenFile
+from ..write.files import Files
 from ..write.profile import writer_profile
 from ..write.topics import Topics, now_ms
 from .arrange import Layer
@@ -41,6 +42,7 @@ from .runs import Run
 from .source import Sources
 
 _CHUNK_BYTES = 4 << 20
+_MORE = "there is more to mend; see mqstore recover"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Restored:
     """What was made: files of `file_bytes`, so many tombstones and fillers.
 
     unplaced: queue offsets that are missing and have no tombstone. left: why queues and index were
-    not made, "" where they were. version: of the brokers that it was made for.
+    not made, or what is left to do, "" for nothing. version: of the brokers that it was made for.
     """
 
     files: int
@@ -60,8 +62,17 @@ class Restored:
     version: str = ""
 
 
-def check_file_size(layer: Layer, file_bytes: int) -> None:
-    """Raises InvalidInput where a run would reach over the end of a file of that size."""
+def check_layer(layer: Layer, file_bytes: int) -> None:
+    """Raises InvalidInput where a run would reach over the end of a file of that size.
+
+    Raises Refused for the records of a DLedger log: what stands between them is no hole.
+    """
+    between = [end - begin for begin, end in gaps_of(layer, file_bytes)]
+    if between and between.count(DLEDGER.payload) * 2 > len(between):
+        hint = "take --layout compact"
+        raise Refused(
+            "records in entries of a DLedger log", offset=layer.runs[0].position, hint=hint
+        )
     for run in layer.runs:
         if not _fits(run, file_bytes):
             raise InvalidInput(
@@ -81,9 +92,9 @@ def write_log(
 ) -> int:
     """Write the runs of a layer to log files in a new directory, holes as holes.
 
-    Returns the number of files. Raises InvalidInput as `check_file_size`, NoSpace, Unreadable.
+    Returns the number of files. Raises InvalidInput as `check_layer`, NoSpace, Unreadable.
     """
-    check_file_size(layer, file_bytes)
+    check_layer(layer, file_bytes)
     files.make_directory(directory)
     count, start = 0, -1
     with ExitStack() as opened:
@@ -139,8 +150,7 @@ def close_holes(
         holed = [gap for gap in gaps if blanks.get(gap.begin) != gap.end]
         units = placed(holed, missing, forms)
         closed = fills(gaps, units, forms)
-        pieces = [piece for fill in closed for piece in _pieces(fill, forms, queue)]
-    _write_pieces(pieces, holes, layout.commit_log_directories[0], file_bytes, files)
+        _write_fills(closed, forms, queue, layout.commit_log_directories[0], file_bytes, files)
     tombstones = sum(len(fill.lost) for fill in closed)
     fillers = sum(len(fill.fillers) for fill in closed)
     wanted = sum(each.offsets for each in missing)
@@ -173,31 +183,29 @@ def _pieces(fill: Fill, forms: Forms, queue: MappedFileQueue) -> Iterator[Piece]
             raise Refused(f"no room: {error}", offset=fill.gap.begin, hint=hint) from error
 
 
-def _write_pieces(
-    pieces: list[Piece],
-    holes: list[tuple[int, int]],
+def _write_fills(
+    closed: list[Fill],
+    forms: Forms,
+    queue: MappedFileQueue,
     directory: Path,
     file_bytes: int,
     files: Files,
 ) -> None:
-    """Write what closes the holes, file by file; files that are missing are made."""
-    starts = {begin // file_bytes * file_bytes for begin, _ in holes}
-    by_file: dict[int, list[Piece]] = {start: [] for start in starts}
-    for position, data in pieces:
-        by_file[position // file_bytes * file_bytes].append((position, data))
-    for start, inside in sorted(by_file.items()):
-        path = directory / file_name(start)
-        with files.open_or_create(path) as file:
-            if file.size != file_bytes:
-                file.truncate(file_bytes)
-            _write_all(file, inside, start)
-            file.sync()
+    """Write what closes the holes, piece by piece; files that are missing are made."""
+    start, file = -1, None
+    with ExitStack() as opened:
+        for fill in closed:
+            for position, data in _pieces(fill, forms, queue):
+                if file is None or position // file_bytes * file_bytes != start:
+                    opened.close()
+                    start = position // file_bytes * file_bytes
+                    path = directory / file_name(start)
+                    file = opened.enter_context(files.open_or_create(path))
+                    if file.size != file_bytes:
+                        file.truncate(file_bytes)
+                    opened.callback(file.sync)
+                file.pwrite(data, position - start)
     files.sync_directory(directory)
-
-
-def _write_all(file: OpenFile, pieces: list[Piece], start: int) -> None:
-    for position, data in pieces:
-        file.pwrite(data, position - start)
 
 
 def complete(
@@ -218,7 +226,7 @@ def complete(
     values = {**vars(restored), "version": found.main_version}
     left = str(found.refusal) if found.plan is None else ""
     if found.plan is not None and found.plan.touches(COMMIT_LOG):
-        left = "the log has more to mend; see mqstore recover"
+        left = _MORE
     if left:
         return Restored(**{**values, "left": left})
     profile = writer_profile(found.main_version)
@@ -236,7 +244,8 @@ def complete(
     )
     if done.session:
         purge(layout, Journal.load(layout.root, layout.journal / done.session), files)
-    return Restored(**values)
+    found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    return Restored(**{**values, "left": "" if found.nothing_to_do else _MORE})
 
 
 def file_bytes_of(

@@ -21,7 +21,7 @@ from .compact import Selection, Written, write_compact
 from .grade import Grade
 from .join import join
 from .manifest import Manifest
-from .original import Restored, check_file_size, close_holes, complete, file_bytes_of, write_log
+from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
 from .runs import Run, mark_odd
 from .source import Source, Sources
 
@@ -139,7 +139,7 @@ def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: 
     """
     log, sources = salvaged.log, salvaged.sources
     if wanted.layout is LayoutKind.ORIGINAL and log.runs:
-        check_file_size(log, salvaged.file_bytes)
+        check_layer(log, salvaged.file_bytes)
     files.make_directory(target)
     files.confine([target])
     selection, version = wanted.selection, wanted.version

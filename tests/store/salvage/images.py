@@ -55,13 +55,14 @@ def noise(rng: random.Random, size: int) -> bytes:
     return rng.randbytes(size).replace(b"\xda\xa3", b"\xda\xa4")
 
 
-def fake(position: int, body: bytes, *, crc: int) -> bytes:
+def fake(position: int, body: bytes, *, crc: int, queue_offset: int = 0) -> bytes:
     """A record of version 1 with a body and any CRC."""
     return bytes(
         MESSAGE.build(
             {
                 **dict.fromkeys(("flag", "sys_flag", "reconsume_times", "queue_id"), 0),
-                **dict.fromkeys(("prepared_transaction_offset", "queue_offset"), 0),
+                "prepared_transaction_offset": 0,
+                "queue_offset": queue_offset,
                 "magic_code": 0xDAA320A7,
                 "body_crc": crc,
                 "physical_offset": position,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.hashing import crc31
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, NotFound, Refused
 from mqstore.store.layout import Layout
@@ -21,7 +22,7 @@ from tests.damage import Victim, damage
 from tests.slices import rng, share
 from tests.stores import unpack
 
-from .images import SMALL, fake, image, manifest, records_of, salvaged
+from .images import SMALL, fake, image, manifest, noise, records_of, salvaged
 
 STORE = "5.3.3-clean"
 DELETED = Path(__file__).with_name("deleted.img.gz")
@@ -195,6 +196,36 @@ def test_sizes_of_files_are_told_or_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput):
         salvaged(tmp_path / "other", dump, config=small)
     assert not (tmp_path / "other").exists()
+
+
+def test_what_a_dledger_log_holds_has_no_place_of_its_own(tmp_path: Path) -> None:
+    root = unpack("4.9.7-dledger", tmp_path)
+    with pytest.raises(Refused, match="compact"):
+        salvaged(tmp_path / "new", root)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_large_hole_is_closed_in_pieces(tmp_path: Path) -> None:
+    """The log begins with 10 MiB that nobody has any more, and ends with more of them."""
+    chance, size = rng("large hole"), 32 << 20
+    first, last = (fake(at << 20, b"x", crc=crc31(b"x"), queue_offset=at) for at in (10, 30))
+    path = image(tmp_path, noise(chance, 100).join([b"", first, last, b""]))
+    config = SMALL.with_set([f"mappedFileSizeCommitLog={size}"])
+    done = salvaged(tmp_path / "new", path, config=config)
+    assert done.restored is not None
+    assert (done.restored.fillers > 4, done.restored.tombstones) == (True, 19)
+    assert_in_order(tmp_path / "new", config)
+
+
+def test_records_that_contradict_each_other_are_left_as_they_are(tmp_path: Path) -> None:
+    """Two messages of one queue offset: which is dead is not for salvage to say."""
+    first, last = (fake(position, b"x", crc=crc31(b"x")) for position in (300_000, 600_000))
+    path = image(tmp_path, first + bytes(100) + last)
+    config = SMALL.with_set(["mappedFileSizeCommitLog=1048576"])
+    done = salvaged(tmp_path / "new", path, config=config)
+    assert done.restored is not None
+    assert "recover" in done.restored.left
+    assert not done.complete
 
 
 def test_targets_and_images_that_will_not_do(tmp_path: Path) -> None:
