@@ -31,7 +31,7 @@ _SAMPLES = 8
 _SECOND_MS = 1000
 
 
-@of_messages("I-065", "I-082")
+@of_messages("I-065", "I-080", "I-082")
 def units_of_messages(scene: Scene, messages: Messages) -> None:
     """Each message has its unit at its queue offset, with the tag that its record asks for."""
     queues = queues_of(scene)
