@@ -6,36 +6,54 @@ I-117). Values that are only old cost time, and stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...formats.checkpoint import PAGE_BYTES
 from ..checkpoint import Checkpoint
 from ..recovery.checkpoint_edit import checkpoint_edit
-from ..recovery.edits import Edit
+from ..recovery.index_audit import IndexFix, index_files
 from ..recovery.plan import Plan
 from ..recovery.snapshot import Snapshot
 
+_INDEX = "index_msg_timestamp"
 _BOUNDED = (
     "physic_msg_timestamp",
     "logics_msg_timestamp",
-    "index_msg_timestamp",
+    _INDEX,
     "confirm_phy_offset",
     "logics_physical_offset",
 )
 
 
-def checkpoint_edits(snapshot: Snapshot, plan: Plan) -> Iterator[Edit]:
-    """Where something is wrong: one edit. plan: that of the whole store."""
+def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
+    """Add what is wrong with it to a plan that has left it alone, before `abort` is removed.
+
+    only_index: nothing but the time of the index, which goes with the index files.
+    """
     sound, path = plan.sound_checkpoint, snapshot.layout.checkpoint
     if sound is None:
         return
     old = Checkpoint(**snapshot.checkpoint)
+    if plan.index is not None:
+        sound = sound._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
     highest = sound._asdict() | {"confirm_phy_offset": plan.log_end}
     lowered = {
         name: getattr(sound, name)
-        for name in _BOUNDED
+        for name in ((_INDEX,) if only_index else _BOUNDED)
         if not 0 <= getattr(old, name) <= max(0, highest[name])
     }
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
-    if lowered or not whole:
-        yield checkpoint_edit(path, old._replace(**lowered))
+    if lowered or not (whole or only_index):
+        plan.checkpoint = old._replace(**lowered)
+        last = len(plan.edits) - any(edit.kind == "remove" for edit in plan.edits[-1:])
+        plan.edits.insert(last, checkpoint_edit(path, plan.checkpoint))
+
+
+def _full_time(snapshot: Snapshot, fix: IndexFix) -> int:
+    """End time of the newest index file that stays and is full, 0 without one."""
+    gone = {entry.path for entry in fix.gone}
+    items = snapshot.layout.sizes.index_items.value
+    times = (
+        header.end_timestamp
+        for header in index_files(snapshot).headers
+        if header.entry.path not in gone and header.index_count >= items
+    )
+    return max(times, default=0)

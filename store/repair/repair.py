@@ -15,6 +15,7 @@ from typing import Any
 from ..errors import Refused
 from ..generation import generation_of
 from ..layout import Layout
+from ..recovery.index_audit import index_edits
 from ..recovery.journal import unfinished
 from ..recovery.loading import load_files, truncate
 from ..recovery.plan import Plan, make_plan
@@ -25,9 +26,10 @@ from ..recovery.snapshot import Snapshot
 from ..recovery.wish import Policy, Wish
 from ..store import Store
 from ..write.profile import writer_profile
-from .checkpoint import checkpoint_edits
+from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
+from .index import index_fix
 from .parts import Choice, Part, part_of
 from .timer import timer_repair
 
@@ -127,6 +129,8 @@ def _plan(
     wish = Wish(Policy.KEEP, request.made_ms, (request.version,), exact=True)
     outcome = _as_it_lies(snapshot, profile)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
+    if Part.INDEX in choice.parts and whole.index is None:
+        _mend_index(snapshot, whole, request.version)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
@@ -140,8 +144,8 @@ def _plan(
         plan.edits[:0] = timer_repair(layout, ranges)
     if Part.COMPACTION in choice.parts:
         plan.edits[:0] = compaction_repair(layout, ranges)
-    if Part.CHECKPOINT in choice.parts and plan.checkpoint is None:
-        plan.edits += checkpoint_edits(snapshot, whole)
+    if plan.checkpoint is None and choice.parts & {Part.CHECKPOINT, Part.INDEX}:
+        set_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
     return plan, config
 
 
@@ -154,6 +158,14 @@ def _as_it_lies(snapshot: Snapshot, profile: Profile) -> Outcome:
         with Store(layout.root, layout.broker_config) as store:
             truncate(log.files, store.log_end.position, snapshot.log_file_bytes)
     return outcome
+
+
+def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:
+    """Let a plan that leaves the index alone make wrong files of it anew."""
+    lost = ((fill.gap.begin, fill.gap.end) for fill in plan.fills)
+    plan.index = index_fix(snapshot, version, lost)
+    if plan.index is not None:
+        plan.edits[:0] = index_edits(snapshot, plan.index)
 
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:

@@ -116,7 +116,7 @@ class Scene:
     @cached_property
     def live(self) -> bool:
         """Somebody writes: what is behind the log end now may be there a moment later."""
-        return self._changing or holder(self.store.layout.lock) is not None
+        return self._changing or holder(self.store.layout.lock) not in (None, os.getpid())
 
     def stopped(self) -> str:
         """Why the run is to end now, "" if it is not."""

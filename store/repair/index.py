@@ -1,0 +1,67 @@
+"""The index: which of its files hold items that the log does not ask for, or lack some.
+
+`recover` looks at headers and slots, which is all that a broker's start depends on. Here each item is
+held against its record, by the checks of `verify`; from the first wrong file on the index is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..recovery.index_audit import IndexFix, index_files
+from ..recovery.index_state import IndexHeader
+from ..recovery.snapshot import Snapshot
+from ..store import Store
+from ..verify.catalogue import Severity, catalogue
+from ..verify.finding import Finding
+from ..verify.run import verify
+from ..verify.scene import Scope
+
+_GROUP = "index"
+
+
+def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]]) -> IndexFix | None:
+    """What is to be made anew, None: nothing. Reads the whole log. Raises Unreadable.
+
+    lost: ranges of the log whose records are gone once the plan is carried out.
+    """
+    files = index_files(snapshot)
+    headers = files.headers
+    names = {header.entry.path: number for number, header in enumerate(headers)}
+    wrong = min((_holding(headers, *span) for span in lost), default=len(headers))
+    layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
+    with Store(layout.root, layout.broker_config) as store:
+        starts = {Path(file.path).name: file.start for file in store.log_files.files}
+        for finding in verify(store, scope).findings:
+            if catalogue()[finding.code].group != _GROUP or finding.severity < Severity.ERROR:
+                continue
+            first = names.get(finding.path)
+            if first is None:  # told of a record that the index lacks
+                position = _position(finding, starts)
+                ends = (i for i, h in enumerate(headers) if h.end_physical_offset >= position)
+                first = next(ends, len(headers) - 1)
+            wrong = min(wrong, first)
+    if wrong >= len(headers):
+        return None
+    kept = headers[: max(wrong, 0)]
+    while kept and kept[-1].index_count < files.geometry.items:
+        kept.pop()
+    return IndexFix(
+        kept[-1].entry if kept else None,
+        kept[-1].end_physical_offset if kept else -1,
+        [header.entry for header in headers[len(kept) :]],
+    )
+
+
+def _holding(headers: list[IndexHeader], begin: int, end: int) -> int:
+    """The first file that can have items of the records of a range."""
+    for number, header in enumerate(headers):
+        if header.begin_physical_offset < end and header.end_physical_offset >= begin:
+            return number
+    return len(headers)
+
+
+def _position(finding: Finding, starts: dict[str, int]) -> int:
+    """Log position of a finding."""
+    return starts.get(Path(finding.path).name, 0) + (finding.offset or 0)
