@@ -23,6 +23,7 @@ from ..commit_log import CommitLog
 from ..index_file import Geometry, IndexFile
 from ..log_items import PEEK_BYTES
 from .keep.gaps import Gap
+from .keep.lost_units import units_at
 from .snapshot import QueueId, Snapshot
 from .survey import Messages
 
@@ -66,6 +67,8 @@ def named(
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
     if damaged:
         _add_times(damaged, log, gaps)
+        _mark_unnamed(damaged, snapshot)
+        damaged = [row for row in damaged if row["known_from"] == "queue_unit"]
     rows = [*rows, *_of_index(snapshot, damaged, log, gaps)] if gaps else rows
     rows = sorted(rows, key=_place)[:most]
     _add_records(rows, log)
@@ -110,6 +113,24 @@ def _add_times(rows: list[dict[str, Any]], log: CommitLog, gaps: Sequence[Gap]) 
         if at >= 0 and row["position"] < ordered[at].end:
             row["not_before"] = ordered[at].store_timestamp or None
             row["not_after"] = behind[at]
+
+
+def _mark_unnamed(rows: list[dict[str, Any]], snapshot: Snapshot) -> None:
+    """Of some only the offsets beside theirs tell: no unit names the place of their tombstone."""
+    queues: dict[QueueId, list[dict[str, Any]]] = {}
+    for row in rows:
+        queues.setdefault(QueueId(row["topic"], row["queue_id"]), []).append(row)
+    for queue, mine in queues.items():
+        if queue in snapshot.batch_queues:
+            continue
+        known = set[tuple[int, int]]()
+        if queue in snapshot.queues:
+            positions = np.array([row["position"] for row in mine], np.int64)
+            found = units_at(snapshot, queue, positions)
+            known |= set(zip(found.queue_offset.tolist(), found.position.tolist(), strict=True))
+        for row in mine:
+            if (row["queue_offset"], row["position"]) not in known:
+                row["known_from"] = "neighbours"
 
 
 def _begin(gap: Gap) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.hashing import index_hash
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
@@ -145,6 +146,24 @@ def test_without_queues_the_index_still_tells(root: Path) -> None:
         assert row["not_before"] <= record["time"] <= row["not_after"]
 
 
+def test_a_message_that_only_its_neighbours_tell(root: Path) -> None:
+    """Neither unit nor record: the offsets before and behind it in its queue leave room for it."""
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    rows = [r for r in examined(root).named["plan"] if r["known_from"] == "queue_unit"]
+    row = rows[len(rows) // 2]
+    config = config_of(root)
+    size = config.get_int("mappedFileSizeConsumeQueue") or 0
+    at = row["queue_offset"] * UNIT_BYTES
+    path = root / "consumequeue" / row["topic"] / str(row["queue_id"])
+    with (path / file_name(at // size * size)).open("r+b") as file:
+        file.seek(at % size)
+        file.write(bytes(UNIT_BYTES))
+    again = examined(root).named["plan"]
+    place = (row["topic"], row["queue_id"], row["queue_offset"])
+    found = [r for r in again if (r["topic"], r["queue_id"], r["queue_offset"]) == place]
+    assert [r["known_from"] for r in found] == ["neighbours"]
+
+
 def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
     """Apply keeps each damaged range as a file; undo leaves the store as it was."""
     damage(root, PAGE, b"\xa5" * PAGE_BYTES)
@@ -156,7 +175,7 @@ def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
     applied = apply(layout, found.plan, lambda: plan_again(layout, "5.3", found.wish), Files())
     folder = layout.journal / applied.session / "damaged"
     ranges = found.to_json()["plan"]["damaged"]
-    assert any(PAGE < r["position"] + r["size"] for r in ranges)
+    assert any(r["position"] + r["size"] > PAGE for r in ranges)
     for r in ranges:
         kept = (folder / file_name(r["position"])).read_bytes()
         assert kept == log[r["position"] : r["position"] + r["size"]]
