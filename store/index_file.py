@@ -8,6 +8,7 @@ position can, and the last item's slot names it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -69,12 +70,14 @@ class IndexFile:
     """An index file opened for reading. Use as a context manager or `close`.
 
     slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
-    a broker maps it.
+    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_column` read; they
+    then leave nothing in the page cache.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
         self.path = os.fspath(path)
         self.slots, self.items = geometry
+        self.rate_bytes: int | None = None
 
     @cached_property
     def _descriptor(self) -> int:
@@ -85,6 +88,15 @@ class IndexFile:
             return os.pread(self._descriptor, size, offset).ljust(size, b"\0")
         except OSError as error:
             raise from_os_error(error, self.path) from error
+
+    def _read_slowly(self, offset: int, size: int) -> bytes:
+        """The same, at the rate."""
+        began = time.monotonic()
+        data = self._read(offset, size)
+        if self.rate_bytes:
+            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+            time.sleep(max(0.0, size / self.rate_bytes - (time.monotonic() - began)))
+        return data
 
     @cached_property
     def size(self) -> int:
@@ -121,7 +133,8 @@ class IndexFile:
         dtype = dtype_of(ITEM)
         for first in range(1, self.last + 1, WINDOW_ITEMS):
             count = min(WINDOW_ITEMS, self.last + 1 - first)
-            data = self._read(items_offset(self.slots) + first * ITEM_BYTES, count * ITEM_BYTES)
+            at = items_offset(self.slots) + first * ITEM_BYTES
+            data = self._read_slowly(at, count * ITEM_BYTES)
             yield first, np.frombuffer(data, dtype)
 
     def slot_column(self, first: int, count: int) -> npt.NDArray[np.void]:
@@ -130,7 +143,7 @@ class IndexFile:
 
         from ..formats.derive import dtype_of
 
-        data = self._read(slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES)
+        data = self._read_slowly(slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES)
         return np.frombuffer(data, dtype_of(SLOT))
 
     @property

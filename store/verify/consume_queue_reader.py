@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
@@ -32,11 +33,19 @@ class QueueReader:
     """One queue on disk, in files or in a RocksDB. Descriptors are given back after each call.
 
     directory: of the queue, there or not. vanished: a file was deleted while it was read, as a
-    broker does with one whose records are all expired.
+    broker does with one whose records are all expired. rate_bytes: most bytes per second that
+    `windows` reads; it then leaves nothing in the page cache.
     """
 
-    def __init__(self, queue: QueueId, directory: str, opened: ConsumeQueue | None) -> None:
+    def __init__(
+        self,
+        queue: QueueId,
+        directory: str,
+        opened: ConsumeQueue | None,
+        rate_bytes: int | None = None,
+    ) -> None:
         self.queue = queue
+        self._rate_bytes = rate_bytes
         self.directory = directory
         self.vanished = False
         self._opened = opened
@@ -125,7 +134,11 @@ class QueueReader:
             offset = number * UNIT_BYTES - file.start
             hole = max(self.files.data_end(file, data_at), offset + UNIT_BYTES)
             size = min(WINDOW_UNITS, -(-(hole - offset) // UNIT_BYTES)) * UNIT_BYTES
+            began = time.monotonic()
             data = self.files.read_file(file, offset, size)
+            if self._rate_bytes:
+                self.files.forget(file, offset, size)
+                time.sleep(max(0.0, size / self._rate_bytes - (time.monotonic() - began)))
             count = len(data) // UNIT_BYTES
             if not count:
                 return

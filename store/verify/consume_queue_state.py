@@ -134,7 +134,7 @@ class Queues:
             opened = self._scene.store.queues.open(queue.topic, queue.queue_id)
         except NotFound:
             return QueueReader(queue, path, None)
-        return QueueReader(queue, path, opened)
+        return QueueReader(queue, path, opened, self._scene.store.rate_bytes)
 
     def batch_check(self, queue: QueueId) -> BatchCheck:
         """The state of one queue of batches, on disk or not. Raises Unreadable."""

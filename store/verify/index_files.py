@@ -19,8 +19,15 @@ _NAME_DIGITS = 17
 
 
 def index_files(scene: Scene) -> list[IndexFile]:
-    """Index files with content, oldest first."""
-    return scene.kept("index files", lambda: [f for f in scene.store.index.files if f.size])
+    """Index files with content, oldest first, read at the rate of the run."""
+    return scene.kept("index files", lambda: _with_content(scene))
+
+
+def _with_content(scene: Scene) -> list[IndexFile]:
+    found = [file for file in scene.store.index.files if file.size]
+    for file in found:
+        file.rate_bytes = scene.store.rate_bytes
+    return found
 
 
 def add(scene: Scene, code: str, file: IndexFile, text: str, **more: Any) -> None:

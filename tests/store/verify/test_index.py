@@ -66,6 +66,15 @@ def test_a_wrong_guess_of_the_version_makes_no_finding(name: str, version: str, 
     assert _findings(name, original(name, work), broker_version=version) == []
 
 
+def test_reading_at_a_rate_finds_the_same(work: Path) -> None:
+    name = "4.9.7-killed-bit-restarted"
+    root = original(name, work)
+    with Store(root, BrokerConfig(config(name, root)), rate_bytes=1 << 34) as store:
+        groups = frozenset({"consume_queue", "index"})
+        slow = verify(store, Scope(groups=groups), now_ms=NOW_MS).findings
+    assert [f for f in slow if f.code > "I-09"] == _findings(name, root)
+
+
 def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
     root = copied(original(TAGGED, work), work)
     file = files(root)[-1]
