@@ -22,6 +22,7 @@ __all__ = ["high_availability"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+_BUSY = "compaction logs against their queues: a broker writes"
 _FEWEST_QUEUE_FILES = 5
 """A log file is at least so many times as long as its queue file."""
 
@@ -29,7 +30,7 @@ _FEWEST_QUEUE_FILES = 5
 @before("I-160")
 def files_come_in_pairs(scene: Scene) -> None:
     """Each file of the log has one of the queue by its name, and the reverse."""
-    for queue in compacted_queues(scene):
+    for queue in _at_rest(scene):
         of_log = {file.start: file.path for file in queue.log_files}
         of_queue = {file.start: file.path for file in queue.queue_files}
         for start in sorted(of_log.keys() ^ of_queue.keys()):
@@ -95,7 +96,7 @@ def records_know_their_place(scene: Scene) -> None:
 @before("I-163")
 def units_name_their_records(scene: Scene) -> None:
     """Unit and record agree, one for one, and queue offsets increase."""
-    for queue in compacted_queues(scene):
+    for queue in _at_rest(scene):
         units, records = queue.units, queue.records
         row, known = _rows(records.position, units.physical_offset)
         same = known.copy()
@@ -142,7 +143,7 @@ def _tell_units(scene: Scene, queue: CompactedQueue, wrong: Flags) -> None:
 @before("I-164")
 def full_files_are_closed(scene: Scene) -> None:
     """A full queue file ends with the end unit, a full log file with a BLANK."""
-    for queue in compacted_queues(scene):
+    for queue in _at_rest(scene):
         units, records = queue.units, queue.records
         if not len(units.place) and not len(records.position):
             continue
@@ -216,6 +217,16 @@ def keys_are_there_once(scene: Scene) -> None:
         if (extra := int((counts - 1).sum())) > 0:
             text = f"{len(values[counts > 1])} keys are there more than once"
             _tell(scene, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
+
+
+def _at_rest(scene: Scene) -> list[CompactedQueue]:
+    """The queues, or none where a broker may be writing: log and queue are not read at once."""
+    queues = compacted_queues(scene)
+    if not scene.live or not queues:
+        return queues
+    if _BUSY not in scene.unread:
+        scene.unread.append(_BUSY)
+    return []
 
 
 def _rows(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:

@@ -100,7 +100,9 @@ def databases_can_be_opened(scene: Scene) -> None:
     for name in DATABASES:
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
-        if problem is not None and not isinstance(problem, Unsupported):
+        if isinstance(problem, Unsupported):
+            scene.unread.append(f"config/{name}: {problem.hint or problem.message}")
+        elif problem is not None:
             scene.findings.add("I-155", path, f"cannot be opened: {problem.message}")
         elif families is not None and (missing := _families(scene, name) - families):
             text = f"has no column family {', '.join(sorted(missing))}"

@@ -127,7 +127,12 @@ class TimerFiles:
 
     @cached_property
     def slots(self) -> Slots:
-        """Those with a time; none where the file is no wheel."""
+        """Those with a time; none where the file is no wheel.
+
+        timercheck is read before the wheel and the wheel before the log: while a broker writes,
+        what is read later is at least as new.
+        """
+        _ = self.check
         parts = [np.zeros((5, 0), np.int64)]
         if self.wheel_bytes == FILE_BYTES:
             for number, slots in timer_wheel(self.wheel_path):

@@ -145,6 +145,8 @@ def entries_name_their_records(scene: Scene) -> None:
     done = entries.tick_ms < files.check.last_read_time_ms
     dead = done & (entries.offset_py >= scene.log.end)
     wrong = ~(known & same)
+    if scene.live:
+        wrong &= entries.offset_py < scene.log.end  # the rest came behind what was read
 
     def of_record(number: int) -> str:
         place = f"entry at {entries.position[number]}"

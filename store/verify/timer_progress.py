@@ -99,8 +99,9 @@ def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
     read_again = entries.offset_py[entries.position >= max(0, begin)]
     late = missing & np.isin(records.position, read_again) & scene.crashed
     _tell_missing(scene, records, missing & ~late, "")
-    text = "; a start finds its entry in the timer log"
-    _tell_missing(scene, records, late, text, unclean=True)
+    if not scene.live:
+        text = "; a start finds its entry in the timer log"
+        _tell_missing(scene, records, late, text, unclean=True)
 
 
 def _tell_missing(

@@ -184,7 +184,7 @@ def _outside(scene: Scene, found: Chains) -> None:
     due = entries.tick_ms // ticks.precision_ms >= ticks.of(check.last_read_time_ms)
     late = entries.position >= check.last_timer_log_flush_pos
     rows = due & ~found.reached & late
-    if not rows.any() or not files.has_check:
+    if not rows.any() or not files.has_check or scene.live:
         return
     first = int(entries.position[rows][0])
     file = files.log.file_of(first)
