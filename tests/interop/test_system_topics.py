@@ -1,0 +1,224 @@
+"""Recovered system topics in the hands of whole brokers: their services go on to the end.
+
+A service that reads a system topic can stop for ever at a record that it does not understand. One
+record of each topic is broken here, the store recovered, a broker started, stopped and started
+again: every other message is delivered once and in time, and progress is at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.formats.tombstone import LOST
+from mqstore.store.config import BrokerConfig
+from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.store import Store
+from mqstore.store.timer_check import read_timer_check
+
+from .brokers import VERSIONS, Broker
+from .served import Row, as_broker, mqstore, put, rows, settings
+from .test_brokers import LEVEL_MS, SIZES, assert_on_time, broker, message, sent
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+
+OFTEN = {"transactionCheckInterval": 1_000, "transactionTimeOut": 1_000}
+HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+#: What a service does once more after its last message, and what it writes now and then.
+QUIET_SECONDS = 4
+
+
+def garbage(record: bytearray) -> None:
+    """Noise behind the first third, which has the positions."""
+    kept = len(record) // 3
+    record[kept:] = bytes(byte ^ 0x5A for byte in record[kept:])
+
+
+def zeros(record: bytearray) -> None:
+    """Nothing of it reached the disk."""
+    record[:] = bytes(len(record))
+
+
+#: Long enough for a recovery to come before.
+WAITS_MS = (25_000, 30_000)
+_NO_BLANKS = str.maketrans("", "", " \t\r\n")
+
+
+def parked(topic: str, queue_id: int, body: str, **properties: str) -> Row:
+    """A message of `orders` as a broker stores it where it waits."""
+    real_place = {"REAL_TOPIC": "orders", "REAL_QID": "1"}
+    return message(topic, body, real_place | properties, queue_id)
+
+
+Spoil = Callable[[bytearray], None]
+spoilt = pytest.mark.parametrize("spoil", [garbage, zeros])
+
+
+def recovered(root: Path, spoil: Spoil, *lost: Row) -> None:
+    """Kill the store, break records of it, recover it."""
+    for row in lost:
+        path = min((root / "commitlog").iterdir())
+        data = bytearray(path.read_bytes())
+        place = slice(row["physical_offset"], row["physical_offset"] + row["total_size"])
+        record = data[place]
+        spoil(record)
+        data[place] = record
+        path.write_bytes(data)
+    (root / "abort").touch()
+    options = ["--apply", "--yes", "--format", "json", *settings(SIZES)]
+    plan = json.loads(mqstore("recover", root, *options, codes=(0, 1)))
+    assert plan["summary"]["lost_by_plan"] == len(lost)
+
+
+def delivered(root: Path) -> Counter[str]:
+    """Bodies that consumers of `orders` can get, without tombstones."""
+    got = rows(mqstore("get", root, "--topic", "orders", "--format", "ndjson", *settings(SIZES)))
+    return Counter(
+        row["body"] for row in got if row["type"] == "message" and LOST not in row["properties"]
+    )
+
+
+def ends(root: Path, topic: str) -> dict[int, int]:
+    """Queue → max offset of a topic's queues."""
+    with Store(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
+        return {q.queue_id: q.max_offset for q in store.queue_summaries if q.topic == topic}
+
+
+def restarted(version: str, root: Path, **settings: Any) -> None:
+    """A second life of the broker, long enough for what it would do once more."""
+    with broker(version, root, SIZES, **settings) as running:
+        time.sleep(QUIET_SECONDS)
+        running.stop()
+
+
+def real(got: list[Row]) -> list[Row]:
+    """Without tombstones and what was there at once."""
+    return [m for m in got if LOST not in m["properties"] and m["body"] != "at once"]
+
+
+def until(running: Broker, count: int, seconds: float) -> list[Row]:
+    """What consumers got: as soon as there are so many real messages, or the time is over."""
+    deadline = time.monotonic() + seconds
+    while True:
+        got = real(running.received(0))
+        if len(got) >= count or time.monotonic() > deadline:
+            return got
+        time.sleep(0.2)
+
+
+@spoilt
+def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+    root, now = tmp_path / "store", int(time.time() * 1000)
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    due, lost = {}, []
+    for level, wait in LEVEL_MS.items():
+        bodies = [f"level {level}, {number}" for number in range(4)]
+        lines = [parked(SCHEDULE_TOPIC, level - 1, body, DELAY=str(level)) for body in bodies]
+        stored = put(root, lines, SIZES, *as_broker(version))
+        lost.append(stored[1])
+        due |= {body: now + wait for body in bodies if body != bodies[1]}
+    recovered(root, spoil, *lost)
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "*"})
+        assert_on_time(until(running, len(due), 30), due, running.started_ms)
+        running.stop()
+    restarted(version, root)
+    assert delivered(root) == Counter([*due, "at once"])
+    offsets = (root / "config" / "delayOffset.json").read_text()
+    table = {int(level): int(offset) for level, offset in re.findall(r"(\d+):(\d+)", offsets)}
+    for queue_id, end in ends(root, SCHEDULE_TOPIC).items():
+        assert table[queue_id + 1] == end
+
+
+@spoilt
+def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+    root, now = tmp_path / "store", int(time.time()) * 1000
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    due, lost = {}, []
+    for wait in WAITS_MS:
+        bodies = [f"after {wait} ms, {number}" for number in range(3)]
+        out_ms = str(now + wait)
+        lines = [parked(TIMER_TOPIC, 0, body, TIMER_OUT_MS=out_ms) for body in bodies]
+        stored = put(root, lines, SIZES, *as_broker(version))
+        lost.append(stored[1])
+        due |= {body: now + wait for body in bodies if body != bodies[1]}
+    recovered(root, spoil, *lost)
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "*"})
+        assert_on_time(until(running, len(due), 45), due, running.started_ms)
+        running.stop()
+    restarted(version, root)
+    assert delivered(root) == Counter([*due, "at once"])
+    check = read_timer_check(root / "config" / "timercheck")
+    assert check is not None
+    assert check.last_timer_queue_offset == ends(root, TIMER_TOPIC)[0]
+
+
+@spoilt
+@pytest.mark.parametrize("topic", [HALF, OP])
+def test_transactions_go_on(version: str, spoil: Spoil, topic: str, tmp_path: Path) -> None:
+    """The record of a transaction is lost: the half message, or what says that it has ended."""
+    root = tmp_path / "store"
+    put(root, [message("orders", "at once")], SIZES, *as_broker(version))
+    halves = {
+        body: sent(root, body, version, "--transaction", "half", "--property", "PGROUP=payers")
+        for body in ("committed", "rolled back", "open", "lost")
+    }
+    ended = [("commit", "committed"), ("rollback", "rolled back")]
+    for how, body in ended:
+        key = f"key-of-{body}".replace(" ", "-")
+        mqstore("put", root, "--transaction", how, "--half", key, *settings(SIZES))
+    recovered(root, spoil, halves["lost"] if topic == HALF else _op_of(root, 0))
+    answers = {
+        "open": "COMMIT_MESSAGE",
+        "lost": "COMMIT_MESSAGE",
+        "rolled back": "ROLLBACK_MESSAGE",
+    }
+    wanted = {"at once", "committed", "open"} | ({"lost"} if topic == OP else set())
+    with broker(version, root, SIZES, **OFTEN) as running:
+        running.consume({"orders": "*"})
+        running.decide("payers", "orders", answers)
+        got = until(running, len(wanted) - 1, 30)
+        assert {row["body"] for row in got} == wanted - {"at once"}
+        time.sleep(QUIET_SECONDS)
+        asked = {row["body"] for row in running.checked(0)}
+        assert asked <= wanted - {"at once", "committed"}, "asked for what has ended"
+        running.stop()
+    restarted(version, root, **OFTEN)
+    assert delivered(root) == Counter(wanted), "delivered twice, or not"
+    offsets = (root / "config" / "consumerOffset.json").read_text()
+    for system in (HALF, OP):
+        done = re.search(rf'"{system}@CID_RMQ_SYS_TRANS":\{{0:(\d+)', offsets.translate(_NO_BLANKS))
+        assert done and int(done[1]) == ends(root, system)[0], system
+
+
+def _op_of(root: Path, offset: int) -> Row:
+    """The record of an operation."""
+    words = ["get", root, "--topic", OP, "--queue", "0", "--offset", str(offset)]
+    got = rows(mqstore(*words, "--format", "ndjson", *settings(SIZES)))
+    return next(row for row in got if row["type"] == "message" and row["queue_offset"] == offset)
+
+
+@spoilt
+def test_retries_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    lines = [message("orders", "at once")]
+    lines += [
+        message("%RETRY%mqstore-interop", f"again {n}", {"RETRY_TOPIC": "orders"}) for n in range(6)
+    ]
+    stored = put(root, lines, SIZES, *as_broker(version))
+    recovered(root, spoil, stored[3])
+    wanted = {f"again {n}" for n in range(6) if n != 2}
+    with broker(version, root, SIZES) as running:
+        running.consume({"orders": "*"})
+        got = until(running, len(wanted), 30)
+        time.sleep(QUIET_SECONDS)
+        assert Counter(row["body"] for row in real(running.received(0))) == Counter(wanted), got
+        running.stop()
