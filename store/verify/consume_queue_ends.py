@@ -31,7 +31,7 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
     for missing in check.missing:
         if scene.live and _there_now(queues, missing, queue):
             continue
-        text = f"{queue} has no unit for message {missing.first}, record at {missing.position}"
+        text = f"is missing: message {missing.first}, record at {missing.position}, has none"
         more: dict[str, Any] = {}
         if deleted:
             more["severity"] = Severity.WARNING
@@ -41,14 +41,8 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
             text += ": not dispatched yet"
         elif not check.reader.exists:
             text += ": there is no such queue on disk"
-        _report(scene, check, "I-070", missing, text, more)
-
-
-def _report(
-    scene: Scene, check: QueueCheck, code: str, missing: Missing, text: str, more: dict[str, Any]
-) -> None:
-    offsets = np.arange(missing.first, missing.first + missing.count, dtype=np.int64)
-    _report_text(scene, check, code, offsets, text, **more)
+        end = missing.first + missing.count
+        check.reader.report_range(scene.findings, "I-070", missing.first, end, text, **more)
 
 
 def is_late(scene: Scene, queues: Queues, missing: Missing) -> bool:
@@ -88,25 +82,16 @@ def _dead_units(scene: Scene, check: QueueCheck, seen: QueuePass) -> None:
     come_back = scene.profile.dispatch.counts_puts
     severity = Severity.WARNING if come_back else Severity.INFO
     why = "a broker of this version counts them again (B21)" if come_back else "a broker cuts them"
-    queue, end = check.queue, scene.log.end
-    for begin, stop in seen.behind.ranges():
-        offsets = np.arange(begin, stop, dtype=np.int64)
-        text = f"{queue} unit {begin} is dead, it lies behind the queue's end: {why}"
-        _report_text(scene, check, "I-062", offsets, text, severity=severity)
-    for begin, stop in seen.beyond.ranges():
-        offsets = np.arange(begin, stop, dtype=np.int64)
-        text = f"{queue} unit {begin} is dead, it lies behind the log's end {end}: {why}"
-        if _is_lost(scene, check, begin):
-            text = f"{queue} unit {begin} lies behind the log's end {end}: its record is lost"
-            _report_text(scene, check, "I-067", offsets, text)
+    report, findings = check.reader.report_range, scene.findings
+    for first, end in seen.behind.ranges():
+        text = f"is dead, it lies behind the queue's end: {why}"
+        report(findings, "I-062", first, end, text, severity=severity)
+    behind = f"it lies behind the log's end {scene.log.end}"
+    for first, end in seen.beyond.ranges():
+        if _is_lost(scene, check, first):
+            report(findings, "I-067", first, end, f"names a lost record, {behind}")
         else:
-            _report_text(scene, check, "I-067", offsets, text, severity=severity)
-
-
-def _report_text(
-    scene: Scene, check: QueueCheck, code: str, offsets: Ints, text: str, **more: Any
-) -> None:
-    check.reader.report(scene.findings, code, offsets, lambda _: text, **more)
+            report(findings, "I-067", first, end, f"is dead, {behind}: {why}", severity=severity)
 
 
 def _is_lost(scene: Scene, check: QueueCheck, offset: int) -> bool:
@@ -114,8 +99,10 @@ def _is_lost(scene: Scene, check: QueueCheck, offset: int) -> bool:
 
     What a broker cuts stays where it was, or goes with the last files. So a record that lies
     before the end of the files, in none of them, is lost; or one in a file that is zero there,
-    unless a broker has started and stopped since.
+    unless a broker has started and stopped since. Without any record the whole log is.
     """
+    if not scene.log.records:
+        return True
     position = int(check.reader.lookup(np.array([offset], np.int64))["physical_offset"][0])
     files = scene.store.log_files
     if files.file_at(position) is None:

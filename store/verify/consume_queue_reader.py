@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
@@ -169,25 +170,38 @@ class QueueReader:
         message: told of a row. more: as in `Findings.add`.
         """
         for begin, end in runs(offsets):
-            at = begin
-            while at < end:
-                path, offset = self.place(int(offsets[at]))
-                until = end
-                if offset is not None and self.files.file_size:
-                    room = max(1, (self.files.file_size - offset) // UNIT_BYTES)
-                    until = min(end, at + room)
-                findings.add(
-                    code,
-                    path,
-                    message(at),
-                    offset=offset,
-                    length=None if offset is None else (until - at) * UNIT_BYTES,
-                    count=until - at,
-                    topic=self.queue.topic,
-                    queue_id=self.queue.queue_id,
-                    **more,
-                )
-                at = until
+            first, last = int(offsets[begin]), int(offsets[end - 1])
+            at = first
+            while at <= last:
+                stop = min(self._file_stop(at), last + 1)
+                self._add(findings, code, at, stop, message(begin + at - first), more)
+                at = stop
+
+    def report_range(
+        self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any
+    ) -> None:
+        """A finding about the units first ≤ k < end, one in each file."""
+        while first < end:
+            stop = min(self._file_stop(first), end)
+            self._add(findings, code, first, stop, f"{self.queue} unit {first} {text}", more)
+            first = stop
+
+    def _file_stop(self, offset: int) -> int:
+        """Queue offset behind the file that holds, or should hold, a unit."""
+        at, size = offset * UNIT_BYTES, self.files.file_size
+        file = self.files.file_at(at)
+        if file is not None:
+            return max(offset + 1, file.end // UNIT_BYTES)
+        return max(offset + 1, (at // size + 1) * size // UNIT_BYTES) if size else sys.maxsize
+
+    def _add(
+        self, findings: Findings, code: str, first: int, stop: int, text: str, more: dict[str, Any]
+    ) -> None:
+        path, offset = self.place(first)
+        length = None if offset is None else (stop - first) * UNIT_BYTES
+        topic, queue_id = self.queue
+        place: dict[str, Any] = {"offset": offset, "length": length, "count": stop - first}
+        findings.add(code, path, text, topic=topic, queue_id=queue_id, **place, **more)
 
 
 _NAMES = list(UNIT_DTYPE.names or ())

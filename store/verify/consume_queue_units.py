@@ -26,9 +26,10 @@ Flags = npt.NDArray[np.bool_]
 class QueuePass:
     """One queue from its first unit to its last.
 
-    live_end: queue offset behind the last unit that counts, -1 without one. last_position: what it
-    names. pre_filled, real, dead: how many units there are of each sort. full: whole files whose
-    last unit is valid, by path; used: files with some valid unit.
+    live_end: queue offset behind the last unit that counts, -1 without one. real: how many units
+    name a record. ends_pre_filled: the last valid unit is none of them. beyond, behind: units at
+    the end that reach behind the log's end, and that lie behind the last message of the queue.
+    first_file_gone: all records of the first file are expired.
     """
 
     def __init__(self, scene: Scene, queues: Queues, check: QueueCheck) -> None:
@@ -41,15 +42,13 @@ class QueuePass:
         self._log_start, self._log_end = log.start, log.end
         self._next = log.next_offset.get(check.queue) if self._whole else None
         self.live_end = -1
-        self.last_position = -1
-        self.pre_filled = self.real = 0
+        self.real = 0
         self.ends_pre_filled = False
-        self.used: set[str] = set()
-        self.full: set[str] = set()
         self.first_file_gone = False
-        self._invalid = Ranges()
         self.beyond = Ranges()
         self.behind = Ranges()
+        self._invalid = Ranges()
+        self._last_position = -1
         self._in_log = False
         self._expected = check.reader.first_offset
 
@@ -80,7 +79,7 @@ class QueuePass:
         valid = is_valid(units)
         filled = is_pre_fill(units)
         real = valid & ~filled
-        self._note_files(offsets, valid, positions)
+        self._note_first_file(offsets, valid, positions)
         matched = self._check.right.has(offsets) | self._check.elsewhere.has(offsets)
         matched &= real
         beyond = real & ~matched & (ends > self._log_end) if self._whole else np.zeros_like(real)
@@ -91,7 +90,6 @@ class QueuePass:
         self._pre_fill(offsets, filled, real)
         if valid.any():
             self.ends_pre_filled = bool(filled[np.flatnonzero(valid)[-1]])
-        self.pre_filled += int(filled.sum())
         self.real += int(real.sum())
         unknown = self._settle(offsets, live, ~valid, beyond, behind)
         self._order(offsets, positions, live)
@@ -124,38 +122,21 @@ class QueuePass:
         last = int(np.flatnonzero(live)[-1]) if live.any() else -1
         before = np.arange(len(offsets)) <= last
         if last >= 0:
-            for begin, end in self._invalid.ranges():
-                self._report_invalid(np.arange(begin, end, dtype=np.int64))
-            for begin, end in self.beyond.ranges():
-                self._report_beyond(np.arange(begin, end, dtype=np.int64))
+            self._invalid.add(offsets[invalid & before])
+            self.beyond.add(offsets[beyond & before])
+            self._report_inside("I-061", self._invalid, "names nothing, but units follow")
+            text = f"reaches beyond the log's end {self._log_end}, but units follow"
+            self._report_inside("I-067", self.beyond, text)
             self._invalid, self.beyond, self.behind = Ranges(), Ranges(), Ranges()
-            self._report_invalid(offsets[invalid & before])
-            self._report_beyond(offsets[beyond & before])
             self.live_end = int(offsets[last]) + 1
         self._invalid.add(offsets[invalid & ~before])
         self.beyond.add(offsets[beyond & ~before])
         self.behind.add(offsets[behind & ~before])
         return behind & before
 
-    def _report_invalid(self, offsets: Ints) -> None:
-        queue = self._check.queue
-        self._reader.report(
-            self._scene.findings,
-            "I-061",
-            offsets,
-            lambda row: f"{queue} unit {offsets[row]} names nothing, but units follow",
-        )
-
-    def _report_beyond(self, offsets: Ints) -> None:
-        queue, end = self._check.queue, self._log_end
-        self._reader.report(
-            self._scene.findings,
-            "I-067",
-            offsets,
-            lambda row: (
-                f"{queue} unit {offsets[row]} reaches beyond the log's end {end}, but units follow"
-            ),
-        )
+    def _report_inside(self, code: str, wrong: Ranges, text: str) -> None:
+        for first, end in wrong.ranges():
+            self._reader.report_range(self._scene.findings, code, first, end, text)
 
     def _pre_fill(self, offsets: Ints, filled: Flags, real: Flags) -> None:
         """Pre-fill units stand only before the first real one, and only in the first file (I-071)."""
@@ -181,7 +162,7 @@ class QueuePass:
         if not len(rows):
             return
         where = positions[rows]
-        before = np.append(np.int64(self.last_position), where[:-1])
+        before = np.append(np.int64(self._last_position), where[:-1])
         queue, start = self._check.queue, self._log_start
         wrong = where <= before
         fallen = offsets[rows[wrong]]
@@ -208,17 +189,13 @@ class QueuePass:
             ),
         )
         self._in_log = self._in_log or bool(inside.any())
-        self.last_position = int(where[-1])
+        self._last_position = int(where[-1])
 
-    def _note_files(self, offsets: Ints, valid: Flags, positions: Ints) -> None:
-        """Which files have units, which are full, and whether the first one is expired."""
-        if not valid.any() or not self._reader.files.files:
+    def _note_first_file(self, offsets: Ints, valid: Flags, positions: Ints) -> None:
+        """Whether the last unit of the first file names a record that is expired."""
+        files = self._reader.files.files
+        if not files:
             return
-        path, _ = self._reader.place(int(offsets[0]))
-        self.used.add(path)
-        file = self._reader.files.file_at(int(offsets[-1]) * UNIT_BYTES)
-        at_end = file is not None and (int(offsets[-1]) + 2) * UNIT_BYTES > file.end
-        if file is not None and at_end and valid[-1]:
-            self.full.add(path)
-            first = file.path == self._reader.files.files[0].path
-            self.first_file_gone |= first and 0 <= int(positions[-1]) < self._log_start
+        at = files[0].end // UNIT_BYTES - 1 - int(offsets[0])
+        if 0 <= at < len(offsets) and valid[at]:
+            self.first_file_gone = int(positions[at]) < self._log_start
