@@ -20,17 +20,19 @@ def cores() -> int:
 class Forked(Generic[T]):
     """Runs `work` in a child process from now on; leave the context to be rid of it.
 
+    pid: of the child, 0 where there is none any more.
+
     The result has to be small: it is pickled. A child that fails in any way has no result; whoever
     asked does the work itself then, and meets the error at first hand.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
-        self._pid, self._pipe = 0, -1
+        self.pid, self._pipe = 0, -1
         if not hasattr(os, "fork"):
             return
         self._pipe, into = os.pipe()
-        self._pid = os.fork()
-        if not self._pid:
+        self.pid = os.fork()
+        if not self.pid:
             _work(work, into)
         os.close(into)
 
@@ -43,13 +45,13 @@ class Forked(Generic[T]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
             self._wait()
 
     def result(self) -> T | None:
         """Wait for the result; None where there is none."""
-        if not self._pid:
+        if not self.pid:
             return None
         with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
             data = pipe.read()
@@ -60,8 +62,8 @@ class Forked(Generic[T]):
     def _wait(self) -> int:
         """Take leave of the child; returns its exit code."""
         os.close(self._pipe)
-        _, status = os.waitpid(self._pid, 0)
-        self._pid = 0
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
         return os.waitstatus_to_exitcode(status)
 
 

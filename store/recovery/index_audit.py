@@ -182,12 +182,14 @@ def _items_are_sound(header: IndexHeader, data: Bytes, first: int, geometry: Geo
     """Items have hashes, lie in the header's range, and point back."""
     count = min(_WINDOW_ITEMS, header.index_count - first)
     items = items_at(data, geometry, first, count)
-    positions = items["physical_offset"]
-    numbers = np.arange(first, first + count)
-    bad = (items["key_hash"] < 0) | (items["previous"] < 0) | (items["previous"] >= numbers)
-    bad |= positions < header.begin_physical_offset
-    bad |= positions > header.end_physical_offset
-    return not bad.any()
+    positions = items["physical_offset"].astype(np.int64)
+    previous = items["previous"].astype(np.int64)
+    if items["key_hash"].min() < 0 or previous.min() < 0:
+        return False
+    if (previous >= np.arange(first, first + count)).any():
+        return False
+    inside = header.begin_physical_offset <= int(positions.min())
+    return inside and int(positions.max()) <= header.end_physical_offset
 
 
 def items_at(data: Bytes, geometry: Geometry, first: int, count: int) -> npt.NDArray[np.void]:

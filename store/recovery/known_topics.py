@@ -20,6 +20,7 @@ _LENGTHS = 256
 """A topic's length is one byte; what says more is of no known topic."""
 _SLOT_BITS = 16
 _TRIES = 64
+_ODD = 0x9E3779B97F4A7C15
 
 
 class KnownTopics:
@@ -37,11 +38,12 @@ class KnownTopics:
 
     def _hashed(self, count: int) -> tuple[Words, npt.NDArray[np.int32] | None]:
         """A factor for each word, so that all names have slots of their own; None: none is found."""
-        chance = np.random.default_rng(1)
-        for _ in range(_TRIES):
-            weights = chance.integers(1, 1 << 63, count, np.uint64) | np.uint64(1)
+        weights = np.zeros(count, np.uint64)
+        for power in range(1, _TRIES * count, count):
+            odd = [pow(_ODD, power + at, 1 << 64) for at in range(count)]
+            weights = np.array(odd, np.uint64)
             slot = _slot(sum(self._words[at] * weights[at] for at in range(count)))
-            if len(np.unique(slot)) == len(slot):
+            if len(set(slot.tolist())) == len(slot):
                 slots = np.zeros(1 << _SLOT_BITS, np.int32)
                 slots[slot] = np.arange(len(slot))
                 return weights, slots

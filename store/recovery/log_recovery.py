@@ -151,7 +151,6 @@ class LogWalk:
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
 
-
     def _run_at(self, file: LoadedFile, offset: int) -> SoundRun | None:
         """The run that begins there, if this generation takes all its records for good."""
         run, rules = self.runs.get(file.start + offset), self.profile.record

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..commit_log import CommitLog
 from ..delay_level import SCHEDULE_TOPIC
+from .queue_fix import Hole, QueueFix
 from .queue_units import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
 from .snapshot import Entry, QueueId
 from .sound import Stretch
@@ -30,15 +30,6 @@ _WINDOW = 4096
 _FEW = 64
 _LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
 _PRE_FILL = pre_fill(1)[0]
-
-
-class Hole(NamedTuple):
-    """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
-
-    begin: int
-    end: int
-    low: int
-    high: int
 
 
 @dataclass
@@ -59,6 +50,7 @@ class QueueAudit:
     #: Units with a wrong tags code count as wrong, too.
     exact: bool = False
     first: int = -1
+    first_position: int = -1
     next: int = -1
     last_position: int = -1
     irregular: bool = False
@@ -66,12 +58,17 @@ class QueueAudit:
     _fill_offsets: list[Ints] = field(default_factory=list)
     _fill_units: list[Units] = field(default_factory=list)
     _conflicts: int = 0
+    #: Units behind the last message, as they are on disk: where they begin, and they.
+    _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
 
     def read(self, first: int, count: int) -> Units:
         """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
         of_file, rest = divmod(self.file_bytes, UNIT_BYTES)
         if rest:
             return self.lookup(np.arange(first, first + count, dtype=np.int64))
+        known, units = self._tail
+        if known <= first and first + count <= known + len(units):
+            return units[first - known : first - known + count]
         units, at = np.zeros(count, UNIT_DTYPE), 0
         while at < count:
             number = (first + at) % of_file
@@ -102,7 +99,7 @@ class QueueAudit:
     def add_sound(self, stretch: Stretch) -> None:
         """Messages of this queue that stay in the log, in order and with their units."""
         if self.first < 0:
-            self.first = stretch.first
+            self.first, self.first_position = stretch.first, stretch.first_position
         elif self.next < stretch.first:
             self.holes.append(
                 Hole(self.next, stretch.first, self.last_position, stretch.first_position)
@@ -114,7 +111,7 @@ class QueueAudit:
         offsets, positions = messages.offset, messages.position
         if self.first < 0:
             self.first = self.next = int(offsets[0])
-            self.last_position = int(positions[0])
+            self.first_position = self.last_position = int(positions[0])
         expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
         before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
         impossible = (offsets < expected) | (offsets < 0) | (offsets > _LARGEST_OFFSET)
@@ -144,6 +141,11 @@ class QueueAudit:
         units["tags_code"] = messages.tags_code[wrong]
         self._fill_offsets.append(offsets[wrong])
         self._fill_units.append(units)
+
+    def missing(self) -> list[Hole]:
+        """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
+        front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
+        return [*([Hole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
 
     def unnamed(self) -> Ints:
         """Positions of the messages that their unit does not name."""
@@ -187,6 +189,12 @@ class QueueAudit:
 
     def finish(self, log: CommitLog) -> QueueFix:
         """Decide about the queue once the log has been read."""
+        self._tail = self.next, self.read(self.next, _WINDOW)
+        fix = self._decide(log)
+        self._tail = 0, pre_fill(0)
+        return fix
+
+    def _decide(self, log: CommitLog) -> QueueFix:
         offsets = np.concatenate([np.zeros(0, np.int64), *self._fill_offsets])
         units = joined(self._fill_units)
         shifted = self.irregular or self._is_shifted(log)
@@ -368,20 +376,3 @@ def _used(units: Units) -> Ints:
     rows: Ints = np.flatnonzero(is_valid(units))
     used: Ints = rows[units[rows] != _PRE_FILL]
     return used
-
-
-@dataclass(frozen=True)
-class QueueFix:
-    """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
-
-    missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
-    those in the records. beyond: units behind its end that name records behind the log end.
-    """
-
-    queue: QueueId
-    offsets: Ints
-    units: Units
-    end: int
-    missing: int
-    shifted: bool
-    beyond: int = 0

@@ -126,7 +126,8 @@ class QueueState:
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
                     self.max_physical = self._reach(units[count - 1])
-                    last_address = _last_address(units[:count], last_address)
+                    if self.ext is not None:
+                        last_address = _last_address(units[:count], last_address)
                 valid_units = start + count
                 if len(bad):
                     break

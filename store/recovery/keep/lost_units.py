@@ -103,6 +103,10 @@ def _of_queue(
     for entry in sorted(entries, key=lambda e: int(e.name)):
         for first, count in _windows(entry, file_bytes):
             units = read_units(entry, first, count)
+            most = int(units["physical_offset"].max(initial=-1, where=is_valid(units)))
+            if _PRE_FILL["physical_offset"] < most < gaps[0].begin:
+                reach = max(reach, most)
+                continue
             used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
