@@ -168,8 +168,8 @@ def times_of_files(scene: Scene) -> None:
 def rocksdb_store(scene: Scene) -> None:
     """rocksdbstore has CURRENT, and the MANIFEST that it names."""
     path = scene.store.layout.rocksdb_store
-    if not path.is_dir():
-        return
+    if not list_entries(path):
+        return  # a broker makes one in an empty directory, too
     try:
         named = read_regular(path / "CURRENT", _NAME_BYTES_MAX).decode("latin-1").strip()
     except Missing:

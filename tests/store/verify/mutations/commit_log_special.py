@@ -151,7 +151,7 @@ def i_048(store: Path, random: Random) -> str:
     place = a_record(store, random, _has("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"))
     if random.random() < 0.5:
         return _spoil(place, "INNER_MULTI_QUEUE_OFFSET", random)
-    return _spoil(place, "INNER_MULTI_QUEUE_OFFSET", random, b"x-,")
+    return _spoil(place, "INNER_MULTI_QUEUE_OFFSET", random, b"x-")
 
 
 @on("5.3.3-timer-clean", "5.5.0-timer-clean")

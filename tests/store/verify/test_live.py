@@ -1,0 +1,94 @@
+"""A store that is written to while it is verified: what moves under the reader is no damage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.store import Store
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.run import Status, verify
+
+ROUNDS = 20
+_HOLD = """import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+print("held", flush=True)
+sys.stdin.read()"""
+_BODIES = (10, 300, 3000, 40)
+_SIZES = ("mappedFileSizeCommitLog=65536", "mappedFileSizeConsumeQueue=2000", "maxIndexNum=500")
+_OPTIONS = [word for size in _SIZES for word in ("--set", size)]
+
+
+def _line(number: int) -> bytes:
+    message = {
+        "topic": f"topic-{number % 3}",
+        "queue_id": number % 4,
+        "body": "x" * _BODIES[number % len(_BODIES)],
+        "properties": {"KEYS": f"k{number}", "TAGS": f"t{number % 5}"},
+    }
+    return json.dumps(message).encode() + b"\n"
+
+
+def _put(root: Path, messages: range) -> None:
+    words = [sys.executable, "-m", "mqstore", "put", str(root), "--from", "-", *_OPTIONS]
+    lines = b"".join(map(_line, messages))
+    subprocess.run([*words, "--no-answers"], input=lines, check=True, timeout=120)
+
+
+def _assert_good(root: Path) -> bool:
+    """Nothing above info; whether somebody wrote meanwhile."""
+    with Store(root) as store:
+        verdict = verify(store)
+    worse = [f for f in verdict.findings if f.severity > Severity.INFO and f.code != "I-012"]
+    assert worse == []
+    assert verdict.status is Status.CLEAN or verdict.live
+    return verdict.live
+
+
+@pytest.mark.slow
+def test_verify_while_put_writes(tmp_path: Path) -> None:
+    """Messages in small portions over many files, and verify again and again meanwhile."""
+    root = tmp_path / "store"
+    _put(root, range(500))
+    words = [sys.executable, "-m", "mqstore", "put", str(root), "--from", "-", *_OPTIONS]
+    writer = subprocess.Popen([*words, "--no-answers"], stdin=subprocess.PIPE)
+    assert writer.stdin is not None
+    live = 0
+    try:
+        for number in range(ROUNDS):
+            first = 500 + 200 * number
+            writer.stdin.write(b"".join(map(_line, range(first, first + 200))))
+            writer.stdin.flush()
+            live += _assert_good(root)
+    finally:
+        writer.stdin.close()
+        assert writer.wait(timeout=120) == 0
+    assert live >= ROUNDS // 2
+    assert not _assert_good(root)
+
+
+def test_what_is_behind_the_end_at_the_start_is_left_alone(tmp_path: Path) -> None:
+    """Half a record behind the end, as while it is written: no finding while the lock is held."""
+    root = tmp_path / "store"
+    _put(root, range(40))
+    with Store(root) as store:
+        end = store.log_end.position
+        file = store.log_files.file_at(end)
+        assert file is not None
+        head = store.log.read(file.start, 60)
+    with Path(file.path).open("r+b") as log:
+        log.seek(end - file.start)
+        log.write(head)
+    words = [sys.executable, "-c", _HOLD, str(root / "lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline() == b"held\n"
+        assert _assert_good(root)
+        other.stdin.close()
+    with Store(root) as store:
+        assert any(f.code in ("I-043", "I-054", "I-022") for f in verify(store).findings)
