@@ -15,6 +15,7 @@ from ..config_summary import databases
 from ..errors import Missing, StoreError
 from ..rocksdb import RocksDb
 from ..rocksdb_records import read_entries
+from .catalogue import Severity
 from .scene import Scene
 
 FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
@@ -110,18 +111,16 @@ def config_tables(scene: Scene) -> ConfigTables:
 class Told:
     """Like findings of one code, one for each file: the first is told, all are counted."""
 
-    def __init__(self, scene: Scene, code: str, **more: Any) -> None:
-        self._scene, self._code, self._more = scene, code, more
-        self._found: dict[tuple[str, Any], list[str]] = {}
+    def __init__(self, scene: Scene, code: str) -> None:
+        self._scene, self._code = scene, code
+        self._found: dict[tuple[str, Severity | None], list[str]] = {}
 
-    def add(self, path: str, text: str, severity: Any = None) -> None:
+    def add(self, path: str, text: str, severity: Severity | None = None) -> None:
         """One more."""
         self._found.setdefault((path, severity), []).append(text)
 
     def tell(self) -> None:
         """Hand them over."""
         for (path, severity), texts in self._found.items():
-            more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-            count = len(texts)
             add = self._scene.findings.add
-            add(self._code, path, texts[0] + more, count=count, severity=severity, **self._more)
+            add(self._code, path, texts[0], count=len(texts), severity=severity)
