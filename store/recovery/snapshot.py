@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.hashing import java_hash
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..compressed import refuse_compressed
 from ..errors import StoreError, Unsupported, from_os_error
@@ -84,7 +85,8 @@ class Snapshot:
         """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB queues)."""
         _check_supported(layout)
         sizes = layout.sizes
-        entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+        paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
+        entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
         ext = dict(_queues(layout.consume_queue_ext))
         batches = dict(_queues(layout.batch_consume_queue))
@@ -167,6 +169,17 @@ def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
         for queue in list_entries(topic.path):
             if queue.directory and _is_java_int(queue.name):
                 yield QueueId(topic.name, int(queue.name)), tuple(list_entries(queue.path))
+
+
+def in_java_order(paths: Sequence[str]) -> list[str]:
+    """Directories as a broker goes through them: in the order of a `HashSet` of their names.
+
+    Of two log files with one name the first that it meets is the one that it reads.
+    """
+    size = max(16, 1 << int(len(paths) / 0.75).bit_length())
+    spread = [java_hash(path) & 0xFFFFFFFF for path in paths]
+    order = sorted(range(len(paths)), key=lambda n: (spread[n] ^ spread[n] >> 16) & (size - 1))
+    return [paths[n] for n in order]
 
 
 def _file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
