@@ -105,11 +105,14 @@ def repair(
     if journal is not None:
         keep_journal_in(layout, journal)
     found = _examine(layout, choice, broker_version, common)
-    applied = None
+    applied = after = None
     if apply and not found.nothing_to_do:
         applied = _apply(layout, found, asks, wait, follow_links, common)
-    _print(found, applied, common)
-    raise typer.Exit(_code(found, applied))
+        after = _examine(
+            Layout.open(layout.root, layout.broker_config), choice, broker_version, common
+        )
+    _print(found, applied, after, common)
+    raise typer.Exit(_code(found, after))
 
 
 def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: bool) -> Choice:
@@ -140,11 +143,11 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
         return examine(layout, choice, version, time.time_ns() // 1_000_000, tell)
 
 
-def _code(found: Repair, applied: Applied | None) -> ExitCode:
+def _code(found: Repair, after: Repair | None) -> ExitCode:
+    """after: the store once the plan was carried out, None where it was not."""
     if found.plan.lost.messages:
         return ExitCode.NO
-    waits = applied is None and not found.nothing_to_do
-    return ExitCode.UNCLEAN if waits else ExitCode.DONE
+    return ExitCode.DONE if (after or found).nothing_to_do else ExitCode.UNCLEAN
 
 
 def _apply(
@@ -172,11 +175,15 @@ def _apply(
     return apply(layout, shown, again, files, wait_seconds=wait, command="repair")
 
 
-def _print(found: Repair, applied: Applied | None, common: Common) -> None:
+def _print(found: Repair, applied: Applied | None, after: Repair | None, common: Common) -> None:
     from .repair_text import repair_text
 
     record = found.to_json()
-    if applied is not None:
-        record["applied"] = {"session": applied.session, "resumed": applied.resumed}
+    if applied is not None and after is not None:
+        record["applied"] = {
+            "session": applied.session,
+            "resumed": applied.resumed,
+            "edits_left": len(after.plan.edits),
+        }
     with common.open_output() as out:
-        out.record(record, text=lambda _: repair_text(found, applied, common))
+        out.record(record, text=lambda _: repair_text(found, applied, after, common))

@@ -18,10 +18,12 @@ _ROWS = 12
 """Lines of a list before it is folded."""
 
 
-def repair_text(found: Repair, applied: Applied | None, common: Common) -> str:
-    """The whole page."""
+def repair_text(
+    found: Repair, applied: Applied | None, after: Repair | None, common: Common
+) -> str:
+    """The whole page. after: the store once the plan was carried out."""
     rows = None if common.verbose else _ROWS
-    lines = [_verdict(found, applied), *_edits(found, applied, rows), *_offsets(found, rows)]
+    lines = [_verdict(found, applied, after), *_edits(found, applied, rows), *_offsets(found, rows)]
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
@@ -30,11 +32,14 @@ def repair_text(found: Repair, applied: Applied | None, common: Common) -> str:
     return "\n".join(lines)
 
 
-def _verdict(found: Repair, applied: Applied | None) -> str:
+def _verdict(found: Repair, applied: Applied | None, after: Repair | None) -> str:
     lost = found.plan.lost.messages
     loses = f" {lost:,} messages are lost." if lost else ""
     if applied is not None:
-        return f"Done: {'went on with what was cut off' if applied.resumed else 'repaired'}.{loses}"
+        done = "went on with what was cut off" if applied.resumed else "repaired"
+        left = len(after.plan.edits) if after is not None else 0
+        again = f" {left} changes follow from these: run it again." if left else ""
+        return f"Done: {done}.{loses}{again}"
     if found.interrupted:
         return "A change of this store was cut off. Run it again with --apply before any start."
     if found.nothing_to_do:

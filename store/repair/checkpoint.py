@@ -24,25 +24,27 @@ _BOUNDED = (
 
 
 def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
-    """Add what is wrong with it to a plan that has left it alone, before `abort` is removed.
+    """Let a plan put right what is wrong with it, before `abort` is removed.
 
     only_index: nothing but the time of the index, which goes with the index files.
     """
     sound, path = plan.sound_checkpoint, snapshot.layout.checkpoint
     if sound is None:
         return
-    old = Checkpoint(**snapshot.checkpoint)
     if plan.index is not None:
         sound = sound._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
+    old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
     highest = sound._asdict() | {"confirm_phy_offset": plan.log_end}
     lowered = {
         name: getattr(sound, name)
         for name in ((_INDEX,) if only_index else _BOUNDED)
         if not 0 <= getattr(old, name) <= max(0, highest[name])
     }
+    wiped = not any(old) and any(sound) and not only_index
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
-    if lowered or not (whole or only_index):
-        plan.checkpoint = old._replace(**lowered)
+    if wiped or lowered or not (whole or only_index or plan.checkpoint):
+        plan.checkpoint = sound if wiped else old._replace(**lowered)
+        plan.edits[:] = [edit for edit in plan.edits if edit.path != str(path)]
         last = len(plan.edits) - any(edit.kind == "remove" for edit in plan.edits[-1:])
         plan.edits.insert(last, checkpoint_edit(path, plan.checkpoint))
 

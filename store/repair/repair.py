@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..commit_log import CommitLog
 from ..errors import Refused
 from ..generation import generation_of
 from ..layout import Layout
@@ -29,6 +30,7 @@ from ..write.profile import writer_profile
 from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
+from .ext import ext_repair
 from .index import index_fix
 from .parts import Choice, Part, part_of
 from .timer import timer_repair
@@ -139,12 +141,14 @@ def _plan(
         plan = replace(whole, edits=[*config.edits, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
+    if Part.EXT in choice.parts:
+        plan.edits[:0] = ext_repair(snapshot, CommitLog.open(layout))
     of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
     if Part.TIMER in choice.parts and profile.timer and not of_timer:
         plan.edits[:0] = timer_repair(layout, ranges)
     if Part.COMPACTION in choice.parts:
         plan.edits[:0] = compaction_repair(layout, ranges)
-    if plan.checkpoint is None and choice.parts & {Part.CHECKPOINT, Part.INDEX}:
+    if choice.parts & {Part.CHECKPOINT, Part.INDEX}:
         set_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
     return plan, config
 
