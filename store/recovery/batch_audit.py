@@ -19,8 +19,8 @@ from .batch_queue_state import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
 from .edits import Edit
 from .loading import LoadedFile
 from .profiles import QueueRules
-from .queue_audit import QueueFix
 from .queue_edits import is_whole_file, queue_edits
+from .queue_fix import QueueFix
 from .queue_units import UNIT_DTYPE, UNITS_AT_ONCE, Units
 from .snapshot import Entry, QueueId, Snapshot
 

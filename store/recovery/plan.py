@@ -36,8 +36,9 @@ from .loss import tombstoned
 from .maker import Maker
 from .mend import check_kinds, has_queues, mend
 from .profiles import MinOffset, Profile
-from .queue_audit import QueueAudit, QueueFix
+from .queue_audit import QueueAudit
 from .queue_edits import queue_edits
+from .queue_fix import QueueFix
 from .record_check import BodyCheck
 from .replica_log import with_replica
 from .simulate import Outcome, simulate

@@ -15,7 +15,7 @@ from ..errors import from_os_error
 from ..mapped_file_queue import NAME_DIGITS, file_name
 from ..regular_file import open_regular
 from .edits import Edit
-from .queue_audit import QueueFix
+from .queue_fix import QueueFix
 from .queue_units import pre_fill
 from .snapshot import Entry
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from ....formats.derive import Columns
 from ....formats.message import TRANSACTION_MASK, SysFlag
 from ...batch import Batch
 from ...commit_log import CommitLog
@@ -19,10 +21,11 @@ from .fill import Fill
 from .forms import HALF_TOPIC, NO_OFFSET, OP_TOPIC, Forms
 from .lost_units import LostUnits
 
+Ints = npt.NDArray[np.int64]
 _LIST_SINCE = "5"
 """Brokers write several offsets in one op record since 5.0."""
-_DIGITS_MAX = 19
-"""Of a queue offset."""
+_DIGITS_END = 19
+"""Fewer digits than that are a queue offset."""
 
 
 def op_bodies(
@@ -40,14 +43,13 @@ def op_bodies(
     ]
     if not places:
         return {}
-    committed, named = _decided(log)
-    half = log.records(np.array(sorted(committed), np.int64))
-    of_half = [topic == HALF_TOPIC.encode() for topic in half.columns.ragged("topic").tolist()]
-    offsets = half.columns.ints("queue_offset")[np.array(of_half, np.bool_)].tolist()
+    found = _Transactions()
+    found.read(log)
     halves = np.array([queue.topic == HALF_TOPIC for queue in lost.queues])
-    gone = lost.take(halves[lost.queue] & np.isin(lost.position, sorted(committed)))
-    waiting = sorted({*offsets, *gone.queue_offset.tolist()} - named)
-    as_list = bool(forms.generations) and all(g >= _LIST_SINCE for g in forms.generations)
+    gone = lost.take(halves[lost.queue])
+    waiting = found.waiting(gone.position, gone.queue_offset)
+    new = bool(forms.generations) and all(g >= _LIST_SINCE for g in forms.generations)
+    as_list = new or found.lists
     base = forms.smallest(OP_TOPIC) - len(NO_OFFSET)
     bodies = {}
     for position, size in places:
@@ -72,23 +74,53 @@ def _text(offset: int, as_list: bool) -> bytes:
     return b"%d," % offset if as_list else b"%d" % offset
 
 
-def _decided(log: CommitLog) -> tuple[set[int], set[int]]:
-    """Positions of committed half messages; half queue offsets that op records name."""
-    committed: set[int] = set()
-    named: set[int] = set()
-    for item in log.scan():
-        if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
-            continue
-        columns = item.columns
+class _Transactions:
+    """What the log says of half messages: int64[n] each, in log order.
+
+    committed: positions of those that were. halves: positions and queue offsets. named: queue
+    offsets that op records name; lists: some of these name several.
+    """
+
+    def __init__(self) -> None:
+        nothing = np.zeros(0, np.int64)
+        self.committed, self.named = [nothing], [nothing]
+        self.halves, self.offsets = [nothing], [nothing]
+        self.lists = False
+
+    def read(self, log: CommitLog) -> None:
+        """Read the whole log. Raises Unreadable."""
+        for item in log.scan():
+            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                good = np.ones(len(item), np.bool_)
+                self._take(item.take(good if item.body_crc_ok is None else item.body_crc_ok))
+
+    def _take(self, batch: Batch) -> None:
+        columns = batch.columns
         state = columns.ints("sys_flag") & TRANSACTION_MASK
         positions = columns.ints("prepared_transaction_offset")[state == SysFlag.COMMIT]
-        committed |= set(positions[positions > 0].tolist())
-        topic = columns.ragged("topic")
-        same_length = np.flatnonzero(topic.length == len(OP_TOPIC))
-        for row in same_length.tolist():
-            if topic[row] == OP_TOPIC.encode():
-                texts = columns.ragged("body")[row].split(b",")
-                named |= {
-                    int(text) for text in texts if text.isdigit() and len(text) <= _DIGITS_MAX
-                }
-    return committed, named
+        self.committed.append(positions.astype(np.int64))
+        half = _has_topic(columns, HALF_TOPIC)
+        self.halves.append(batch.position[half])
+        self.offsets.append(columns.ints("queue_offset")[half].astype(np.int64))
+        for row in _has_topic(columns, OP_TOPIC).tolist():
+            texts = columns.ragged("body")[row].split(b",")
+            self.lists |= len(texts) > 1
+            digits = [int(text) for text in texts if text.isdigit() and len(text) < _DIGITS_END]
+            self.named.append(np.array(digits, np.int64))
+
+    def waiting(self, gone: Ints, gone_offsets: Ints) -> list[int]:
+        """Queue offsets of halves that were committed, those that are `gone` too, and that no op
+        record names, rising.
+        """
+        positions = np.concatenate([*self.halves, gone])
+        offsets = np.concatenate([*self.offsets, gone_offsets])
+        decided = offsets[np.isin(positions, np.concatenate(self.committed))]
+        left: list[int] = np.setdiff1d(decided, np.concatenate(self.named)).tolist()
+        return left
+
+
+def _has_topic(columns: Columns, topic: str) -> Ints:
+    """Rows of records of a topic."""
+    wanted, topics = topic.encode(), columns.ragged("topic")
+    rows = np.flatnonzero(topics.length == len(wanted)).tolist()
+    return np.array([row for row in rows if topics[row] == wanted], np.int64)

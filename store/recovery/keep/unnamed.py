@@ -21,6 +21,10 @@ from .fill import SMALLEST_FILLER, Fill
 from .forms import OP_TOPIC, Forms
 from .lost_units import LostUnits
 
+Row = tuple[int, int, int, int]
+"""A tombstone: position, size, number of the queue, queue offset."""
+_OFFSET_BYTES = 20
+"""Of a half message, as an op record names it."""
 _OP_BODY_BYTES = 512
 """Room for what an op record has to say again."""
 
@@ -39,7 +43,7 @@ def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
     for queue, audit in sorted(audits.items()):
         if queue.topic.startswith(LMQ_PREFIX):
             continue  # its records are those of other topics
-        for hole in audit.holes:
+        for hole in audit.missing():
             for offset in range(hole.begin, hole.end):
                 yield Place(queue, offset, hole.low, hole.high)
 
@@ -56,10 +60,18 @@ class _Room:
 
     def take(self, least: int, most: int) -> int:
         """The size of a record at `begin`, 0 where none fits."""
-        size = min(most, self.end - self.begin - self.rest)
-        if size < least and not self.to_file_end and least <= self.end - self.begin <= most:
-            size = self.end - self.begin
+        left = self.end - self.begin
+        size = min(most, left - self.rest)
+        if size < least and not self.to_file_end and least <= left <= most:
+            size = left
         return size if size >= least else 0
+
+    def more(self, most: int) -> int:
+        """Bytes that the record before `begin` can take besides."""
+        left = self.end - self.begin
+        if left <= most and not self.to_file_end:
+            return left
+        return max(0, min(most, left - self.rest))
 
 
 def with_unnamed(
@@ -75,13 +87,13 @@ def with_unnamed(
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
     taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
     rooms = list(_rooms(closed))
-    rows: list[list[tuple[int, int, int, int]]] = [[] for _ in closed]
+    rows: list[list[Row]] = [[] for _ in closed]
     reach: dict[QueueId, int] = {}
     for place in wanted:
         if (place.queue, place.queue_offset) in taken:
             continue
-        least = forms.smallest(place.queue.topic) + len(LOST_ITEM) + _tag_bytes(place, forms)
-        most = least + (_OP_BODY_BYTES if place.queue.topic == OP_TOPIC else 0)
+        least = forms.smallest(place.queue.topic)
+        most = least + _more_bytes(place, forms)
         low = max(place.low, reach.get(place.queue, 0))
         for room in rooms:
             if room.begin < low or room.end > place.high or not (size := room.take(least, most)):
@@ -93,12 +105,12 @@ def with_unnamed(
             room.begin += size
             reach[place.queue] = room.begin
             break
-    return [
-        _with_rows(fill, rows[number], [room for room in rooms if room.fill == number])
-        if rows[number]
-        else fill
-        for number, fill in enumerate(closed)
-    ]
+    changed = list(closed)
+    for number in [number for number, mine in enumerate(rows) if mine]:
+        mine = [room for room in rooms if room.fill == number]
+        _grow_last(rows[number], mine, queues)
+        changed[number] = _with_rows(closed[number], rows[number], mine)
+    return changed
 
 
 def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
@@ -106,9 +118,22 @@ def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
         yield units.queues[number], offset
 
 
-def _tag_bytes(place: Place, forms: Forms) -> int:
+def _more_bytes(place: Place, forms: Forms) -> int:
+    """What a tombstone should have besides: the mark and the tag, or what an op record says."""
+    if place.queue.topic == OP_TOPIC:
+        return _OFFSET_BYTES
     form = forms.of(place.queue.topic)
-    return len(form.properties) if form.optional else 0
+    return len(LOST_ITEM) + (len(form.properties) if form.optional else 0)
+
+
+def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:
+    """An op record takes what is left behind it: it may have to name several half messages."""
+    for number, (position, size, queue, offset) in enumerate(rows):
+        room = next((each for each in rooms if each.begin == position + size), None)
+        if room is not None and queues[queue].topic == OP_TOPIC:
+            more = room.more(_OP_BODY_BYTES)
+            rows[number] = (position, size + more, queue, offset)
+            room.begin += more
 
 
 def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
@@ -120,7 +145,7 @@ def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
             yield _Room(number, begin, begin + size, BLANK.sizeof(), True)
 
 
-def _with_rows(fill: Fill, rows: list[tuple[int, int, int, int]], rooms: list[_Room]) -> Fill:
+def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     """A fill with more tombstones and what is left of its fillers and its BLANK."""
     position, size, queue, offset = np.array(rows, np.int64).T
     old = fill.lost
