@@ -62,9 +62,18 @@ def feature_cases() -> tuple[Case, ...]:
 @functools.cache
 def all_feature_cases() -> tuple[Case, ...]:
     """All of ``../shared`` whose outcome is no matter of luck; those here where it is missing."""
+    return tuple(case for case in _feature_cases() if not case.get("unstable"))
+
+
+@functools.cache
+def cases_of_either_order() -> tuple[Case, ...]:
+    """Two log files of one name: where the store lay decides which of them a broker met first."""
+    return tuple(case for case in _feature_cases() if case.get("unstable"))
+
+
+def _feature_cases() -> tuple[Case, ...]:
     there = (SHARED / FEATURES / "cases.jsonl.gz").exists()
-    found = tuple(_read(SHARED / FEATURES)) if there else feature_cases()
-    return tuple(case for case in found if not case.get("unstable"))
+    return tuple(_read(SHARED / FEATURES)) if there else feature_cases()
 
 
 def config_of(case: Case, root: Path) -> BrokerConfig:
