@@ -26,6 +26,7 @@ def units_of_queues(scene: Scene) -> None:
     """All units of all queues, and the messages that have none."""
     queues = queues_of(scene)
     if queues.unreadable:
+        scene.unread.append(queues.unreadable)
         return
     for queue in sorted(queues.paths.keys() | queues.checks.keys()):
         if not queues.wanted(queue):
