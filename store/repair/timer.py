@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
+from ..commit_log import CommitLog
 from ..layout import Layout
 from ..recovery.edits import Edit
 from ..recovery.snapshot import QueueId, map_file
@@ -41,8 +42,9 @@ def timer_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> I
         files = timer_files(scene)
         if files.wheel_bytes == FILE_BYTES:
             yield from _wheel(files, chains(scene))
+        yield from _tail(files)
         if files.has_check:
-            yield from _check(files, ranges)
+            yield from _check(files, ranges, store.log)
 
 
 def _wheel(files: TimerFiles, found: Chains) -> Iterator[Edit]:
@@ -132,7 +134,28 @@ def _write(
         )
 
 
-def _check(files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
+def _tail(files: TimerFiles) -> Iterator[Edit]:
+    """What is neither entry nor zeros behind the last entry."""
+    for part in files.log.ranges:
+        file = files.log.file_of(part.position)
+        if part.kind == "damage" and part.position >= files.log.end and file is not None:
+            offset = part.position - file.start
+            reason = "no entry, behind the last one"
+            yield Edit("write", file.path, reason, ("I-126",), offset, part.size)
+
+
+def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
+    """Queue offset behind the message of the newest entry: so far the timer has read."""
+    places = files.log.entries.offset_py[-1:]
+    record = log.records(places[places >= 0])
+    if not len(record):
+        return high
+    return min(int(record.columns.ints("queue_offset")[0]) + 1, high)
+
+
+def _check(
+    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], commit_log: CommitLog
+) -> Iterator[Edit]:
     """timercheck: nothing in it lies behind what there is."""
     check, log = files.check, files.log
     flushed = check.last_timer_log_flush_pos
@@ -140,9 +163,11 @@ def _check(files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]]) -> Iter
     aligned = bool(log.aligned(np.array([flushed], np.int64))[0])
     if flushed not in ends and not (0 <= flushed <= log.end and aligned):
         flushed = log.end
-    low, high = 0, ranges.get(QUEUE, (0, 0))[1]
-    read = min(max(check.last_timer_queue_offset, low), high)
-    master = min(max(check.master_timer_queue_offset, low), high)
+    high = ranges.get(QUEUE, (0, 0))[1]
+    read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
+    if not (0 <= read <= high and 0 <= master <= high):
+        known = _read_to(files, commit_log, high)
+        read, master = (n if 0 <= n <= high else known for n in (read, master))
     new: TimerCheck = check._replace(
         last_timer_log_flush_pos=flushed,
         last_timer_queue_offset=read,
