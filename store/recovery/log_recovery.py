@@ -18,6 +18,7 @@ from .sound import SoundRun
 
 KEPT_FILES = 3
 """Files that a clean start of the older generations looks at."""
+LAST_LOOKED_AT = "the last file that is looked at"
 
 
 class Switches(NamedTuple):
@@ -200,7 +201,7 @@ def _normal(
         if good and first.physical_offset <= queues_end:
             return StartFile(i, f"newest file whose first record is at or before {queues_end}")
         if looked >= _look_back(profile, switches):
-            return StartFile(i, "the last file that is looked at")
+            return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "the first file")
 
 
@@ -217,7 +218,7 @@ def _abnormal(
         if reason:
             return StartFile(i, reason)
         if looked >= _look_back(profile, switches):
-            return StartFile(i, "the last file that is looked at")
+            return StartFile(i, LAST_LOOKED_AT)
     return StartFile(0, "no file has a first record old enough: the first file")
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..mapped_file_queue import file_name
+from .broker_bugs import with_bugs
 from .cases import Case
 from .ext_state import ExtState
 from .groups import GroupLoss
@@ -137,7 +138,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         files=[_inside(change, root) for change in _changes(outcome)],
         readable=0 if hangs else after.readable,
         lost=after.lost,
-        invisible=Tally() if hangs else after.invisible,
+        invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
     )
 
