@@ -45,6 +45,8 @@ FILES = {
 #: How often each is hit, where the store has it.
 WEIGHTS = {"log": 10, "queue": 6, "batch queue": 6, "ext": 6, "timer log": 6, "timer wheel": 3}
 NUMBERED = ("log", "queue", "batch queue", "ext", "timer log")
+#: Where `other_directory` moves log files to; no mishap but part of a configuration.
+SECOND_LOG = "log-b"
 WHOLE_AND_NOT = (0, 1, 100)
 
 Do = Callable[[Victim, Path, random.Random], None]
@@ -279,6 +281,20 @@ def spoil_slot(_victim: Victim, path: Path, chance: random.Random) -> None:
     _write(path, place, chance.randbytes(chance.randint(1, 8)))
 
 
+def other_directory(victim: Victim, path: Path, chance: random.Random) -> None:
+    """The log is spread over two directories; a file may be in both, one of the two all zeros."""
+    first, second = path.parent, victim.root / SECOND_LOG
+    second.mkdir()
+    files = sorted(first.iterdir())
+    for number, file in enumerate(files):
+        if number % 2:
+            file.rename(second / file.name)
+    if chance.random() < 0.7:
+        name = chance.choice(files).name
+        double = (first if (second / name).exists() else second) / name
+        double.write_bytes(bytes(files[0].stat().st_size))
+
+
 def _write(path: Path, offset: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(offset)
@@ -298,7 +314,7 @@ _DOINGS: dict[str, Do] = {
             no_unit,
             other_type,
         ),
-        *(huge_unit, toggle, other_times, other_progress, spoil_slot),
+        *(huge_unit, toggle, other_times, other_progress, spoil_slot, other_directory),
     )
 }
 #: What needs no file to be there.

@@ -14,7 +14,7 @@ import json
 import random
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ CASES_PER_STORE = 20
 #: Long enough for a start that goes well; one that does not is asked again with more patience.
 IMPATIENT_SECONDS = 4
 LARGE_BYTES = 64 << 20
+STARTED = "started"
 #: Light queues, named by half messages, too: these take an offset, but get no unit.
 HALF_LIGHT = "half light"
 #: A plain store whose last record has no unit: 4.9 dispatches it again at every start.
@@ -194,11 +195,21 @@ class RandomCase:
     @property
     def config(self) -> BrokerConfig:
         """As the store has to be opened."""
-        return BrokerConfig(self.store.config)
+        return BrokerConfig(self._settings(self.work / STARTED))
+
+    def _settings(self, root: Path) -> dict[str, str]:
+        settings = self.store.config.items()
+        return {name: value.replace("{store}", str(root)) for name, value in settings}
+
+    def under(self, *first: Mishap, **config: str) -> RandomCase:
+        """The same under another configuration, after mishaps that belong to it."""
+        store = replace(self.store, config=self.store.config | config)
+        mishaps = [*enumerate(first, -len(first)), *self.mishaps]
+        return replace(self, store=store, mishaps=tuple(mishaps))
 
     def only(self, some: Sequence[tuple[int, Mishap]]) -> RandomCase:
         """The same with fewer mishaps."""
-        return RandomCase(self.version, self.number, self.store, tuple(some), self.work)
+        return replace(self, mishaps=tuple(some))
 
     def made(self, name: str) -> Path:
         """A damaged copy of the store; one of the same name is replaced."""
@@ -211,10 +222,10 @@ class RandomCase:
         return root
 
     def judged(self, judge: Judge) -> Seen:
-        """Start the broker's classes on one copy, simulate the start on another."""
+        """Start the broker's classes on a copy, simulate the start on another at the same place."""
         for patience in (IMPATIENT_SECONDS, TIMEOUT_SECONDS):
             measured, answer = self._really(judge, patience)
-            root = self.made("simulated")
+            root = self.made(STARTED)
             snapshot = Snapshot.of(Layout.open(root, self.config))
             clock = answer.get("timer_after_load", {}).get("now_ms", 0)
             outcome = simulate(snapshot, profile_of(self.version), switches_of(snapshot), clock)
@@ -265,8 +276,8 @@ class RandomCase:
         judge.oracle.timeout_seconds = patience
         try:
             return judge.run(
-                self.made("started"),
-                config=self.store.config,
+                self.made(STARTED),
+                config=self._settings(self.work / STARTED),
                 topics=self.store.topics,
                 start=start,
                 files="size",

@@ -25,7 +25,8 @@ def start_of(case: dict[str, Any], work: Path, *, other_order: bool = False) -> 
     root = recovery_cases.damaged(case, work)
     snapshot = Snapshot.of(Layout.open(root, recovery_cases.config_of(case, root)))
     if other_order:
-        log = sorted(snapshot.log[::-1], key=lambda entry: entry.name)
+        log = list(reversed(snapshot.log))
+        log.sort(key=lambda entry: entry.name)
         snapshot = replace(snapshot, log=tuple(log))
     clock = ((case.get("timer") or {}).get("load") or {}).get("now_ms", 0)
     return simulate(snapshot, profile_of(case["version"]), switches_of(snapshot), clock)
