@@ -127,7 +127,8 @@ class IndexCompare:
             return
         extra = surplus(keys, allowed)
         known = np.isin(keys, allowed)
-        self._report_items("I-102", picked.take(extra & known), _twice)
+        twice = picked.take(extra & known)
+        self._report_items("I-102", twice, _twice(len(np.unique(twice.position))))
         self._unasked(records, picked.take(extra & ~known))
         self._match_times(picked.take(known), keys[known], tagged, allowed)
 
@@ -253,8 +254,10 @@ def _of_record(position: Ints, told: str) -> Callable[[int], str]:
     return lambda row: f"record at {position[row]}: {told}"
 
 
-def _twice(_: int) -> str:
-    return "its key of its record is indexed already, as brokers do after a crash (B10)"
+def _twice(records: int) -> Callable[[int], str]:
+    """One record is put again by every start after a crash; more where a broker began anew."""
+    why = "after a crash (B10)" if records == 1 else "that begin anew at old records (B20)"
+    return lambda _: f"its key of its record is indexed already, as by brokers {why}"
 
 
 def _rolled_back(_: int) -> str:
