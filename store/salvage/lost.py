@@ -15,7 +15,7 @@ import numpy as np
 
 from ...formats.blank import BLANK
 from ...formats.derive.ragged import Ints
-from ...formats.message import SysFlag
+from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ...formats.tombstone import LOST_ITEM
 from ..batch import Batch, Extent
@@ -78,15 +78,19 @@ class MissingOffsets:
         )
         if queue.topic.startswith(LMQ_PREFIX):
             return
-        offset, end = messages.offset, messages.position + messages.size
-        known = self._last.get(queue, (int(offset[0]) - 1, int(messages.position[0])))
+        # a header has no checksum: an offset above one that follows is none
+        later = np.minimum.accumulate(messages.offset[::-1])[::-1]
+        messages = messages.take(messages.offset <= later)
+        offset, position = messages.offset, messages.position
+        end = position + messages.size
+        known = self._last.get(queue, (int(offset[0]) - 1, int(position[0])))
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])
-        for row in np.flatnonzero(offset > before + 1).tolist():
-            first, count = int(before[row]) + 1, int(offset[row] - before[row]) - 1
-            self.missing.append(
-                Missing(int(messages.position[row]), int(after[row]), queue, first, count)
-            )
+        jump = offset - before - 1
+        # nor is one that leaves more messages out than there is room for
+        for row in np.flatnonzero((jump > 0) & (jump <= (position - after) // SMALLEST)).tolist():
+            first, count = int(before[row]) + 1, int(jump[row])
+            self.missing.append(Missing(int(position[row]), int(after[row]), queue, first, count))
         self._last[queue] = (int(offset[-1]), int(end[-1]))
 
     def extent(self, extent: Extent) -> None:

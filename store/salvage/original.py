@@ -28,6 +28,7 @@ from ..recovery.keep.fill import Fill, fills
 from ..recovery.keep.forms import Forms
 from ..recovery.keep.gaps import Gap
 from ..recovery.keep.records import Piece, encoded, padded
+from ..recovery.plan import Plan
 from ..recovery.recovery import examine, plan_again
 from ..recovery.survey import survey
 from ..recovery.undo import purge
@@ -218,14 +219,15 @@ def complete(
 ) -> Restored:
     """Make queues, index, checkpoint and topics from the log, as a recovery does.
 
-    Nothing is done where the plan would change the log. Raises as `recover` does.
+    Torn properties and wrong headers are put right as there. Nothing is done where the plan would
+    give up a record. Raises as `recover` does.
     """
     sizes = {"mappedFileSizeCommitLog": str(restored.file_bytes)}
     layout = Layout.open(root, config.with_set([f"{k}={v}" for k, v in sizes.items()]))
     found = examine(layout, version, policy=Policy.KEEP)
     values = {**vars(restored), "version": found.main_version}
     left = str(found.refusal) if found.plan is None else ""
-    if found.plan is not None and found.plan.touches(COMMIT_LOG):
+    if found.plan is not None and _gives_up(found.plan):
         left = _MORE
     if left:
         return Restored(**{**values, "left": left})
@@ -235,17 +237,24 @@ def complete(
     topics.write(files, profile, now_ms)
     confine(files, layout)
     found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
-    done = apply(
+    applied = apply(
         layout,
         found.plan,
         lambda: plan_again(Layout.open(root, layout.broker_config), found.main_version, found.wish),
         files,
         command="salvage",
     )
-    if done.session:
-        purge(layout, Journal.load(layout.root, layout.journal / done.session), files)
+    if applied.session:
+        purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
     found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
-    return Restored(**{**values, "left": "" if found.nothing_to_do else _MORE})
+    done = found.nothing_to_do and not found.harmful
+    return Restored(**{**values, "left": "" if done else _MORE})
+
+
+def _gives_up(plan: Plan) -> bool:
+    """The plan loses messages, or cuts the log."""
+    of_log = (edit for edit in plan.edits if COMMIT_LOG in Path(edit.path).parts)
+    return plan.lost.messages > 0 or any(edit.kind != "write" for edit in of_log)
 
 
 def file_bytes_of(
