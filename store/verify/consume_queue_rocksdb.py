@@ -10,7 +10,7 @@ from construct import ConstructError
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
-from ..consume_queue import ConsumeQueue, queue_directories
+from ..consume_queue import ConsumeQueue, QueueSummary, queue_directories
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.snapshot import QueueId
 from ..rocksdb import RocksDb
@@ -28,16 +28,26 @@ def check_database(scene: Scene, queues: Queues) -> None:
     bounds = dict(_bounds(store.queues.database))
     for queue in filter(queues.wanted, sorted(queues.paths)):
         with store.queues.open(*queue) as opened:
-            last = opened.summary().max_offset - 1
-        found = bounds.get(queue)
-        if last >= 0 and found is not None and found != last:
-            _add(scene, queue, f"the greatest offset it tells is {found}, its last unit is {last}")
-        elif last >= 0 and found is None:
-            _add(scene, queue, f"its last unit is {last}, no greatest offset is told")
+            summary = opened.summary()
+        _check_bound(scene, queue, summary, bounds.get(queue))
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
         if queues.wanted(queue):
             _compare(scene, queues, queue, directory.path)
+
+
+def _check_bound(
+    scene: Scene, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
+) -> None:
+    """The greatest offset of a queue that the database tells is that of its last unit."""
+    last = summary.max_offset - 1
+    if summary.last_position is None or scene.live:
+        return
+    if bound is None:
+        _add(scene, queue, f"its last unit is {last}, but no greatest offset is told")
+    elif bound != (last, summary.last_position):
+        told = f"the greatest offset told is {bound[0]}, of the record at {bound[1]}"
+        _add(scene, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
 
 
 def _add(scene: Scene, queue: QueueId, text: str, count: int = 1) -> None:
@@ -52,8 +62,8 @@ def _add(scene: Scene, queue: QueueId, text: str, count: int = 1) -> None:
     )
 
 
-def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, int]]:
-    """The last queue offset that the database tells of each queue."""
+def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, tuple[int, int]]]:
+    """The last queue offset that the database tells of each queue, and where its record is."""
     for key, value in database.items(BOUNDS):
         try:
             name, bound = formats.BOUND_KEY.parse(key), formats.BOUND.parse(value)
@@ -61,7 +71,7 @@ def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, int]]:
             continue  # a row of another sort: how far the log was dispatched
         if name.bound == MAX and name.topic != formats.CHECKPOINT_TOPIC:
             topic = name.topic.decode("utf-8", "surrogateescape")
-            yield QueueId(topic, name.queue_id), bound.queue_offset
+            yield QueueId(topic, name.queue_id), (bound.queue_offset, bound.physical_offset)
 
 
 def _compare(scene: Scene, queues: Queues, queue: QueueId, path: str) -> None:

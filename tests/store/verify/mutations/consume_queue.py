@@ -9,7 +9,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from rocksdict import Options, Rdict
+
 from mqstore.formats import batch_consume_queue, consume_queue_ext
+from mqstore.formats import rocksdb_consume_queue as rocksdb
 from mqstore.formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from mqstore.formats.message import SysFlag
 from mqstore.store.config_json import loads
@@ -418,7 +421,9 @@ def i_083(store: Path, random: Random) -> str:
 
 @on(*ROCKSDB)
 def i_084(store: Path, random: Random) -> str:
-    """A queue in files, beside that in the RocksDB, which says something else."""
+    """Another greatest offset in the RocksDB, or a queue in files that says something else."""
+    if random.random() < 0.5:
+        return _other_bound(store, random)
     place = random.choice([p for p in records(store) if not p.values["sys_flag"] & 0xC])
     path = store / "consumequeue" / place.topic / str(place.values["queue_id"]) / f"{0:020}"
     path.parent.mkdir(parents=True)
@@ -427,6 +432,25 @@ def i_084(store: Path, random: Random) -> str:
     unit["physical_offset"] += random.randrange(1000)
     path.write_bytes(bytes(UNIT_BYTES * number) + UNIT.build(unit))
     return f"{path} with unit {number}"
+
+
+def _other_bound(store: Path, random: Random) -> str:
+    """The greatest offset of one queue is changed, or taken out."""
+    path = str(store / "consumequeue")
+    families = {name: Options(raw_mode=True) for name in Rdict.list_cf(path)}
+    database = Rdict(path, Options(raw_mode=True), column_families=families)
+    bounds: Any = database.get_column_family(rocksdb.BOUNDS)
+    keys = [key for key, _ in bounds.items() if b"max" in key and b"CHECKPOINT" not in key]
+    key = random.choice(sorted(keys))
+    value = rocksdb.BOUND.parse(bounds[key])
+    name = random.choice(("physical_offset", "queue_offset", ""))
+    if name:
+        value[name] += random.choice((-1, 1, 100))
+        bounds[key] = rocksdb.BOUND.build(value)
+    else:
+        del bounds[key]
+    database.close()
+    return f"{key!r}: {name or 'all'} changed"
 
 
 @on(*EXPIRED, *LONG)
