@@ -25,6 +25,9 @@ from .queue_edits import last_byte
 from .simulate import Outcome
 from .snapshot import Entry, Snapshot
 
+LARGEST_GAP = 1000
+"""Log files that are missing in a row, and can be made anew."""
+
 
 @dataclass(frozen=True)
 class LogPlan:
@@ -97,12 +100,17 @@ def _end(
         if own_end >= 0:
             return own_end, True
         if number == 0:
-            raise Refused(
-                "all records name other positions: were the files renamed?",
-                path=snapshot.layout.commit_log_directories[0],
-                hint="give the files the names that their records tell",
-            )
+            raise renamed(snapshot)
         number -= 1
+
+
+def renamed(snapshot: Snapshot) -> Refused:
+    """No record of the log names its own place."""
+    return Refused(
+        "all records name other positions: were the files renamed?",
+        path=snapshot.layout.commit_log_directories[0],
+        hint="give the files the names that their records tell",
+    )
 
 
 def tail_edits(
@@ -145,7 +153,7 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
         if after.start > end or before.entry is None:
             return
         gap = range(before.start + size, after.start, size)
-        if len(gap) > _LARGEST_GAP:
+        if len(gap) > LARGEST_GAP:
             raise Refused(
                 f"{len(gap)} log files are missing", path=before.entry.path, hint="restore them"
             )
@@ -159,6 +167,3 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
                 length=size,
                 pieces=((0, blank),),
             )
-
-
-_LARGEST_GAP = 1000

@@ -8,8 +8,13 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+
+from ...formats.derive import decode
+from ...formats.message import MESSAGE, SMALLEST
 from ..errors import Refused, from_os_error
 from .edits import Edit
+from .log_plan import LARGEST_GAP
 from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
 
@@ -47,6 +52,9 @@ def mend(
             hint="a broker started here would delete the queues; if the log is gone for good:"
             " --force-empty-log",
         )
+    if any_length and kept:
+        kept, astray = _near(snapshot, kept)
+        edits += astray
     _check_queue_size(snapshot)
     queues = {
         name: tuple(e for e in entries if is_whole_file(e, snapshot.queue_file_bytes))
@@ -71,6 +79,44 @@ def check_kinds(edits: Iterable[Edit]) -> None:
 def has_queues(snapshot: Snapshot) -> bool:
     """Some queue has files."""
     return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
+
+
+def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[Edit]]:
+    """The files of one log, and edits that move those away whose names lie far from all others.
+
+    Between them stood more files than can be made anew. Raises Refused where both hold records that
+    name their own place, or none does.
+    """
+    size = snapshot.log_file_bytes
+    groups: list[list[Entry]] = [[]]
+    for entry in sorted(entries, key=lambda each: int(each.name)):
+        if groups[-1] and int(entry.name) - int(groups[-1][-1].name) > LARGEST_GAP * size:
+            groups.append([])
+        groups[-1].append(entry)
+    if len(groups) == 1:
+        return entries, []
+    own = [group for group in groups if any(_is_in_place(snapshot, entry) for entry in group)]
+    if len(own) != 1:
+        missing = (int(groups[1][0].name) - int(groups[0][-1].name)) // size - 1
+        raise Refused(
+            f"{missing} log files are missing",
+            path=groups[0][-1].path,
+            hint="restore them, or move what is of another log out of the store",
+        )
+    reason = "its name lies far from all others, and no record in it names that place"
+    gone = [entry for group in groups if group is not own[0] for entry in group]
+    return own[0], [Edit("move", entry.path, reason, ("I-001",)) for entry in gone]
+
+
+def _is_in_place(snapshot: Snapshot, entry: Entry) -> bool:
+    """The first record of a file names the start of the file."""
+    data = snapshot.bytes_of(entry)
+    ends = np.array([len(data)], np.int64)
+    if len(data) < SMALLEST:
+        return False
+    columns = decode(MESSAGE, data, np.zeros(1, np.int64), ends)
+    named = int(columns.ints("physical_offset")[0])
+    return named == int(entry.name) and int(columns.ints("total_size")[0]) >= SMALLEST
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:

@@ -19,7 +19,7 @@ from ...errors import Refused
 from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
 from ..loading import LoadedFile
-from ..log_plan import LogPlan, tail_edits, written
+from ..log_plan import LogPlan, renamed, tail_edits, written
 from ..queue_edits import last_byte
 from ..snapshot import Entry, QueueId, Snapshot
 from .cut_properties import CutProperties, cut_properties
@@ -68,6 +68,8 @@ def keep_log(
     elsewhere: what units say of good records that claim other places. unnamed: queue offsets
     without a message. brought: what a replica gives; `queue` has it already.
     """
+    if finder.end < 0 <= finder.stale_end:
+        raise renamed(snapshot)
     entries = {int(entry.name): entry for entry in snapshot.log}
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])

@@ -48,10 +48,15 @@ class LostUnits:
 
     def take(self, key: Ints | npt.NDArray[np.bool_] | slice) -> LostUnits:
         """Some of them."""
-        names = ("position", "size", "queue", "queue_offset", "tags_code")
-        batch_size = None if self.batch_size is None else self.batch_size[key]
-        columns = (getattr(self, name)[key] for name in names)
-        return LostUnits(self.queues, *columns, batch_size=batch_size)
+        return LostUnits(
+            self.queues,
+            self.position[key],
+            self.size[key],
+            self.queue[key],
+            self.queue_offset[key],
+            self.tags_code[key],
+            None if self.batch_size is None else self.batch_size[key],
+        )
 
     @property
     def batch_sizes(self) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.simulate import Outcome
 from mqstore.store.recovery.survey import Readability, survey
+from mqstore.store.recovery.wish import Policy
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases
@@ -93,6 +95,33 @@ def test_some_kinds_of_damage(tmp_path: Path) -> None:
         if found:
             failed[case["case"]] = found
     assert not failed
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    for path in sorted((root / "commitlog").iterdir(), reverse=True):
+        path.rename(path.with_name(f"{int(path.name) + 8192 * 100:020d}"))
+    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
+def test_a_file_far_from_all_others(tmp_path: Path) -> None:
+    """No number of files between them is made anew because of one odd name."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    first = min((root / "commitlog").iterdir())
+    shutil.copyfile(first, first.with_name(f"{8192 * 10**12:020d}"))
+    layout = Layout.open(root, recovery_cases.CONFIG)
+    plan = examine(layout, "5.3.3", policy=Policy.KEEP).plan
+    assert plan is not None and not plan.lost.messages
+    assert [edit.kind for edit in plan.edits if "commitlog" in edit.path] == ["move"]
+    first.rename(root / "other")
+    for path in sorted((root / "commitlog").iterdir())[:-1]:
+        path.unlink()
+    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=Policy.KEEP)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
 @pytest.mark.slow
