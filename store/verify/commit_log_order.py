@@ -16,7 +16,7 @@ from .records import Ints, Records
 from .register import after, of_records
 from .scene import Scene
 
-_PLACE_BITS = 22
+_PLACE_BITS = 20
 """Room for so many unique keys, as a power of two: the same one is looked for among these."""
 _DIGITS_MAX = 9
 _QUEUES = 1 << 16

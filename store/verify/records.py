@@ -14,6 +14,7 @@ from ...formats.property_columns import Items
 from ..commit_log import Batch
 from ..dictionary import Dictionary, dictionary
 from ..dispatch import Dispatched
+from .topic_table import TopicTable
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -22,9 +23,15 @@ Flags = npt.NDArray[np.bool_]
 class Records:
     """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
 
-    def __init__(self, batch: Batch, dispatched: Dispatched | None = None) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        dispatched: Dispatched | None = None,
+        topic_table: TopicTable | None = None,
+    ) -> None:
         self.batch = batch
         self.dispatched = dispatched
+        self._topic_table = topic_table
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -60,6 +67,8 @@ class Records:
         """Topics as stored, each once, and which one each record has."""
         if self.dispatched is not None:
             return self.dispatched.stored_topics
+        if self._topic_table is not None:
+            return self._topic_table.of(self.columns.ragged("topic"))
         return dictionary(self.columns.ragged("topic"))
 
     @cached_property

@@ -23,6 +23,7 @@ from .log_pass import Part, items_of, parts_of
 from .records import Records
 from .register import CHECKS
 from .scene import Scene, Scope
+from .topic_table import TopicTable
 
 F = TypeVar("F")
 
@@ -222,6 +223,7 @@ class _Pass:
 
     def __init__(self, scene: Scene, groups: frozenset[str]) -> None:
         self._scene = scene
+        self._topics = TopicTable()
         self._records = _each(CHECKS.records, groups)
         self._stale = _each(CHECKS.stale, groups)
         self._messages = _each(CHECKS.messages, groups)
@@ -243,7 +245,7 @@ class _Pass:
                 self.records(item, None)
 
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
-        records, log = Records(batch, dispatched), self._scene.log
+        records, log = Records(batch, dispatched, self._topics), self._scene.log
         for check in self._records:
             check(self._scene, records)
         log.end = batch.end

@@ -106,6 +106,34 @@ def where(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"--where, 1 KB bodies, {what} / crc", ours / crc, target=4)
 
 
+def verify(bench: Bench) -> Iterator[Figure]:
+    """`verify --deep`: the log for itself, the whole store, two processes, and memory."""
+    stores = (("1g-4k", "4 KB", 1.3), ("1g-1k", "1 KB", 1.9), ("1g-100", "100 B", 3.9))
+    for name, body, target in stores:
+        root = bench.store(name)
+        files = log_files(root)
+        log, whole, crc = least(
+            bench.rounds,
+            partial(_seconds, "verify", root, "commit_log"),
+            partial(_seconds, "verify", root),
+            partial(crc_cpu_s, files),
+        )
+        yield Figure(f"verify, the log, {body} bodies / crc", log / crc, target=target)
+        yield Figure(f"verify, whole store, {body} bodies / crc", whole / crc, target=2 * target)
+    root = bench.store("1g-1k")
+    one, two = least(
+        bench.rounds,
+        lambda: float(subject("verify", root)["wall_s"]),
+        lambda: float(subject("verify", root, "", "2")["wall_s"]),
+    )
+    yield Figure("verify, 1 KB, by the clock: one process / two", one / two, ">=", 1.8)
+    peak = max(
+        subject("verify", bench.store(name), memory=True)["peak_bytes"]
+        for name in ("1g-100", "4g-1k")
+    )
+    yield Figure("verify, peak anonymous memory, MiB", peak / MIB, target=300)
+
+
 def _seconds(what: str, *arguments: str | Path) -> float:
     return float(subject(what, *arguments)["cpu_s"])
 
@@ -286,5 +314,5 @@ _NOISE_BYTES = 512 * MIB
 
 GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
-    for group in (walk, decode, where, memory, append, stream, start, put, recover, salvage)
+    for group in (walk, decode, where, verify, memory, append, stream, start, put, recover, salvage)
 }

@@ -70,6 +70,24 @@ def where(root: str, expression: str) -> dict[str, Any]:
     return {"cpu_s": time.process_time() - start, "messages": messages}
 
 
+def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
+    """Check a store: all groups, or those named. Findings above warning are counted as damage."""
+    from mqstore.store.store import Store
+    from mqstore.store.verify.catalogue import Severity
+    from mqstore.store.verify.run import load_checks
+    from mqstore.store.verify.run import verify as check
+    from mqstore.store.verify.scene import Scope
+
+    load_checks()
+    scope = Scope(groups=frozenset(groups.split(",")) if groups else None)
+    cpu, start = time.process_time(), time.perf_counter()
+    with Store(root) as store:
+        verdict = check(store, scope, jobs=int(jobs))
+    result = {"cpu_s": time.process_time() - cpu, "wall_s": time.perf_counter() - start}
+    damaged = sum(finding.severity > Severity.WARNING for finding in verdict.findings)
+    return result | {"messages": verdict.records, "damaged": damaged}
+
+
 def construct(root: str) -> dict[str, Any]:
     """Parse the first records with construct, one by one."""
     from mqstore.formats.message import MESSAGE
