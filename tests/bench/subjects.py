@@ -211,7 +211,7 @@ def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
 
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     subject.__name__: subject
-    for subject in (walk, decode, where, construct, carve, append, messages, put_from)
+    for subject in (walk, decode, where, verify, construct, carve, append, messages, put_from)
 }
 
 if __name__ == "__main__":
