@@ -117,11 +117,15 @@ class Common:
 
         return Output(self)
 
-    def progress(self, what: str, total_bytes: int) -> Progress:
-        """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
+    def progress(self, what: str, total_bytes: int, *, alone: bool = False) -> Progress:
+        """A progress bar on stderr, as a context manager; it shows only where it makes sense.
+
+        alone: nothing is printed before it is gone.
+        """
         from .progress import Progress
 
-        return Progress(what, total_bytes, wanted=not (self.quiet or self.no_progress))
+        wanted = not (self.quiet or self.no_progress)
+        return Progress(what, total_bytes, wanted, alone=alone)
 
     def warn(self, text: str) -> None:
         """A line on stderr that `--quiet` silences."""

@@ -16,13 +16,18 @@ QUIET_SECONDS = 1.0
 
 
 class Progress:
-    """Count bytes done. Draws nothing where stderr is no terminal or stdout, too, is one."""
+    """Count bytes done. Draws nothing where stderr is no terminal.
 
-    def __init__(self, what: str, total_bytes: int, wanted: bool = True) -> None:
+    Nor where stdout, too, is one, unless the bar is `alone`: then nothing is printed meanwhile.
+    """
+
+    def __init__(
+        self, what: str, total_bytes: int, wanted: bool = True, *, alone: bool = False
+    ) -> None:
         self._what = what
         self._total_bytes = total_bytes
         self._done_bytes = 0
-        self._wanted = wanted and is_terminal(sys.stderr) and not is_terminal(sys.stdout)
+        self._wanted = wanted and is_terminal(sys.stderr) and (alone or not is_terminal(sys.stdout))
         self._show_at = time.monotonic() + QUIET_SECONDS
         self._bar: rich.progress.Progress | None = None
         self._task: Any = None

@@ -150,7 +150,7 @@ def _examine(
 
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
-    with common.progress("reading the log", total) as bar:
+    with common.progress("reading the log", total, alone=True) as bar:
 
         def tell(position: int) -> None:
             nonlocal done
@@ -165,6 +165,7 @@ def _examine(
             lost_tag=lost_tag,
             replica=replica,
             force_empty_log=force_empty_log,
+            jobs=common.jobs,
             tell=tell,
         )
 

@@ -44,7 +44,7 @@ def prove_log(
         children = [
             stack.enter_context(Forked(partial(part, begin, end))) for begin, end in bounds[1:]
         ]
-        sound = part(*bounds[0], tell)
+        sound = part(*bounds[0], _of_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):
             if sound.end < begin:
                 break
@@ -53,6 +53,14 @@ def prove_log(
             if tell is not None:
                 tell(sound.end)
     return sound
+
+
+def _of_all(
+    bounds: list[tuple[int, int]], tell: Callable[[int], None] | None
+) -> Callable[[int], None] | None:
+    """Tells how far all are, who got as far as the first one of them."""
+    begin, end = bounds[0][0], bounds[-1][1]
+    return tell and (lambda reached: tell(min(end, begin + (reached - begin) * len(bounds))))
 
 
 def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:

@@ -32,6 +32,7 @@ def _shown(
     *,
     quiet_seconds: float = 0.0,
     data_on_terminal: bool = False,
+    alone: bool = False,
 ) -> str:
     """What a bar writes to a terminal on stderr; data goes to a file, or there, too."""
     out, err = _Stream(data_on_terminal), _Stream(True)
@@ -40,7 +41,7 @@ def _shown(
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", out)
         patched.setattr(sys, "stderr", err)
-        with common.progress("reading", 4 << 20) as bar:
+        with common.progress("reading", 4 << 20, alone=alone) as bar:
             for _ in range(4):
                 bar.advance(1 << 20)
     assert out.getvalue() == ""
@@ -69,6 +70,10 @@ def test_no_bar_for_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_bar_between_lines_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where stdout is the terminal, too."""
     assert _shown(monkeypatch, Common(), data_on_terminal=True) == ""
+
+
+def test_a_bar_before_anything_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "reading" in _shown(monkeypatch, Common(), data_on_terminal=True, alone=True)
 
 
 def test_no_bar_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

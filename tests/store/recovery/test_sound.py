@@ -74,6 +74,15 @@ def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
     assert (parts.end, len(parts.runs) > len(sound.runs)) == (sound.end, True)
 
 
+def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
+    layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
+    reached: list[int] = []
+    recovery.examine(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
+    log = CommitLog.open(layout)
+    assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
+    assert log.end().position in reached
+
+
 def test_parts_that_do_not_meet_are_not_joined(tmp_path: Path) -> None:
     sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
     first, *_, last = (SoundLog([run], run.end, sound.index) for run in sound.runs)
