@@ -218,7 +218,7 @@ def _main() -> None:
             print("reading", file=sys.stderr, flush=True)
         return read(log, *arguments)
 
-    CommitLog.read_into = read_into  # type: ignore[method-assign]
+    CommitLog.read_into = read_into  # type: ignore[assignment,method-assign]
     sys.exit(run(["verify", *sys.argv[1:]]))
 
 
