@@ -43,6 +43,9 @@ def record_crc(scene: Scene, records: Records) -> None:
     wrong = has & ~last
     wrong[rows] = crc31_column(before) != crc_values(texts[rows])
     _rows(scene, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
+    around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
+    text = "it has no __CRC32#, the records around it have one: its name may be damaged"
+    _rows(scene, records, "I-026", ~has & around, text, Severity.WARNING)
 
 
 @of_records("I-038", "I-055", "I-056")
