@@ -66,6 +66,9 @@ def _empty_files(scene: Scene, queue: QueueId, files: MappedFileQueue, unit_byte
         elif number and _ends_full(files, files.files[number - 1], unit_bytes):
             text = "all zeros behind a full file: a recovery counts its first unit (B4)"
             _add(scene, queue, "I-073", file.path, text)
+        elif number:
+            text = "all zeros behind a file with room: no broker gets as far"
+            _add(scene, queue, "I-073", file.path, text, severity=Severity.INFO)
 
 
 def _all_zero(files: MappedFileQueue, file: MappedFile) -> bool:
