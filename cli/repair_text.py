@@ -34,7 +34,7 @@ def repair_text(
 
 def _verdict(found: Repair, applied: Applied | None, after: Repair | None) -> str:
     lost = found.plan.lost.messages
-    loses = f" {lost:,} messages are lost." if lost else ""
+    loses = f" {lost:,} message{'s are' if lost != 1 else ' is'} lost." if lost else ""
     if applied is not None:
         done = "went on with what was cut off" if applied.resumed else "repaired"
         left = len(after.plan.edits) if after is not None else 0
