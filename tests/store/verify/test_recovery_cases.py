@@ -34,6 +34,8 @@ _MOVED = "the log is the same, its files lie in another of its directories"
 _EMPTY = "a queue, or a part of one, that was never used"
 SOUND = {
     "none(_force)?": "nothing is damaged",
+    "abort_toggled": "what was killed with everything written looks like what was stopped",
+    "checkpoint_logics_offset_high": "brokers before 5.5 do not have the field",
     "lock_missing": "a broker makes the file when it starts",
     "file_missing_first|expired_more": "a log that has expired looks like that",
     "extra_next_file|extra_next|ext_extra_next|ext_extra_queue": "files made in advance",
@@ -68,7 +70,7 @@ def _said(case: Case, root: Path) -> frozenset[tuple[object, ...]]:
     with Store(root, config_of(case, root)) as store:
         found = verify(store).findings
     return frozenset(
-        (f.code, f.severity, f.path.replace(str(root), ""), f.count)
+        (f.code, f.severity, f"{f.path}: {f.message}".replace(str(root), ""), f.count)
         for f in found
         if f.code != _TIMES_OF_FILES
     )
