@@ -63,6 +63,26 @@ def _who(row: dict[str, Any]) -> str:
     return f"  {text[:_WORDS_MAX]}{'…' if len(text) > _WORDS_MAX else ''}" if text else ""
 
 
+def timer_lines(found: Recovery) -> list[str]:
+    """What a start does to timed messages that wait."""
+    timers = found.prediction.timers
+    if timers is None or timers.harmless:
+        return []
+    why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
+    lines = ["", f"Of {timers.pending:,} timed messages that wait{why}:"]
+    if timers.never_fired:
+        lines.append(f"  {timers.never_fired:>9,}  would never fire")
+    if timers.fired_twice:
+        lines.append(f"  {timers.fired_twice:>9,}  would fire twice")
+    if timers.loops:
+        lines.append(f"  {timers.loops:>9,}  ticks would lead to themselves, and stop the timer")
+    if timers.stuck_at is not None:
+        lines.append(
+            f"  none behind queue offset {timers.stuck_at:,} would be read: no number there"
+        )
+    return lines
+
+
 def cut_lines(found: Recovery, rows: int | None) -> list[str]:
     """Messages that stay, without some of their properties."""
     cut = found.plan.cut if found.plan else ()

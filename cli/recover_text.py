@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .loss_text import cut_lines, lost_lines, replica_lines
+from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def recovery_text(
     stay = "stay but cannot" if applied is None else "would have stayed but could not"
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
+    lines += timer_lines(found)
     if plan_lost := found.plan and found.plan.lost:
         lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
     lines += lost_lines(found, common)

@@ -21,6 +21,7 @@ from .simulate import Outcome
 from .snapshot import Entry
 from .survey import Readability
 from .tally import Tally
+from .timer_loss import TimerLoss, timer_loss
 
 _DOES_NOT_PASS = "the record there does not pass the broker's check"
 _LARGE_RECORD_BYTES = 64 << 20
@@ -78,6 +79,8 @@ class Prediction:
     lost: Tally = field(default_factory=Tally)
     invisible: Tally = field(default_factory=Tally)
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
+    #: None: no timer.
+    timers: TimerLoss | None = None
 
     @property
     def starts(self) -> bool:
@@ -108,6 +111,7 @@ class Prediction:
             "lost": self.lost.to_json(),
             "invisible": self.invisible.to_json(),
             "groups": self.groups.to_json(),
+            "timers": self.timers.to_json() if self.timers else None,
         }
 
 
@@ -140,6 +144,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         lost=after.lost,
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
+        timers=timer_loss(outcome),
     )
 
 
