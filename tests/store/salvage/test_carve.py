@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 
@@ -12,7 +14,9 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from mqstore.store.errors import Missing
 from mqstore.store.salvage import carve as carving
+from mqstore.store.salvage.carve import Found
 from mqstore.store.salvage.grade import LARGEST_RECORD, Grade
+from mqstore.store.salvage.source import Source
 from tests.slices import rng, share
 from tests.stores import NAMES, unpack
 
@@ -176,6 +180,32 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(Missing):
         found_in(tmp_path / "nothing")
     assert found_in(image(tmp_path, b"")).runs == []
+
+
+def test_blocks_that_a_disk_does_not_give(
+    records: list[tuple[int, bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read as zeros, and are told; what lies around them is found."""
+    data = b"".join(record for _, record in records[:100])
+    path, bad = image(tmp_path, data), range(8192, 12288)
+    read = os.preadv
+
+    def broken(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        if at < bad.stop and at + len(buffers[0]) > bad.start:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(descriptor, buffers, at)
+
+    monkeypatch.setattr(os, "preadv", broken)
+    found = Found()
+    source = Source(path)
+    carving.carve(source, 0, found)
+    source.close()
+    assert source.unreadable == [(bad.start, bad.stop)]
+    at, whole = 0, 0
+    for _, record in records[:100]:
+        whole += at + len(record) <= bad.start or at >= bad.stop
+        at += len(record)
+    assert sum(run.records for run in found.runs if run.grade is Grade.WHOLE) == whole
 
 
 def _random_image(path: Path, size: int, seed: str) -> int:
