@@ -46,7 +46,9 @@ def _check_units(scene: Scene, directory: QueueDirectory, files: MappedFileQueue
         if file is None:
             continue
         offset = part.position - file.start
-        size = int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= 20 else 0
+        size = (
+            int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= _HEAD.itemsize else 0
+        )
         text = f"{directory.topic}/{directory.queue_id}: no unit of consumequeue_ext begins here"
         severity = Severity.WARNING
         if size > file.size - offset:
