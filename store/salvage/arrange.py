@@ -111,7 +111,8 @@ def _parts(run: Run, layer: Layer, above: Layer, sources: Sources) -> Iterator[t
     for positions, ends in record_places(run, sources):
         begin, behind = int(positions[0]), int(ends[-1])
         together = _verdict(run, begin, behind, layer, above, sources)
-        if together != _OTHER:
+        alone = together == _FREE and not above.overlapping(begin, behind)
+        if alone or together == _SAME:
             yield together, run.part(begin, behind, len(positions))
             continue
         verdicts = [

@@ -185,6 +185,21 @@ def test_the_same_file_twice_under_two_names(tmp_path: Path) -> None:
     assert log_of(tmp_path / "new") == log_of(root)
 
 
+def test_what_lies_aside_is_kept_once(tmp_path: Path) -> None:
+    """Three versions of some records: the log has one, two lie aside, each in a layer of its own."""
+    root = unpack(STORE, tmp_path)
+    records = records_of(STORE, root)[10:14]
+    others = [b"".join(r[:-6] + tail for _, r in records) for tail in (b"ONE\2\2\2", b"TWO\2\2\2")]
+    copies = [image(tmp_path, other + bytes(99), f"copy{n}") for n, other in enumerate(others * 2)]
+    done = salvaged(tmp_path / "new", root / "commitlog", *copies)
+    assert [[(r.position, r.records) for r in layer.runs] for layer in done.aside] == [
+        [(records[0][0], 4)]
+    ] * 2
+    found = {p.read_bytes() for p in (tmp_path / "new" / "conflicts").rglob("0*")}
+    assert found == set(others)
+    assert log_of(tmp_path / "new") == log_of(root)
+
+
 def test_a_log_far_away_lies_aside(tmp_path: Path) -> None:
     root = unpack(STORE, tmp_path)
     far = image(tmp_path, fake(1 << 50, b"", crc=0), "far")
