@@ -6,6 +6,7 @@ there keeps the queue as it is when a broker makes it anew: without one all late
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -86,7 +87,8 @@ def with_unnamed(
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
     taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
-    rooms = list(_rooms(closed))
+    rooms = sorted(_rooms(closed), key=lambda room: room.begin)
+    ends = [room.end for room in rooms]
     rows: list[list[Row]] = [[] for _ in closed]
     reach: dict[QueueId, int] = {}
     for place in wanted:
@@ -95,8 +97,8 @@ def with_unnamed(
         least = forms.smallest(place.queue.topic)
         most = least + _more_bytes(place, forms)
         low = max(place.low, reach.get(place.queue, 0))
-        for room in rooms:
-            if room.begin < low or room.end > place.high or not (size := room.take(least, most)):
+        for room in rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]:
+            if room.begin < low or not (size := room.take(least, most)):
                 continue
             if place.queue not in numbers:
                 numbers[place.queue] = len(queues)
@@ -129,8 +131,10 @@ def _more_bytes(place: Place, forms: Forms) -> int:
 def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:
     """An op record takes what is left behind it: it may have to name several half messages."""
     for number, (position, size, queue, offset) in enumerate(rows):
+        if queues[queue].topic != OP_TOPIC:
+            continue
         room = next((each for each in rooms if each.begin == position + size), None)
-        if room is not None and queues[queue].topic == OP_TOPIC:
+        if room is not None:
             more = room.more(_OP_BODY_BYTES)
             rows[number] = (position, size + more, queue, offset)
             room.begin += more
