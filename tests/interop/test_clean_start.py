@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,12 @@ from mqstore.store.write.files import Files
 from tests.recovery_cases import sparse_copy
 from tests.slices import SEED, rng, share
 from tests.store.recovery.recovered import started as outcome_of
+from tests.store.recovery.recovered import units_of
 
 from .conftest import Judge
 from .oracle import VERSIONS
 from .random_cases import HALF_AT_END, HALF_LIGHT, Cases, RandomCase, RandomStore, known_features
-from .served import Row, ends, loaded
+from .served import Row, loaded
 
 pytestmark = pytest.mark.interop
 
@@ -43,7 +46,11 @@ FLUSHED = {"do": "wait", "ms": 1_500}
 HEAD = f"| file | store | change | {' | '.join(VERSIONS)} |\n" + "|---" * (3 + len(VERSIONS)) + "|"
 EVERY_STORE = "any"
 AS_MUCH = {"made": ("made", "changed", "touched"), "touched": ("touched", "changed")}
+#: Broken alone they are no matter for a recovery: a broker writes them anew.
+LEFT_TO_BROKERS = ("checkpoint", "config", "timer check", "timer metrics")
 RECOVERED_PER_VERSION = 150
+#: At most so many are left to a person.
+REFUSED_SHARE = 0.25
 RECOVERED_IN_EVERY_RUN = range(5, 96, 18)
 MADE_MS = 1_990_300_000_000
 
@@ -194,6 +201,12 @@ def _bytes(path: Path, offset: int, size: int) -> bytes:
         return file.read(size)
 
 
+def filled(answer: Row) -> set[tuple[str, int, int]]:
+    """Topic, queue and max offset of every queue that has messages."""
+    queues = answer["after_start"]["queues"]
+    return {(q["topic"], q["queue_id"], q["max"]) for q in queues if max(q["min"], 0) < q["max"]}
+
+
 def check(case: RandomCase, judge: Judge, work: Path, policy: Policy) -> bool:
     """Recover a case and start the broker on it; False where `recover` refuses."""
     store = case.store
@@ -207,17 +220,23 @@ def check(case: RandomCase, judge: Judge, work: Path, policy: Policy) -> bool:
         plan = kept(root, case, policy)
     except Refused:
         return False
+    own = {shape(mishap.path) for _, mishap in case.mishaps if mishap.where in LEFT_TO_BROKERS}
     unknown = {
         (row, moment)
         for row, moment in started(judge, store, root, work).items()
-        if not set(moment.split(", ")) <= moments_of(row, case, root)
+        if row[0] not in own and not set(moment.split(", ")) <= moments_of(row, case, root)
     }
     assert not unknown, f"{case}: a start changes {sorted(unknown)}"
     new = {"topic": "orders", "queue_id": 0, "body": "new", "store_timestamp": MADE_MS + 100_000}
     answer, steps = served(judge, store, root, {"do": "put", "messages": [new]}, {"do": "get"})
     assert answer["after_load"]["max_offset"] == plan.log_end, case
-    wanted = {(q.queue.topic, q.queue.queue_id): q.max_offset for q in plan.queues if q.max_offset}
-    assert ends(answer["after_start"]["queues"], "max") == wanted, case
+    bare = {queue for queue, units in units_of(root, case.config).items() if not units}
+    planned = {
+        (row.queue.topic, row.queue.queue_id, row.max_offset)
+        for row in plan.queues
+        if row.queue not in bare and row.min_offset < row.max_offset
+    }
+    assert filled(answer) == planned, str(case)
     kept_places = {place: row for place, row in truth.items() if row[0] in alive}
     if policy is Policy.KEEP:
         lost = {place for place, row in kept_places.items() if places(steps[0]).get(place) != row}
@@ -243,29 +262,32 @@ def moments_of(change: tuple[str, str], case: RandomCase, root: Path) -> set[str
     }
 
 
-def recovered(judge: Judge, numbers: range, work: Path, policy: Policy) -> tuple[int, list[str]]:
-    """How many cases were recovered, and what is wrong with them."""
-    cases, done, wrong = Cases(judge, work), 0, []
+def recovered(
+    judge: Judge, numbers: Iterable[int], work: Path, policy: Policy
+) -> tuple[Counter[bool], list[str]]:
+    """How many cases were recovered (True) and refused (False), and what is wrong."""
+    cases, done = Cases(judge, work), Counter[bool]()
+    wrong = []
     for number in numbers:
         case = cases[number]
         if case.store.feature == HALF_LIGHT or not case.store.steady:
             continue  # units elsewhere than the records say; times that look like an earlier life
         try:
-            done += check(case, judge, work, policy)
+            done[check(case, judge, work, policy)] += 1
         except AssertionError as error:
-            wrong.append(f"{judge.version} case {number}: {error}")
+            wrong.append(f"{judge.version} case {number}, {case}: {error}")
     return done, wrong
 
 
 def test_a_start_of_some_recovered_stores(judge: Judge, tmp_path: Path) -> None:
     done, wrong = recovered(judge, RECOVERED_IN_EVERY_RUN, tmp_path, Policy.KEEP)
-    assert done and not wrong, f"seed {SEED}:\n" + "\n".join(wrong)
+    assert done[True] and not wrong, f"seed {SEED}:\n" + "\n".join(wrong)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", list(Policy))
 def test_a_start_of_recovered_stores(judge: Judge, tmp_path: Path, policy: Policy) -> None:
-    numbers = range(share(RECOVERED_PER_VERSION))
-    done, wrong = recovered(judge, numbers, tmp_path, policy)
+    done, wrong = recovered(judge, range(share(RECOVERED_PER_VERSION)), tmp_path, policy)
     assert not wrong, f"seed {SEED}, {len(wrong)} of {done}:\n" + "\n".join(wrong[:10])
-    assert done > len(numbers) // 2
+    # few cases, as in a slice, may hold more of them by chance
+    assert done[False] <= max(6, REFUSED_SHARE * done.total()), f"seed {SEED}: {done}"
