@@ -58,6 +58,7 @@ def parts_of(scene: Scene) -> list[Part]:
 def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | Extent]:
     """The items of the parts, until the run is to end. Raises Unreadable."""
     log = scene.store.log
+    scene.begin_reading()
     for part in parts:
         start = _begin(log, part) if part.start > log.min_offset else part.start
         for item in log.scan(start, part.stop, crc=crc):

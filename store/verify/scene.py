@@ -118,6 +118,11 @@ class Scene:
         """Somebody writes: what is behind the log end now may be there a moment later."""
         return self._changing or holder(self.store.layout.lock) not in (None, os.getpid())
 
+    def begin_reading(self) -> None:
+        """The checks before the log are done: half of the time at least is for the log."""
+        if self._end_s is not None and self.scope.max_duration_s is not None:
+            self._end_s = max(self._end_s, time.monotonic() + self.scope.max_duration_s / 2)
+
     def stopped(self) -> str:
         """Why the run is to end now, "" if it is not."""
         if self._asked_to_stop():
