@@ -64,12 +64,15 @@ def _who(row: dict[str, Any]) -> str:
 
 
 def timer_lines(found: Recovery) -> list[str]:
-    """What a start does to timed messages that wait."""
-    timers = found.prediction.timers
+    """What a start does to the index, and to timed messages that wait."""
+    timers, items = found.prediction.timers, found.prediction.index_items_lost
+    lines = []
+    if items:
+        lines = ["", f"{items:,} index items would be lost, older than what is indexed anew (B19)."]
     if timers is None or timers.harmless:
-        return []
+        return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    lines = ["", f"Of {timers.pending:,} timed messages that wait{why}:"]
+    lines += ["", f"Of {timers.pending:,} timed messages that wait{why}:"]
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
     if timers.fired_twice:

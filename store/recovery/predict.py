@@ -13,6 +13,7 @@ from .broker_bugs import with_bugs
 from .cases import Case
 from .ext_state import ExtState
 from .groups import GroupLoss
+from .index_loss import index_items_lost
 from .profiles import Profile
 from .queue_edits import last_byte, last_unit_byte
 from .queue_state import QueueState
@@ -81,6 +82,8 @@ class Prediction:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     #: None: no timer.
     timers: TimerLoss | None = None
+    #: Of files that are deleted and made anew only in part.
+    index_items_lost: int = 0
 
     @property
     def starts(self) -> bool:
@@ -112,6 +115,7 @@ class Prediction:
             "invisible": self.invisible.to_json(),
             "groups": self.groups.to_json(),
             "timers": self.timers.to_json() if self.timers else None,
+            "index_items_lost": self.index_items_lost,
         }
 
 
@@ -145,6 +149,7 @@ def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Ca
         invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
         groups=groups,
         timers=timer_loss(outcome),
+        index_items_lost=index_items_lost(outcome),
     )
 
 
