@@ -93,7 +93,7 @@ def made_anew(root: Path, version: str, positions: dict[tuple[str, int], int], n
         assert found.tolist() == [position], f"{name}: {queue} at {offset} after a rebuild"
 
 
-@pytest.mark.parametrize("case", recovery_cases.cases()[::7], ids=lambda case: case["kind"])
+@pytest.mark.parametrize("case", recovery_cases.cases()[::11], ids=lambda case: case["kind"])
 def test_some_kinds_of_damage(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
 
@@ -199,7 +199,9 @@ def test_a_header_is_put_right(kind: str, tmp_path: Path) -> None:
     for path in sorted((base / "commitlog").iterdir()):
         if any(path.read_bytes()):  # but for a file made in advance
             assert (root / "commitlog" / path.name).read_bytes() == path.read_bytes(), path.name
-    check(case, tmp_path / "again")
+    units = units_of(base, CONFIG).items()
+    positions = {(str(q), o): u[0] for q, found in units for o, u in found.items()}
+    made_anew(root, case["version"], positions, kind)
 
 
 @pytest.mark.parametrize("tag", ["", "gone"])
@@ -253,8 +255,9 @@ def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in (root / "commitlog").iterdir()} == before
 
 
-@pytest.mark.parametrize("base", ["4.3.1-halt-1", "5.5.0-clean-1"])
-@pytest.mark.parametrize("count", [1, 90])
+@pytest.mark.parametrize(
+    ("base", "count"), [("4.3.1-halt-1", 90), ("5.5.0-clean-1", 90), ("5.5.0-clean-1", 1)]
+)
 @pytest.mark.parametrize("broken", [False, True])
 def test_bytes_too_few_for_a_record(base: str, count: int, broken: bool, tmp_path: Path) -> None:
     """They become part of the record before: nothing is lost, or that record only."""
