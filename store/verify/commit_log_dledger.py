@@ -33,6 +33,8 @@ class _Entries:
     first: int | None = None
     index: int | None = None
     term: int = 0
+    #: Log position behind the last one.
+    end: int = 0
     position: list[Ints] = field(default_factory=list)
     size: list[Ints] = field(default_factory=list)
     term_of: list[Ints] = field(default_factory=list)
@@ -52,7 +54,8 @@ def entries(scene: Scene, records: Records) -> None:
     state = scene.kept(_Entries, _Entries)
     index, term = (columns.ints(n).astype(np.int64) for n in ("index", "term"))
     position = records.position - DLEDGER.payload
-    first = state.index is None
+    skipped = not scene.log.complete and int(position[0]) != state.end
+    first = state.index is None or skipped  # a part of the log was left out
     before = np.concatenate([[index[0] - 1 if first else state.index], index[:-1]])
     _rows(scene, records, index != before + 1, "the number does not follow", index)
     own = columns.ints("pos")
@@ -65,6 +68,7 @@ def entries(scene: Scene, records: Records) -> None:
     state.broken |= bool((index != before + 1).any())
     state.first = int(index[0]) if state.first is None else state.first
     state.index, state.term = int(index[-1]), int(term[-1])
+    state.end = int(records.ends[-1])
     state.position.append(position)
     state.size.append(size)
     state.term_of.append(term)
