@@ -156,7 +156,8 @@ def _run(scene: Scene, progress: Callable[[int], None] | None, jobs: int) -> lis
     """One run. Findings of a second process, which has checked the log for itself."""
     groups = scene.scope.groups or frozenset(GROUPS)
     parts = parts_of(scene)
-    if jobs > 1 and "commit_log" in groups and groups - _LOG_GROUPS:
+    limited = scene.store.rate_bytes is not None  # two would read twice as much
+    if jobs > 1 and not limited and "commit_log" in groups and groups - _LOG_GROUPS:
         from .beside import GROUPS_BESIDE, LogBeside
 
         with LogBeside(scene, parts) as other:
