@@ -106,7 +106,10 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
     if brought is None:
         return []
     lines = ["", f"From the replica {brought.replica}:"]
-    parts = (f"  {p.size:,} bytes at {p.position:,}: {p.records:,} records" for p in brought.parts)
+    parts = (
+        f"  {p.size:,} bytes at {p.position:,}: {p.records:,} record{'s' * (p.records != 1)}"
+        for p in brought.parts
+    )
     lines += _folded(parts, len(brought.parts), rows)
     if not brought.parts:
         lines.append("  nothing")

@@ -243,3 +243,34 @@ def test_unconsumed_is_what_lies_behind_the_progress() -> None:
         loss.add(Messages(queue, offsets, *[offsets] * 4, flags, ~flags))
     rows = {(r["group"], r["topic"]): r["unconsumed_lost"] for r in loss.to_json()}
     assert rows == {("early", "a"): 2, ("light", "%LMQ%q"): 3}
+
+
+def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
+    """Light queues name records of other topics: their consumers lose them, too."""
+    name = "5.3.3-lmq"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    units = units_of(root, config)
+    (light, offset), unit = next(
+        ((queue, k), unit)
+        for queue, many in units.items()
+        if queue.topic.startswith("%LMQ%")
+        for k, unit in sorted(many.items())[1:]
+    )
+    log = CommitLog.open(Layout.open(root, config))
+    body = log.record(unit[0]).columns.ragged("body")
+    path = Path(next(f.path for f in log.files if f.start <= unit[0] < f.end))
+    start = next(f.start for f in log.files if f.path == str(path))
+    with path.open("r+b") as file:
+        file.seek(unit[0] - start + int(body.start[0]))
+        file.write(bytes([body[0][0] ^ 1]))
+    table = f'{{"lmqOffsetTable":{{"{light.topic}@%LMQ%g":{offset}}},"offsetTable":{{}}}}'
+    write(root / "config", "lmqConsumerOffset.json", table)
+    found = examine(Layout.open(root, config), "5.3", policy=Policy.KEEP)
+    found.name_lost()
+    places = {(r["topic"], r["queue_offset"]) for r in found.named["plan"]}
+    named = {(q.topic, k) for q, many in units.items() for k, u in many.items() if u[0] == unit[0]}
+    assert places == named and (light.topic, offset) in places and len(places) > 1
+    assert found.plan is not None and found.plan.lost.messages == len(places)
+    rows = {row["group"]: row["unconsumed_lost"] for row in found.plan.groups.to_json()}
+    assert rows == {"%LMQ%g": 1}
