@@ -149,7 +149,8 @@ def i_096(store: Path, random: Random) -> str:
 def i_097(store: Path, random: Random) -> str:
     """A slot or a link is zeroed: what it named is in no chain."""
     file = _file(store, random)
-    if random.random() < 0.5:
+    linked = any(item.previous > 0 for item in file.items[1:])  # by chance no two keys share a slot
+    if random.random() < 0.5 or not linked:
         used = [number for number, item in enumerate(file.slots) if item]
         return file.set_slot(random.choice(used), 0)
     return file.set_item(file.any_item(random, lambda item: item.previous > 0), "previous", 0)

@@ -25,6 +25,7 @@ from .edit import overwrite, records, set_field
 CLEAN = ("5.3.3-timer-clean", "5.1.4-timer-clean", "5.5.0-timer-clean")
 KILLED = ("5.3.3-timer-killed", "5.1.4-timer-killed", "5.5.0-timer-killed")
 _NO_PREVIOUS = -1
+_METRICS = ("timermetrics", "transactionMetrics")
 
 
 class _Timer:
@@ -272,7 +273,8 @@ def _of_a_message(timer: _Timer, random: Random) -> int:
 @on("5.3.3-timer-clean", "5.1.4-timer-clean", "5.5.0-timer-clean", "5.3.3-pop")
 def i_134(store: Path, random: Random) -> str:
     """timermetrics counts below zero, or is cut."""
-    path = store / "config" / random.choice(["timermetrics", "transactionMetrics"])
+    there = sorted(path for path in (store / "config").iterdir() if path.name in _METRICS)
+    path = random.choice(there)
     text = path.read_bytes()
     if path.name == "timermetrics" and random.random() < 0.5:
         content: dict[str, Any] = json.loads(text)
