@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,10 @@ from .cases import Case, Facts, case_of
 from .groups import GroupLoss, read_progress
 from .index_audit import index_files
 from .journal import unfinished
+from .keep.fill import Fill
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
-from .lost_messages import MOST
+from .lost_messages import MOST, LostMessages
 from .maker import can_have_files
 from .plan import Plan, make_plan
 from .predict import Prediction, prediction
@@ -144,12 +145,17 @@ class Recovery:
         """Find out who the lost messages were; `to_json` has them then. To be called before anything
         is applied: it reads what lies on disk. most: rows of each list. Raises Unreadable.
         """
-        snapshot = Snapshot.of(self.layout)
         fills = self.plan.fills if self.plan else []
-        lost = self.prediction.groups.lost
-        self.named["prediction"] = name_all(lost, snapshot, (), most)
+        lists: dict[str, tuple[LostMessages, Sequence[Fill]]] = {}
+        lists["prediction"] = (self.prediction.groups.lost, ())
         if self.plan is not None:
-            self.named["plan"] = name_all(self.plan.groups.lost, snapshot, fills, most)
+            lists["plan"] = (self.plan.groups.lost, fills)
+        self.named.update({whose: [] for whose in lists})
+        if not any(lost.count or closed for lost, closed in lists.values()):
+            return
+        snapshot = Snapshot.of(self.layout)
+        for whose, (lost, closed) in lists.items():
+            self.named[whose] = name_all(lost, snapshot, closed, most)
 
     def _lost_json(self, whose: str, groups: GroupLoss) -> dict[str, Any]:
         """The rows that `name_lost` has found, and how many messages are not among them."""

@@ -216,7 +216,7 @@ def _stuck_at(outcome: Outcome, state: TimerState, queue: QueueState) -> int | N
         }
         for row in rows.tolist():
             if int(units["physical_offset"][row]) in wrong:
-                return first + row
+                return int(first + row)
         if first + len(units) >= end:
             break
     return None
