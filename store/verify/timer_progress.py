@@ -79,6 +79,9 @@ def the_time_read_is_past(scene: Scene) -> None:
     elif read_ms < 0 or read_ms % files.ticks.precision_ms:
         text = f"last_read_time_ms is {read_ms}, not a multiple of {files.ticks.precision_ms} ms"
         scene.findings.add("I-132", path, text)
+    elif read_ms == 0 and len(files.log.entries.position):
+        text = "last_read_time_ms is 0: what the wheel has had delivered is delivered again"
+        scene.findings.add("I-132", path, text)
 
 
 @of_timer("I-133")
