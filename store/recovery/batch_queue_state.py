@@ -54,7 +54,7 @@ class BatchQueueState(QueueState):
         """bool[n]: units that a broker takes for valid."""
         return self._valid(units)
 
-    def recover(self) -> None:
+    def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
         """Find the end, then the offsets."""
         super().recover()
         if self.files:

@@ -15,7 +15,7 @@ from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints, overlapping
 
 Words = npt.NDArray[np.uint64]
-_WORD = np.dtype("=u8")
+_WORD = np.dtype(np.uint64)
 _LENGTHS = 256
 """A topic's length is one byte; what says more is of no known topic."""
 _SLOT_BITS = 16

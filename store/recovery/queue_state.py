@@ -109,10 +109,11 @@ class QueueState:
         for start in range(first, total, UNITS_AT_ONCE):
             yield start, file.read(start, min(UNITS_AT_ONCE, total - start))
 
-    def recover(self) -> None:
+    def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
         """Find the end: the first unit that is not valid, from the third last file on (2.5).
 
-        Raises ExtDamage.
+        valid: queue offsets, first and behind the last, of units that are known to be. Raises
+        ExtDamage.
         """
         if not self.files:
             return
@@ -121,7 +122,7 @@ class QueueState:
         while True:
             file = self.files[index]
             valid_units = 0
-            for start, units in self._windows(file):
+            for start, units in self._windows(file, self._known(file, valid)):
                 bad = np.flatnonzero(~self._valid(units))
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
@@ -138,6 +139,13 @@ class QueueState:
         self._truncate(position)
         if self.ext is not None:
             self.ext.recover(last_address)
+
+    def _known(self, file: QueueFile, valid: tuple[int, int]) -> int:
+        """How many of a file's first units need not be looked at; the last of the valid ones is."""
+        begin = file.start // self.dtype.itemsize
+        if valid[0] > begin or file.start % self.file_bytes or self.ext is not None:
+            return 0
+        return max(0, min(valid[1] - begin, self.file_bytes // self.dtype.itemsize) - 1)
 
     def _new_file(self, start: int) -> QueueFile:
         return QueueFile(start, 0, None, self.dtype)

@@ -104,8 +104,7 @@ def simulate(
 ) -> Outcome:
     """Play a broker's start through. Raises Unreadable.
 
-    now_ms: the broker's clock, which decides from when on a timer that has stood for long reads.
-    sound: what is known to be in order, so that it need not be walked.
+    now_ms: the broker's clock: from when on an old timer reads. sound: what need not be walked.
     """
     switches = switches or Switches()
     outcome = Outcome(
@@ -122,7 +121,7 @@ def simulate(
     crashed = snapshot.abort
     outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
     try:
-        _recover_queues(outcome)
+        _recover_queues(outcome, sound)
     except ExtDamage as damage:
         outcome.refusal = Refusal("ext-unreadable", damage.reason, damage.path)
         return outcome
@@ -219,9 +218,10 @@ def _refusal(prefix: str, refusal: Refusal) -> Refusal:
     return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
-def _recover_queues(outcome: Outcome) -> None:
-    for queue in outcome.queues.values():
-        queue.recover()
+def _recover_queues(outcome: Outcome, sound: SoundLog | None) -> None:
+    valid = sound.offsets() if sound else {}
+    for name, queue in outcome.queues.items():
+        queue.recover(valid.get(name, (0, 0)))
     outcome.queues_end = _queues_end(outcome)
 
 
@@ -250,14 +250,13 @@ def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
     if sound is not None:
         scan.runs = {run.begin: run for run in sound.runs}
         scan.passes = lambda run: not dispatches or outcome.has_all(run)
-    dispatched_behind = -1 if crashed else outcome.queues_end
     for batch in scan.batches(outcome.start.number):
         if not dispatches:
             continue
         if isinstance(batch, Ghost):
             _put_ghost(outcome, batch)
         else:
-            _dispatch(outcome, batch, None if crashed else dispatched_behind)
+            _dispatch(outcome, batch, None if crashed else outcome.queues_end)
     end = scan.end
     if _is_cut(outcome, end):
         for queue in outcome.queues.values():

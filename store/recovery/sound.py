@@ -90,6 +90,11 @@ class SoundLog:
             recent.remember(run.recent, run.store_timestamp)
         return recent
 
+    def offsets(self) -> dict[QueueId, tuple[int, int]]:
+        """Of each queue: the first offset that is in order, and the one behind the last."""
+        firsts = dict(self._first_stretches())
+        return {queue: (firsts[queue].first, end) for queue, end in _reached(self.runs).items()}
+
     def after(self, before: SoundLog) -> SoundLog | None:
         """Both together; None unless this one goes on exactly where `before` stops."""
         if not self.runs:
