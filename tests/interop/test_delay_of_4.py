@@ -1,0 +1,60 @@
+"""A recovered delay level and the real store classes of 4.x, which deliver by themselves.
+
+From 4.9.3 to 4.9.8 a plain tombstone would stop a level for ever (docs/recovery.md).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.tombstone import LOST
+from mqstore.store.delay_level import SCHEDULE_TOPIC
+
+from .conftest import Judge
+from .served import Row, loaded
+from .test_brokers import LEVEL_MS, SIZES
+from .test_system_topics import Spoil, delivered, ends, recovered, spoilt
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+LEVELS = (1, 2)
+#: Until the last of them is due, and the first ten seconds, in which 4.3 notes nothing, are over.
+WAIT_MS = max(LEVEL_MS[level] for level in LEVELS) + 8_000
+
+#: 4.3 notes how far it is now and then, and not when it stops: what it delivers again is its own.
+OFTEN = {"flushDelayOffsetInterval": 1_000}
+
+
+def life(judge: Judge, root: Path) -> list[Row]:
+    """Let the store deliver what is due: every message of it then, without tombstones."""
+    steps = ({"do": "wait", "ms": WAIT_MS}, {"do": "get"})
+    found: list[Row] = loaded(judge, root, SIZES | OFTEN, *steps)["steps"][1]
+    return [row for row in found if LOST not in row.get("properties", {})]
+
+
+@spoilt
+@pytest.mark.parametrize("old", ["4.3.1", "4.9.7"])
+def test_delay_levels_go_on(
+    oracle: Callable[[str], Judge], old: str, spoil: Spoil, tmp_path: Path
+) -> None:
+    judge, root = oracle(old), tmp_path / "store"
+    bodies = [f"level {level}, {number}" for level in LEVELS for number in range(4)]
+    place = {"topic": "orders", "queue_id": 1}
+    messages = [
+        place | {"body": body, "delay_level": int(body[6]), "unique_key": f"{number:032X}"}
+        for number, body in enumerate(bodies)
+    ]
+    put = {"do": "put", "messages": messages}
+    stored = loaded(judge, root, SIZES, put, exit="halt")["steps"][0]
+    lost = [number for number, body in enumerate(bodies) if body.endswith("1")]
+    recovered(root, spoil, *(stored[n] | {"total_size": stored[n]["size"]} for n in lost))
+    wanted = Counter(body for number, body in enumerate(bodies) if number not in lost)
+    for _ in range(2):
+        got = [row for row in life(judge, root) if row["topic"] == "orders"]
+        assert Counter(row["properties"]["REAL_QID"] for row in got) == {"1": len(wanted)}
+        assert delivered(root) == wanted
+    assert ends(root, SCHEDULE_TOPIC) == {level - 1: 4 for level in LEVELS}
