@@ -13,6 +13,7 @@ from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find
 from ..commit_log import Batch
 from ..dispatch import LMQ_PREFIX, java_split
+from ..lost import tombstones
 from ..recovery.queue_units import Units
 from ..recovery.snapshot import QueueId
 from .consume_queue_reader import QueueReader
@@ -96,6 +97,7 @@ class _Named:
             for name in ("queue_id", "queue_offset", "total_size", "sys_flag", "physical_offset")
         }
         self._position = records.position.tolist()
+        self._lost = tombstones(columns)
         properties = columns.ragged("properties")
         self._queues = find(properties, names.INNER_MULTI_DISPATCH).tolist()
         self._offsets = find(properties, names.INNER_MULTI_QUEUE_OFFSET).tolist()
@@ -110,7 +112,8 @@ class _Named:
         if number["total_size"] != size:
             yield "I-062", f"the record at {position} has {number['total_size']} bytes, not {size}"
         if (self._topics[at], number["queue_id"]) != self._queue:
-            yield from self._further(at, offset)
+            if not self._lost[at]:  # what stands for a lost message names one queue of it
+                yield from self._further(at, offset)
             return
         if number["sys_flag"] & TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLBACK):
             yield "I-069", f"the record at {position} is a half message or a rollback"

@@ -21,6 +21,7 @@ from ...formats.message import SysFlag
 from ..commit_log import CommitLog
 from ..dispatch import dispatch
 from ..errors import Missing
+from ..lost import tombstones
 from .catalogue import Severity
 from .consume_queue_state import queues_of
 from .index_files import index_files
@@ -180,10 +181,12 @@ class IndexCompare:
             return
         at = np.searchsorted(records.position, extra.position, side="right") - 1
         begins = records.position[at] == extra.position
-        rolled_back = begins & (records.transaction[at] == SysFlag.ROLLBACK)
+        lost = tombstones(records.columns)[at] & (extra.position < records.ends[at])
+        self._report_items("I-100", extra.take(lost), _lost, Severity.INFO)
+        rolled_back = begins & (records.transaction[at] == SysFlag.ROLLBACK) & ~lost
         self._report_items("I-106", extra.take(rolled_back), _rolled_back)
-        rest = extra.take(~rolled_back)
-        starts = begins[~rolled_back]
+        rest = extra.take(~rolled_back & ~lost)
+        starts = begins[~rolled_back & ~lost]
         self._report_items(
             "I-100",
             rest,
@@ -225,7 +228,13 @@ class IndexCompare:
                 self._report_items("I-100", dead, _behind(dead, scene.log.end))
         self._look_at_strays()
 
-    def _report_items(self, code: str, picked: Picked, message: Callable[[int], str]) -> None:
+    def _report_items(
+        self,
+        code: str,
+        picked: Picked,
+        message: Callable[[int], str],
+        severity: Severity | None = None,
+    ) -> None:
         """Findings about items, those in a row of one file as one."""
         for number, cursor in enumerate(self._cursors):
             rows = np.flatnonzero(picked.file == number)
@@ -241,7 +250,13 @@ class IndexCompare:
                 offset = items_offset(cursor.file.slots) + int(numbers[begin]) * ITEM_BYTES
                 length = (end - begin) * ITEM_BYTES
                 self._scene.findings.add(
-                    code, path, text, offset=offset, length=length, count=end - begin
+                    code,
+                    path,
+                    text,
+                    offset=offset,
+                    length=length,
+                    count=end - begin,
+                    severity=severity,
                 )
 
 
@@ -258,6 +273,10 @@ def _twice(records: int) -> Callable[[int], str]:
     """One record is put again by every start after a crash; more where a broker began anew."""
     why = "after a crash (B10)" if records == 1 else "that begin anew at old records (B20)"
     return lambda _: f"its key of its record is indexed already, as by brokers {why}"
+
+
+def _lost(_: int) -> str:
+    return "it is of a message that is lost: a query finds what stands in its place"
 
 
 def _rolled_back(_: int) -> str:
