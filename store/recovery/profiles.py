@@ -292,7 +292,7 @@ PROFILES: dict[str, Profile] = {
                 True,
                 QueueCut.AHEAD_AFTER,
                 MinOffset.BINARY,
-                True,
+                False,
                 True,
                 has_confirm_offset=True,
                 batches=True,
