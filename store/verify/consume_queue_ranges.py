@@ -51,7 +51,8 @@ class Ranges:
             return np.zeros(len(numbers), np.bool_)
         first, reach = self._in_order()
         if len(first) == 1:
-            return (numbers >= first[0]) & (numbers < reach[0])
+            inside: Flags = (numbers >= first[0]) & (numbers < reach[0])
+            return inside
         at = np.searchsorted(first, numbers, side="right") - 1
         found: Flags = (at >= 0) & (numbers < reach[at])
         return found

@@ -34,7 +34,7 @@ def repaired(root: Path, sizes: dict[str, Any], version: str) -> Row | None:
     """Repair all of a store; None where that was refused, with nothing changed."""
     options = ("--broker-version", version, "--format", "json", *settings(sizes))
     said = mqstore("repair", root, "--all", "--apply", "--yes", *options, codes=(0, 1, 5))
-    return json.loads(said) if said else None  # type: ignore[no-any-return]
+    return json.loads(said) if said else None
 
 
 def check(case: Case, judge: Judge, work: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_bounded_number_is_named() -> None:
     lost = LostMessages()
     count = MOST // 2 + 1
     numbers, flags = np.arange(count, dtype=np.int64), np.ones(count, np.bool_)
-    many = Messages(QueueId("a", 0), *[numbers] * 5, flags, ~flags)
+    many = Messages(QueueId("a", 0), numbers, numbers, numbers, numbers, numbers, flags, ~flags)
     for _ in range(3):
         lost.add(many)
     assert lost.count == 3 * count
@@ -240,7 +240,7 @@ def test_unconsumed_is_what_lies_behind_the_progress() -> None:
     loss = GroupLoss({A: {"early": 2, "late": 9}, LIGHT: {"light": 0}})
     offsets, flags = np.array([1, 2, 3], np.int64), np.ones(3, np.bool_)
     for queue in (A, LIGHT, QueueId("b", 0)):
-        loss.add(Messages(queue, offsets, *[offsets] * 4, flags, ~flags))
+        loss.add(Messages(queue, offsets, offsets, offsets, offsets, offsets, flags, ~flags))
     rows = {(r["group"], r["topic"]): r["unconsumed_lost"] for r in loss.to_json()}
     assert rows == {("early", "a"): 2, ("light", "%LMQ%q"): 3}
 
