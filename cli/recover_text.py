@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..store.recovery.tally import Share, Tally
     from .options import Common
 
+_SHIFTED_SHOWN = 3
 _ROWS = 12
 """Lines of a list before it is folded."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -263,6 +264,14 @@ def steps_text(edits: Iterable[Edit], layout: Layout, one_by_one: bool) -> Itera
 def _next(found: Recovery, options: Sequence[str]) -> list[str]:
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
+    if found.nothing_to_do and found.plan is not None and found.plan.shifted:
+        words = ["mqstore", "repair", str(found.layout.root)]
+        for queue in found.plan.shifted[:_SHIFTED_SHOWN]:
+            words += ["--queue", str(queue)]
+        return [
+            "Units of these queues are not numbered as their messages are, and consumers know these.",
+            f"Next: start the broker, or give them the numbers of the log: {shlex.join(words)}",
+        ]
     if found.nothing_to_do:
         return ["Next: start the broker."]
     return [f"Next: {_command(found, options)}"]

@@ -50,7 +50,7 @@ class Maker(Auditor):
         rules, tagged = profile.queues, profile.dispatch.index_tags
         self._index_files = index or index_files(snapshot)
         self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
-        self.exact = wish.exact
+        self.exact, self.renumber = wish.exact, wish.renumber
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)
         self.queues: dict[QueueId, QueueAudit] = {}
         self.batches = BatchAudits(snapshot, rules, (log.start, log.end))
@@ -73,6 +73,7 @@ class Maker(Auditor):
                 self.log.end,
                 self.retag,
                 self.exact,
+                name in self.renumber,
             )
         return self.queues[name]
 

@@ -49,6 +49,8 @@ class QueueAudit:
     retag: bool = False
     #: Units with a wrong tags code count as wrong, too.
     exact: bool = False
+    #: A shifted queue gets the numbers of its records.
+    renumber: bool = False
     first: int = -1
     first_position: int = -1
     next: int = -1
@@ -197,7 +199,7 @@ class QueueAudit:
     def _decide(self, log: CommitLog) -> QueueFix:
         offsets = np.concatenate([np.zeros(0, np.int64), *self._fill_offsets])
         units = joined(self._fill_units)
-        shifted = self.irregular or self._is_shifted(log)
+        shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
             end = self._tail_end(log, self._disk_first(), checked=False)
             last = self.read(end - 1, 1)[0] if end else _PRE_FILL

@@ -26,6 +26,8 @@ class Wish:
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
     for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
     written anew, too. replica: a copy of the log that damaged parts are taken from.
+    renumber: queues whose units get the numbers of their records, also where an earlier broker had
+    shifted them and consumers know its numbers.
     """
 
     policy: Policy = Policy.BROKER
@@ -33,6 +35,7 @@ class Wish:
     generations: tuple[str, ...] = ()
     lost_tag: str = ""
     exact: bool = False
+    renumber: frozenset[tuple[str, int]] = frozenset()
     force_empty_log: bool = False
     replica: str = ""
 

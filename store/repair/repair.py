@@ -128,7 +128,9 @@ def _plan(
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     snapshot = Snapshot.of(layout)
-    wish = Wish(Policy.KEEP, request.made_ms, (request.version,), exact=True)
+    named = frozenset((t, q) for t, q in choice.queues if q is not None)
+    versions = (request.version,)
+    wish = Wish(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
     outcome = _as_it_lies(snapshot, profile)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
     if Part.INDEX in choice.parts and whole.index is None:

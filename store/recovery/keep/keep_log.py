@@ -85,7 +85,8 @@ def keep_log(
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
-        if (piece := put_right(queue, elsewhere, row, 0)) is not None:
+        piece = put_right(queue, elsewhere, row, 0)
+        if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
@@ -146,6 +147,13 @@ def _tail(
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)
     return found if begins_there else found.take(slice(0, 0))
+
+
+def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
+    """The record stands there as it is: its unit is wrong, not its header."""
+    position, data = piece
+    file = queue.file_at(position)
+    return file is not None and queue.read_file(file, position - file.start, len(data)) == data
 
 
 def _put_right(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.checkpoint import Checkpoint
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Refused
@@ -255,3 +256,17 @@ def harm(root: Path, generator: random.Random) -> None:
         new = bytes(size) if kind == "zeros" else generator.randbytes(size)
         data[at : at + size] = new[: len(data) - at]
     path.write_bytes(data)
+
+
+def test_a_shifted_queue_keeps_its_numbers_unless_it_is_named(tmp_path: Path) -> None:
+    """Units moved up by one: consumers may know them so, and who names the queue wants the log's."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    wanted = rows(root, ["consumequeue"])
+    path = root / "consumequeue" / "orders" / "0" / ("0" * 20)
+    data = path.read_bytes()
+    path.write_bytes(data[UNIT_BYTES:] + bytes(UNIT_BYTES))
+    config = BrokerConfig({})
+    found = examined(root, config, chosen([Part.QUEUE], ()))
+    assert found.nothing_to_do and [str(queue) for queue in found.plan.shifted] == ["orders/0"]
+    repaired(root, config, chosen([], (("orders", 0),)))
+    assert rows(root, ["consumequeue"]) == wanted
