@@ -7,6 +7,7 @@ file, the commands run. On stdout, as JSON, [exit code, stderr] of each.
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -36,6 +37,7 @@ def limit(megabytes: int) -> None:
 
 def answer(command: list[str]) -> tuple[int, str]:
     """Run one command."""
+    gc.collect()  # a command has a process of its own: nothing is left of the one before
     stderr = io.TextIOWrapper(io.BytesIO(), "utf-8")
     with contextlib.redirect_stderr(stderr), patience():
         code = run(command)

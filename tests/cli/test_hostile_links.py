@@ -220,17 +220,19 @@ def test_a_planted_journal_changes_nothing_outside(kind: str, way: str, tmp_path
     ids=str,
 )
 def test_a_journal_that_is_none(fields: dict[str, Any], tmp_path: Path) -> None:
-    """It is listed for what it is; one line, and purging it removes nothing either."""
+    """It is listed for what it is, not undone, and purged with nothing else."""
     root = store_in(tmp_path, CLEAN)
     session = "20260101T000000.000000Z"
     plant(root, session, ("done",), **fields)
     before = content(tmp_path)
     listed = mq("undo", root, "--list", *options(CLEAN, root), sizes=False)
     assert (listed.code, "unknown, damaged" in listed.stdout) == (0, True), listed
-    for words in (["--yes", "--force"], [session, "--purge", "--yes"]):
-        result = mq("undo", root, *words, *options(CLEAN, root), sizes=False)
-        assert (result.code, "not a journal" in result.stderr) == (5, True), result
+    result = mq("undo", root, "--yes", "--force", *options(CLEAN, root), sizes=False)
+    assert (result.code, "not a journal" in result.stderr) == (5, True), result
     assert content(tmp_path) == before
+    result = mq("undo", root, session, "--purge", "--yes", *options(CLEAN, root), sizes=False)
+    assert result.code == 0, result
+    assert {n: d for n, d in before.items() if session not in n} == content(tmp_path)
 
 
 # -- no files ----------------------------------------------------------------------------------------
