@@ -366,7 +366,10 @@ class QueueAudit:
         """
         first_of_file = self.first * UNIT_BYTES // self.file_bytes * self.file_bytes // UNIT_BYTES
         there = self.read(first_of_file, self.first - first_of_file)
-        bad = np.flatnonzero(~is_valid(there)).astype(np.int64)
+        wrong = ~is_valid(there)
+        if self.exact and not self.log_start:
+            wrong |= there == _PRE_FILL
+        bad = np.flatnonzero(wrong).astype(np.int64)
         filled = pre_fill(len(bad))
         if not self.log_start and len(bad):
             filled[:] = self._unit_at(self.first, [offsets], [units])
