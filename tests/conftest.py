@@ -30,6 +30,27 @@ def pytest_report_header() -> str:
     return f"mqstore: MQSTORE_SEED={slices.SEED} MQSTORE_SLICE={slices.SLICE}"
 
 
+#: So many of a slow test's parameters are in any slice.
+FEWEST = 3
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A slice of the slow work takes a few of each test's parameters, chosen by the seed."""
+    if slices.SLICE == 1:
+        return
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("each_version"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {
+        item
+        for name, group in groups.items()
+        for item in set(group) - set(slices.pick(group, name, FEWEST))
+    }
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+
+
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """True where transcripts are to be rewritten."""

@@ -36,7 +36,8 @@ def rng(name: str) -> random.Random:
     return random.Random(f"{SEED} {name}")
 
 
-def pick(cases: Sequence[T], name: str) -> list[T]:
+def pick(cases: Sequence[T], name: str, fewest: int = 1) -> list[T]:
     """The cases that this run looks at, chosen by the seed, in their own order."""
-    chosen = rng(name).sample(range(len(cases)), min(share(len(cases)), len(cases)))
+    count = min(max(share(len(cases)), fewest), len(cases))
+    chosen = rng(name).sample(range(len(cases)), count)
     return [cases[i] for i in sorted(chosen)]
