@@ -19,6 +19,9 @@ from .random_cases import FEATURES, Cases, RandomCase, known_features
 
 pytestmark = pytest.mark.interop
 
+#: The others wait: 5.5.0 goes other ways with the property CRC, and without an index kept safe.
+MEASURED = ["5.3.3"]
+
 CASES_PER_SWITCH = 40
 #: So many numbers are looked at for a store with the feature that the switch is about.
 NUMBERS = 4 * CASES_PER_SWITCH
@@ -93,6 +96,7 @@ def test_without_crc(judge: Judge, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("version", MEASURED, scope="session")
 @pytest.mark.parametrize("name", SWITCHES)
 def test_a_switch(judge: Judge, name: str, tmp_path: Path) -> None:
     if not known(name, judge.version):
