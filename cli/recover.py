@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .change_options import (
+    Apply,
+    BrokerVersion,
+    FollowLinks,
+    JournalDirectory,
+    Wait,
+    Yes,
+    asks_before,
+    files_of,
+    reading_the_log,
+    repeated,
+)
 from .exit_codes import ExitCode
 from .options import Common, Format, command_app, keep_journal_in, shared
 
@@ -63,30 +74,12 @@ def recover(
             help="The log is gone for good: move queues, index and timer away, begin anew.",
         ),
     ] = False,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version",
-            metavar="V",
-            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
-        ),
-    ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
-    ] = 0,
-    journal: Annotated[
-        Path | None,
-        typer.Option(
-            "--journal",
-            metavar="DIR",
-            help="Keep what was there before in DIR.",
-        ),
-    ] = None,
-    follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False,
+    broker_version: BrokerVersion = None,
+    apply: Apply = False,
+    yes: Yes = False,
+    wait: Wait = 0,
+    journal: JournalDirectory = None,
+    follow_links: FollowLinks = False,
     *,
     common: Common,
 ) -> None:
@@ -112,9 +105,7 @@ def recover(
       mqstore recover /data/store --apply --journal /mnt/other-disk
       mqstore recover /data/store --replica /mnt/slave/store
     """
-    asks = apply and not yes
-    if asks and not (sys.stdin is not None and sys.stdin.isatty()):
-        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+    asks = asks_before(apply, yes)
     from ..store.layout import Layout
 
     layout = Layout.open(store, common.config())
@@ -132,7 +123,7 @@ def recover(
         after = _examine(again, broker_version, policy, lost_tag, "", False, common)
         lost = found.plan and found.plan.lost.messages
         code = ExitCode.NO if lost else _code_of(after)
-    _print(found, applied, after, _repeated(common, journal, follow_links), common)
+    _print(found, applied, after, repeated(common, journal, follow_links), common)
     raise typer.Exit(code)
 
 
@@ -148,15 +139,7 @@ def _examine(
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
 
-    total = sum(file.size for file in layout.commit_log_files().files)
-    done = 0
-    with common.progress("reading the log", total, alone=True) as bar:
-
-        def tell(position: int) -> None:
-            nonlocal done
-            bar.advance(max(0, position - done))
-            done = max(done, position)
-
+    with reading_the_log(layout, common) as tell:
         wanted = Planned(policy.value)
         return examine(
             layout,
@@ -191,8 +174,6 @@ def _apply(
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.recovery.recovery import plan_again
-    from ..store.write.confine import confine
-    from ..store.write.files import Files
 
     if found.plan is None and not found.interrupted:
         assert found.refusal is not None
@@ -207,19 +188,8 @@ def _apply(
         return plan_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
 
     shown = None if found.interrupted else found.plan
-    files = Files()
-    confine(files, layout, follow_links=follow_links)
+    files = files_of(layout, follow_links)
     return apply(layout, shown, again, files, wait_seconds=wait)
-
-
-def _repeated(common: Common, journal: Path | None, follow_links: bool) -> list[str]:
-    """Options that the command that is proposed needs as well."""
-    words = [word for each in common.set or () for word in ("--set", each)]
-    if common.broker_config is not None:
-        words = ["--broker-config", str(common.broker_config), *words]
-    if journal is not None:
-        words += ["--journal", str(journal)]
-    return [*words, "--follow-links"] if follow_links else words
 
 
 def _print(

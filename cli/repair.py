@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .change_options import (
+    Apply,
+    BrokerVersion,
+    FollowLinks,
+    JournalDirectory,
+    Wait,
+    Yes,
+    asks_before,
+    files_of,
+    reading_the_log,
+    repeated,
+)
 from .exit_codes import ExitCode
 from .options import Common, command_app, keep_journal_in, shared
 
@@ -44,26 +55,12 @@ def repair(
         list[str] | None,
         typer.Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
     ] = None,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version",
-            metavar="V",
-            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
-        ),
-    ] = None,
-    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
-    ] = 0,
-    journal: Annotated[
-        Path | None,
-        typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
-    ] = None,
-    follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False,
+    broker_version: BrokerVersion = None,
+    apply: Apply = False,
+    yes: Yes = False,
+    wait: Wait = 0,
+    journal: JournalDirectory = None,
+    follow_links: FollowLinks = False,
     *,
     common: Common,
 ) -> None:
@@ -97,9 +94,7 @@ def repair(
     choice = _choice(flags, queue or [], finding or [], all_)
     if apply and choice.everything and not all_:
         raise typer.BadParameter("--apply: say which part, or --all")
-    asks = apply and not yes
-    if asks and not (sys.stdin is not None and sys.stdin.isatty()):
-        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+    asks = asks_before(apply, yes)
     from ..store.layout import Layout
 
     layout = Layout.open(store, common.config())
@@ -112,7 +107,9 @@ def repair(
         after = _examine(
             Layout.open(layout.root, layout.broker_config), choice, broker_version, common
         )
-    _print(found, applied, after, common)
+    options = ["--broker-version", broker_version] if broker_version else []
+    options += repeated(common, journal, follow_links)
+    _print(found, applied, after, options, common)
     raise typer.Exit(_code(found, after))
 
 
@@ -132,15 +129,7 @@ def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: b
 def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Repair:
     from ..store.repair.repair import examine
 
-    total = sum(file.size for file in layout.commit_log_files().files)
-    done = 0
-    with common.progress("reading the log", total) as bar:
-
-        def tell(position: int) -> None:
-            nonlocal done
-            bar.advance(max(0, position - done))
-            done = max(done, position)
-
+    with reading_the_log(layout, common) as tell:
         return examine(layout, choice, version, time.time_ns() // 1_000_000, tell)
 
 
@@ -158,8 +147,6 @@ def _apply(
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.repair.repair import plan_again
-    from ..store.write.confine import confine
-    from ..store.write.files import Files
 
     if asks:
         what = f"{len(found.plan.edits)} changes. Carry them out?"
@@ -171,12 +158,17 @@ def _apply(
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
 
     shown = None if found.interrupted else found.plan
-    files = Files()
-    confine(files, layout, follow_links=follow_links)
+    files = files_of(layout, follow_links)
     return apply(layout, shown, again, files, wait_seconds=wait, command="repair")
 
 
-def _print(found: Repair, applied: Applied | None, after: Repair | None, common: Common) -> None:
+def _print(
+    found: Repair,
+    applied: Applied | None,
+    after: Repair | None,
+    options: list[str],
+    common: Common,
+) -> None:
     from .repair_text import repair_text
 
     record = found.to_json()
@@ -187,4 +179,4 @@ def _print(found: Repair, applied: Applied | None, after: Repair | None, common:
             "edits_left": len(after.plan.edits),
         }
     with common.open_output() as out:
-        out.record(record, text=lambda _: repair_text(found, applied, after, common))
+        out.record(record, text=lambda _: repair_text(found, applied, after, common, options))

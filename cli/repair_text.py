@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from .recover_text import folded, steps_text
@@ -19,16 +19,22 @@ _ROWS = 12
 
 
 def repair_text(
-    found: Repair, applied: Applied | None, after: Repair | None, common: Common
+    found: Repair,
+    applied: Applied | None,
+    after: Repair | None,
+    common: Common,
+    options: Sequence[str],
 ) -> str:
-    """The whole page. after: the store once the plan was carried out."""
+    """The whole page. after: the store once the plan was carried out. options: those that the
+    command which is proposed needs as well.
+    """
     rows = None if common.verbose else _ROWS
     lines = [_verdict(found, applied, after), *_edits(found, applied, rows), *_offsets(found, rows)]
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
     elif not found.nothing_to_do:
-        lines += ["", *_next(found)]
+        lines += ["", *_next(found, options)]
     return "\n".join(lines)
 
 
@@ -79,7 +85,7 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
     yield from folded(lines, len(found.clamped), rows)
 
 
-def _next(found: Repair) -> Iterator[str]:
+def _next(found: Repair, options: Sequence[str]) -> Iterator[str]:
     from ..store.repair.parts import queue_text
 
     choice, words = found.request.choice, ["mqstore", "repair", str(found.layout.root)]
@@ -89,4 +95,4 @@ def _next(found: Repair) -> Iterator[str]:
         for queue in choice.queues or (("*", None),) if "queue" in choice.parts else ():
             words += ["--queue", queue_text(queue)]
         words += [f"--{part}" for part in sorted(choice.parts) if part != "queue"]
-    yield f"Next: {shlex.join([*words, '--apply'])}"
+    yield f"Next: {shlex.join([*words, '--apply', *options])}"

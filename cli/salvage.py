@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .change_options import BrokerVersion
 from .exit_codes import ExitCode
 from .options import Common, command_app, shared
 
@@ -74,14 +75,7 @@ def salvage(
         str | None,
         typer.Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
     ] = None,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version",
-            metavar="V",
-            help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
-        ),
-    ] = None,
+    broker_version: BrokerVersion = None,
     *,
     common: Common,
 ) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .change_options import FollowLinks, Wait, Yes, can_ask, files_of
 from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
@@ -34,19 +34,15 @@ def undo(
     force: Annotated[
         bool, typer.Option("--force", help="Also where the store has changed since.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
-    ] = 0,
+    yes: Yes = False,
+    wait: Wait = 0,
     journal: Annotated[
         Path | None,
         typer.Option(
             "--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."
         ),
     ] = None,
-    follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False,
+    follow_links: FollowLinks = False,
     *,
     common: Common,
 ) -> None:
@@ -76,9 +72,9 @@ def undo(
         return
     if purge and session is None:
         raise typer.BadParameter("--purge needs a SESSION")
-    if not yes and not (sys.stdin is not None and sys.stdin.isatty()):
+    if not yes and not can_ask():
         raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
-    files = _files(layout, follow_links)
+    files = files_of(layout, follow_links)
     record = (
         _purge(layout, session or "", yes, files)
         if purge
@@ -116,15 +112,6 @@ def _list(layout: Layout, common: Common) -> None:
             out.record(record, text=line)
     if not found:
         common.warn(f"no sessions: {layout.root}")
-
-
-def _files(layout: Layout, follow_links: bool) -> Files:
-    from ..store.write.confine import confine
-    from ..store.write.files import Files
-
-    files = Files()
-    confine(files, layout, follow_links=follow_links)
-    return files
 
 
 def _undo(

@@ -1,0 +1,88 @@
+"""Options of the commands that change a store by a plan, and how these commands ask.
+
+A command imports the annotations at run time: its parameters are read from them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Common
+
+if TYPE_CHECKING:
+    from ..store.layout import Layout
+    from ..store.write.files import Files
+
+BrokerVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version",
+        metavar="V",
+        help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
+    ),
+]
+Apply = Annotated[bool, typer.Option("--apply", help="Carry the plan out.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Wait = Annotated[
+    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
+]
+JournalDirectory = Annotated[
+    Path | None,
+    typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
+]
+FollowLinks = Annotated[
+    bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+]
+
+
+def can_ask() -> bool:
+    """Somebody sits at a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def asks_before(apply: bool, yes: bool) -> bool:
+    """Whether the plan is to be confirmed. Raises BadParameter where nobody can be asked."""
+    if apply and not yes and not can_ask():
+        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+    return apply and not yes
+
+
+def files_of(layout: Layout, follow_links: bool) -> Files:
+    """What changes the files of a store, and nothing outside of it. Raises Refused."""
+    from ..store.write.confine import confine
+    from ..store.write.files import Files
+
+    files = Files()
+    confine(files, layout, follow_links=follow_links)
+    return files
+
+
+@contextmanager
+def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
+    """A progress bar; what it gives is told the log position reached."""
+    total = sum(file.size for file in layout.commit_log_files().files)
+    done = 0
+    with common.progress("reading the log", total, alone=True) as bar:
+
+        def tell(position: int) -> None:
+            nonlocal done
+            bar.advance(max(0, position - done))
+            done = max(done, position)
+
+        yield tell
+
+
+def repeated(common: Common, journal: Path | None, follow_links: bool) -> list[str]:
+    """Options that the command that is proposed needs as well."""
+    words = [word for each in common.set or () for word in ("--set", each)]
+    if common.broker_config is not None:
+        words = ["--broker-config", str(common.broker_config), *words]
+    if journal is not None:
+        words += ["--journal", str(journal)]
+    return [*words, "--follow-links"] if follow_links else words
