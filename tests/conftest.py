@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from .stores import unpack
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 hypothesis.settings.register_profile("seeded", deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
+
+# A shell script that runs the tests in the background has SIGINT ignored, and every command that a
+# test starts and interrupts would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
