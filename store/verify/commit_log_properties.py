@@ -17,7 +17,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ..dispatch import java_split
 from .catalogue import Severity
-from .records import Flags, Records
+from .records import Flags, Records, add_rows
 from .register import after, of_records
 from .scene import Scene
 
@@ -42,10 +42,10 @@ def record_crc(scene: Scene, records: Records) -> None:
     before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
     wrong = has & ~last
     wrong[rows] = crc31_column(before) != crc_values(texts[rows])
-    _rows(scene, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
+    add_rows(scene, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
     around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
     text = "it has no __CRC32#, the records around it have one: its name may be damaged"
-    _rows(scene, records, "I-026", ~has & around, text, Severity.WARNING)
+    add_rows(scene, records, "I-026", ~has & around, text, severity=Severity.WARNING)
 
 
 @of_records("I-038", "I-055", "I-056")
@@ -53,7 +53,8 @@ def property_text(scene: Scene, records: Records) -> None:
     """Items with a name and a value each, no NUL, no name twice, a separator at the end."""
     properties = records.properties
     zero = properties.has_nul()
-    _rows(scene, records, "I-055", zero, "a NUL byte in the properties: torn, keys and tags lost")
+    text = "a NUL byte in the properties: torn, keys and tags lost"
+    add_rows(scene, records, "I-055", zero, text)
     _items(scene, records, properties.malformed() & ~zero)
     _final_separator(scene, records, zero)
     _repeated(scene, records)
@@ -69,8 +70,8 @@ def _items(scene: Scene, records: Records, odd: Flags) -> None:
         items = [item for item in texts[row].split(names.ITEM_SEPARATOR) if item]
         empty[row] = all(_NAMED.match(item) for item in items)
     text = "a property with an empty value, as clients write it: readers leave it out"
-    _rows(scene, records, "I-038", empty, text, Severity.INFO)
-    _rows(scene, records, "I-038", odd & ~empty, "a property without a name or a separator")
+    add_rows(scene, records, "I-038", empty, text, severity=Severity.INFO)
+    add_rows(scene, records, "I-038", odd & ~empty, "a property without a name or a separator")
 
 
 _NAMED = re.compile(rb"[^\x01]+\x01")
@@ -88,7 +89,7 @@ def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
     alone = open_end & ~zero
     alone[1:] &= ~open_end[:-1]
     alone[:-1] &= ~open_end[1:]
-    _rows(scene, records, "I-055", alone, "no separator behind the last property")
+    add_rows(scene, records, "I-055", alone, "no separator behind the last property")
 
 
 _SEPARATOR = names.ITEM_SEPARATOR[0]
@@ -109,8 +110,8 @@ def _repeated(scene: Scene, records: Records) -> None:
         elif twice:
             other[row] = True
     text = "UNIQ_KEY twice: the broker has added that of the batch"
-    _rows(scene, records, "I-056", of_batch, text, Severity.INFO)
-    _rows(scene, records, "I-056", other, "a property name twice", Severity.WARNING)
+    add_rows(scene, records, "I-056", of_batch, text, severity=Severity.INFO)
+    add_rows(scene, records, "I-056", other, "a property name twice", severity=Severity.WARNING)
 
 
 def _names_twice(text: bytes) -> set[bytes]:
@@ -173,23 +174,4 @@ def duplication(scene: Scene, records: Records) -> None:
     for row in rows.tolist():
         wrong[row] = _DUP_PARTS.fullmatch(info[row]) is None
     severity = None if needed else Severity.WARNING
-    _rows(scene, records, "I-050", wrong, "DUP_INFO has not two parts", severity)
-
-
-def _rows(
-    scene: Scene,
-    records: Records,
-    code: str,
-    wrong: Flags,
-    text: str,
-    severity: Severity | None = None,
-) -> None:
-    if wrong.any():
-        scene.log_rows(
-            code,
-            wrong,
-            records.position,
-            records.ends,
-            lambda row: f"record at {records.position[row]}: {text}",
-            severity=severity,
-        )
+    add_rows(scene, records, "I-050", wrong, "DUP_INFO has not two parts", severity=severity)

@@ -7,7 +7,7 @@ import numpy as np
 from ...formats.message_properties import INNER_NUM
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from .catalogue import Severity
-from .records import Flags, Records
+from .records import Records, add_rows
 from .register import of_records
 from .scene import Scene
 
@@ -25,15 +25,7 @@ def body_crc(scene: Scene, records: Records) -> None:
     if ok is None or ok.all():
         return
     stored = records.ints("body_crc")
-    scene.log_rows(
-        "I-023",
-        ~ok,
-        records.position,
-        records.ends,
-        lambda row: (
-            f"record at {records.position[row]}: the body is not that of its CRC {stored[row]}"
-        ),
-    )
+    add_rows(scene, records, "I-023", ~ok, "the body is not that of its CRC", stored)
 
 
 @of_records("I-024")
@@ -43,14 +35,14 @@ def empty_body(scene: Scene, records: Records) -> None:
     if length.min() > 0:
         return
     crc = records.columns.ints("body_crc")
-    _rows(scene, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc)
+    add_rows(scene, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc)
 
 
 @of_records("I-025")
 def own_position(scene: Scene, records: Records) -> None:
     """A record names the position where it stands."""
     own = records.columns.ints("physical_offset")
-    _rows(scene, records, "I-025", own != records.position, "it says that it stands at", own)
+    add_rows(scene, records, "I-025", own != records.position, "it says that it stands at", own)
 
 
 @of_records("I-027")
@@ -68,8 +60,8 @@ def has_store_time(scene: Scene, records: Records) -> None:
     if first and wrong[0]:
         one = np.zeros(len(wrong), np.bool_)
         one[0], wrong[0] = True, False
-        _rows(scene, records, "I-027", one, f"first of its file, {text}", time)
-    _rows(scene, records, "I-027", wrong, text, time, Severity.ERROR)
+        add_rows(scene, records, "I-027", one, f"first of its file, {text}", time)
+    add_rows(scene, records, "I-027", wrong, text, time, severity=Severity.ERROR)
 
 
 @of_records("I-029")
@@ -78,18 +70,18 @@ def plausible_times(scene: Scene, records: Records) -> None:
     time = records.columns.ints("store_timestamp")
     latest = scene.now_ms + _TOLERANCE_MS
     if time.max() > latest:
-        _rows(scene, records, "I-029", time > latest, "stored in the future, at", time)
+        add_rows(scene, records, "I-029", time > latest, "stored in the future, at", time)
     early = records.columns.ints("born_timestamp") - _TOLERANCE_MS > time
     if early.any():
         born = records.columns.ints("born_timestamp")
-        _rows(scene, records, "I-029", early, "stored before it was sent, at", born)
+        add_rows(scene, records, "I-029", early, "stored before it was sent, at", born)
 
 
 @of_records("I-030")
 def queue_number(scene: Scene, records: Records) -> None:
     """queueId is not negative."""
     queue_id = records.columns.ints("queue_id")
-    _rows(scene, records, "I-030", queue_id < 0, "queue", queue_id)
+    add_rows(scene, records, "I-030", queue_id < 0, "queue", queue_id)
 
 
 @of_records("I-032")
@@ -100,7 +92,9 @@ def half_offsets(scene: Scene, records: Records) -> None:
         return
     offset = records.columns.ints("queue_offset")
     wrong = (flags & SysFlag.PREPARED != 0) & (offset != 0)
-    _rows(scene, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset)
+    add_rows(
+        scene, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset
+    )
 
 
 @of_records("I-033")
@@ -114,7 +108,7 @@ def known_flags(scene: Scene, records: Records) -> None:
     batches = np.flatnonzero(flags & _BATCH_BITS)
     if len(batches):
         wrong[batches] |= records.properties.find(INNER_NUM).length[batches] < 0
-    _rows(scene, records, "I-033", wrong, "flags that do not go together:", flags)
+    add_rows(scene, records, "I-033", wrong, "flags that do not go together:", flags)
 
 
 @of_records("I-034")
@@ -124,25 +118,4 @@ def ports(scene: Scene, records: Records) -> None:
         port = records.columns.ints(f"{name}.port")
         if port.min() < 0 or port.max() > _PORT_MAX:
             wrong = (port < 0) | (port > _PORT_MAX)
-            _rows(scene, records, "I-034", wrong, f"{name} has port", port)
-
-
-def _rows(
-    scene: Scene,
-    records: Records,
-    code: str,
-    wrong: Flags,
-    text: str,
-    values: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-    severity: Severity | None = None,
-) -> None:
-    """Findings of records, each with a number of it."""
-    if wrong.any():
-        scene.log_rows(
-            code,
-            wrong,
-            records.position,
-            records.ends,
-            lambda row: f"record at {records.position[row]}: {text} {values[row]}",
-            severity=severity,
-        )
+            add_rows(scene, records, "I-034", wrong, f"{name} has port", port)

@@ -15,6 +15,7 @@ from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..body import unpack
 from ..delay_level import DEFAULT_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, parse_levels
+from ..ordered import rows_of
 from ..recovery.keep.forms import HALF_TOPIC, OP_TOPIC
 from ..write.timer_entries import Ticks
 from .catalogue import Severity
@@ -129,8 +130,7 @@ class _Halves:
         """bool[n]: a half message stands there."""
         found = np.zeros(len(wanted), np.bool_)
         for positions in self.positions:
-            at = np.minimum(np.searchsorted(positions, wanted), len(positions) - 1)
-            found |= positions[at] == wanted
+            found |= rows_of(positions, wanted)[1]
         return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
 from ...formats.tombstone import FILLER_TOPIC
 from .catalogue import Severity
-from .records import Records
+from .records import Records, add_rows
 from .register import of_records
 from .scene import Scene
 
@@ -29,14 +29,7 @@ def topic_name(scene: Scene, records: Records) -> None:
         wrong = topics.ids == number
         told = f"topic {value[:40]!r}: {text}"
         severity = Severity.FATAL if _NUL in value else None
-        scene.log_rows(
-            "I-035",
-            wrong,
-            records.position,
-            records.ends,
-            lambda row, told=told: f"record at {records.position[row]}: {told}",  # type: ignore[misc]
-            severity=severity,
-        )
+        add_rows(scene, records, "I-035", wrong, told, severity=severity)
 
 
 def _odd(value: bytes) -> str:
@@ -60,26 +53,9 @@ def long_topics(scene: Scene, records: Records) -> None:
         return
     if not scene.profile.record.v2:
         version = scene.profile.version
-        scene.log_rows(
-            "I-037",
-            newer,
-            records.position,
-            records.ends,
-            lambda row: (
-                f"record at {records.position[row]} of version 2: a broker {version} cuts the log"
-                " there"
-            ),
-        )
+        told = f"version 2, at which a broker {version} cuts the log"
+        add_rows(scene, records, "I-037", newer, told)
     lengths = np.array([len(text) for text in records.topic_texts], np.int64)[records.topics.ids]
     short = newer & (lengths <= TOPIC_BYTES_MAX_V1)
-    if short.any():
-        scene.log_rows(
-            "I-036",
-            short,
-            records.position,
-            records.ends,
-            lambda row: (
-                f"record at {records.position[row]}: version 2 for a topic of {lengths[row]}"
-                " characters"
-            ),
-        )
+    text = "version 2 for a short topic, its characters:"
+    add_rows(scene, records, "I-036", short, text, lengths)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ...formats.sparse_consume_queue import UNIT_BYTES
 from ..config_file import read_config_file
 from ..errors import Missing
+from ..ordered import rows_of
 from ..recovery.snapshot import QueueId
 from . import high_availability
 from .catalogue import Severity
@@ -98,7 +99,7 @@ def units_name_their_records(scene: Scene) -> None:
     """Unit and record agree, one for one, and queue offsets increase."""
     for queue in _at_rest(scene):
         units, records = queue.units, queue.records
-        row, known = _rows(records.position, units.physical_offset)
+        row, known = rows_of(records.position, units.physical_offset)
         same = known.copy()
         if len(records.position):
             same &= records.size[row] == units.size
@@ -109,7 +110,7 @@ def units_name_their_records(scene: Scene) -> None:
         for odd in queue.odd_units:
             file = next(f for f in queue.queue_files if f.start <= odd.position < f.end)
             _tell(scene, "I-163", queue, file.path, odd.reason, odd.position - file.start)
-        lost = ~_rows(np.sort(units.physical_offset), records.position)[1]
+        lost = ~rows_of(np.sort(units.physical_offset), records.position)[1]
         if lost.any():
             first = int(records.position[lost][0])
             text = f"no unit names the record at {first}"
@@ -227,14 +228,6 @@ def _at_rest(scene: Scene) -> list[CompactedQueue]:
     if _BUSY not in scene.unread:
         scene.unread.append(_BUSY)
     return []
-
-
-def _rows(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:
-    """(row, found) of each number in an ordered column."""
-    if not len(ordered):
-        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
-    rows = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return rows, ordered[rows] == wanted
 
 
 def _tell(

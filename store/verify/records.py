@@ -14,6 +14,8 @@ from ...formats.property_columns import Items
 from ..commit_log import Batch
 from ..dictionary import Dictionary, dictionary
 from ..dispatch import Dispatched
+from .catalogue import Severity
+from .scene import Scene
 from .topic_table import TopicTable
 
 Ints = npt.NDArray[np.int64]
@@ -87,3 +89,24 @@ class Records:
         """int64[n]: the transaction bits of sys_flag."""
         bits: Ints = self.ints("sys_flag") & TRANSACTION_MASK
         return bits
+
+
+def add_rows(
+    scene: Scene,
+    records: Records,
+    code: str,
+    wrong: Flags,
+    text: str,
+    values: Ints | None = None,
+    *,
+    severity: Severity | None = None,
+) -> None:
+    """A finding of each run of wrong records; values: a number of each, told behind the text."""
+    if not wrong.any():
+        return
+
+    def told(row: int) -> str:
+        value = "" if values is None else f" {values[row]}"
+        return f"record at {records.position[row]}: {text}{value}"
+
+    scene.log_rows(code, wrong, records.position, records.ends, told, severity=severity)

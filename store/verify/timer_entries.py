@@ -15,6 +15,7 @@ from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..delay_level import TIMER_TOPIC
 from ..mapped_file_queue import MappedFile, MappedFileQueue
+from ..ordered import rows_of
 from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
@@ -53,10 +54,7 @@ class Entries:
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
         """(row, known) of the entry that begins at each position."""
-        if not len(self.position):
-            return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
-        rows = np.minimum(np.searchsorted(self.position, positions), len(self.position) - 1)
-        return rows, self.position[rows] == positions
+        return rows_of(self.position, positions)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from ...formats import message_properties as names
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..delay_level import TIMER_TOPIC
+from ..ordered import rows_of
 from ..views.timer_cancels import BY_TOPIC, compared_by
 from ..views.timer_records import numbers
 from .records import Records
@@ -45,10 +46,7 @@ class TimerColumns:
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
         """(row, known) of the record that begins at each position."""
-        if not len(self.position):
-            return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
-        rows = np.minimum(np.searchsorted(self.position, positions), len(self.position) - 1)
-        return rows, self.position[rows] == positions
+        return rows_of(self.position, positions)
 
 
 @dataclass
