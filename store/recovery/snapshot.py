@@ -88,28 +88,28 @@ class Snapshot:
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
-        ext = dict(_queues(layout.consume_queue_ext))
-        batches = dict(_queues(layout.batch_consume_queue))
+        ext = dict(list_queues(layout.consume_queue_ext))
+        batches = dict(list_queues(layout.batch_consume_queue))
         timer_log = tuple(list_entries(layout.timer_log))
         check = layout.config / "timercheck"
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
             log_file_bytes=sizes.commit_log.value,
-            queues=dict(_queues(layout.consume_queue)),
+            queues=dict(list_queues(layout.consume_queue)),
             queue_file_bytes=sizes.consume_queue.value,
             index=tuple(list_entries(layout.index)),
             checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
             abort=layout.abort.exists(),
             ext=ext,
-            ext_file_bytes=_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
+            ext_file_bytes=usual_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
             timer_log=timer_log,
-            timer_file_bytes=_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
+            timer_file_bytes=usual_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
             batch_queues=batches,
-            batch_file_bytes=_file_bytes(
+            batch_file_bytes=usual_file_bytes(
                 layout, "mapperFileSizeBatchConsumeQueue", batches.values()
             ),
-            batch_topics=_batch_topics(layout, batches),
+            batch_topics=topics_with_batches(layout, batches),
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
@@ -161,7 +161,7 @@ def _size(entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def _queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
+def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
     """Topic-queues of `consumequeue`; a queue directory that is no number is skipped (2.1)."""
     for topic in list_entries(root):
         if not topic.directory:
@@ -182,14 +182,14 @@ def in_java_order(paths: Sequence[str]) -> list[str]:
     return [paths[n] for n in order]
 
 
-def _file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
+def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
     """Size of files: as configured, else what most of them have, else a broker's default."""
     value, origin = layout.broker_config.size(option)
     sizes = Counter(e.size for entries in listed for e in entries if e.size and not e.directory)
     return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
 
 
-def _batch_topics(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
+def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
     """Topics with batch queues, by topics.json where a broker can read it."""
     try:
         topics = Topics.read(layout.config)

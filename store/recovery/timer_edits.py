@@ -43,7 +43,7 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
     if wheel.exists() and wheel.stat().st_size not in (0, FILE_BYTES):
         reason = "a wheel of a wrong length: a broker does not start"
         yield Edit("move", str(wheel), reason, _WHEEL_CODES)
-        yield _new_wheel(snapshot, kept)
+        yield new_wheel(snapshot, kept)
 
 
 def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:
@@ -64,7 +64,7 @@ def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterat
         )
 
 
-def _new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:
+def new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:
     """A wheel that names the entries of all files."""
     whole = replace(snapshot, timer_log=tuple(kept))
     slots = rebuilt_wheel(whole)

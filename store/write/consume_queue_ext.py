@@ -37,6 +37,39 @@ _ROOM = 2 * END.sizeof()
 """Bytes that a broker leaves at the end of a file."""
 
 
+class BitMaps:
+    """Which SQL filters the messages of a store pass; empty maps unless enableCalcFilterBitMap."""
+
+    def __init__(self, layout: Layout) -> None:
+        config = layout.broker_config
+        self._filters: dict[str, list[ConsumerFilter]] = {}
+        self._bloom: BloomFilter | None = None
+        if config.get_bool("enableCalcFilterBitMap"):
+            from ..bloom import BloomFilter, consumer_filters, read_filters
+
+            self._bloom = BloomFilter.from_config(config)
+            self._filters = consumer_filters(read_filters(layout), self._bloom)
+
+    def of(self, records: Columns, topics: Dictionary) -> list[bytes]:
+        """The bit maps of n records."""
+        import numpy as np
+
+        from ..batch import Batch
+        from ..bloom import bit_maps
+        from ..mark import Mark
+
+        maps = [b""] * len(topics.ids)
+        for number, topic in enumerate(topics.values):
+            filters = self._filters.get(topic.decode("utf-8", "replace"))
+            if not filters or self._bloom is None:
+                continue
+            rows = np.flatnonzero(topics.ids == number)
+            batch = Batch(records.take(rows), np.zeros(len(rows), np.int64), Mark.NONE, None)
+            for row, bits in zip(rows.tolist(), bit_maps(filters, self._bloom, batch), strict=True):
+                maps[row] = bits.tobytes()
+        return maps
+
+
 class ExtWriter:
     """Appends units for all queues of a store; bytes are in the files at once, on disk by `sync`."""
 
@@ -48,31 +81,15 @@ class ExtWriter:
         self._ends: dict[Path, int] = {}
         self._touched: set[Path] = set()
         self._maps: list[bytes] = []
-        self._filters: dict[str, list[ConsumerFilter]] = {}
-        self._bloom: BloomFilter | None = None
-        if config.get_bool("enableCalcFilterBitMap"):
-            from ..bloom import BloomFilter, consumer_filters, read_filters
-
-            self._bloom = BloomFilter.from_config(config)
-            self._filters = consumer_filters(read_filters(layout), self._bloom)
+        self._bit_maps = BitMaps(layout)
 
     def look_at(self, records: Columns, topics: Dictionary) -> None:
         """Find the bit maps of n records, for the units that `add` gets of them."""
-        import numpy as np
+        self._maps = self._bit_maps.of(records, topics)
 
-        from ..batch import Batch
-        from ..bloom import bit_maps
-        from ..mark import Mark
-
-        self._maps = [b""] * len(topics.ids)
-        for number, topic in enumerate(topics.values):
-            filters = self._filters.get(topic.decode("utf-8", "replace"))
-            if not filters or self._bloom is None:
-                continue
-            rows = np.flatnonzero(topics.ids == number)
-            batch = Batch(records.take(rows), np.zeros(len(rows), np.int64), Mark.NONE, None)
-            for row, bits in zip(rows.tolist(), bit_maps(filters, self._bloom, batch), strict=True):
-                self._maps[row] = bits.tobytes()
+    def take_maps(self, maps: list[bytes]) -> None:
+        """The same where they were found elsewhere: bit maps of n records."""
+        self._maps = maps
 
     def add(self, topic: str, queue_id: int, units: Units) -> list[int]:
         """Append a unit for each of these units of one queue; what to write as their tags_code.
