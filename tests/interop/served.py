@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.cli.datadriven import Result, run_here
 from tests.damage import Span, Victim
 
 from .conftest import Judge
@@ -35,11 +36,16 @@ _LOG_LINE = re.compile(r"^[\d:.]+ (WARN|ERROR)\s+(.*)$")
 
 def mqstore(*words: str | Path, stdin: str = "", codes: Sequence[int] = (0,)) -> str:
     """Run a command to its end and return stdout; any other exit code than `codes` is a failure."""
-    command = [sys.executable, "-m", "mqstore", *map(str, words)]
-    done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode in codes, f"{command[3:]}: exit {done.returncode}\n{done.stderr}"
+    arguments = [*map(str, words)]
+    if not stdin:
+        done = run_here(arguments)
+    else:
+        command = [sys.executable, "-m", "mqstore", *arguments]
+        process = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, timeout=120, check=False
+        )
+        done = Result(process.stdout, process.stderr, process.returncode)
+    assert done.code in codes, f"{arguments}: exit {done.code}\n{done.stderr}"
     return done.stdout
 
 
