@@ -6,13 +6,15 @@ import base64
 import hashlib
 import json
 import re
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.cli.datadriven import Result, run_here
+import pytest
+
+from tests.cli.datadriven import run_here
 from tests.damage import Span, Victim
 
 from .conftest import Judge
@@ -37,14 +39,11 @@ _LOG_LINE = re.compile(r"^[\d:.]+ (WARN|ERROR)\s+(.*)$")
 def mqstore(*words: str | Path, stdin: str = "", codes: Sequence[int] = (0,)) -> str:
     """Run a command to its end and return stdout; any other exit code than `codes` is a failure."""
     arguments = [*map(str, words)]
-    if not stdin:
+    with tempfile.TemporaryFile("w+") as file, pytest.MonkeyPatch.context() as patched:
+        file.write(stdin)
+        file.seek(0)
+        patched.setattr(sys, "stdin", file)
         done = run_here(arguments)
-    else:
-        command = [sys.executable, "-m", "mqstore", *arguments]
-        process = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=120, check=False
-        )
-        done = Result(process.stdout, process.stderr, process.returncode)
     assert done.code in codes, f"{arguments}: exit {done.code}\n{done.stderr}"
     return done.stdout
 
