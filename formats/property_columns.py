@@ -166,6 +166,22 @@ class Items:
             found[self._record[self._full][length <= 0]] = True
         return found
 
+    def pairs(self) -> tuple[Ints, Ragged, Ragged]:
+        """All items in order: the text that each is in, int64[m], its name, its value.
+
+        Without those that readers drop; what a text has twice is there twice, see `repeated`.
+        """
+        length = self._name_lengths
+        kept = np.flatnonzero(length > 0)
+        begin, end = self._cuts[:-1][self._full] + 1, self._cuts[1:][self._full]
+        begin, length, end = begin[kept], length[kept], end[kept]
+        value = begin + length + 1
+        return (
+            self._record[self._full][kept],
+            Ragged(self._blob, begin, length),
+            Ragged(self._blob, value, end - value),
+        )
+
     def repeated(self) -> Flags:
         """bool[n]: the text may have a name twice. The end of a long name is not compared.
 
