@@ -32,9 +32,9 @@ def splits(start: int, stop: int, split_bytes: int) -> Iterator[Split]:
 
 
 def scan_split(
-    log: CommitLog, split: Split, look_back_bytes: int = LOOK_BACK_BYTES
+    log: CommitLog, split: Split, look_back_bytes: int = LOOK_BACK_BYTES, *, crc: bool = False
 ) -> Iterator[Batch | Extent]:
-    """What begins in a split, without CRCs; missing files first, then in log order.
+    """What begins in a split; missing files first, then in log order. crc: as of `CommitLog.scan`.
 
     A reader of the middle of the log cannot see what a record is worth: whether it stands behind
     damage of another split, or behind the log's end (end the last split there). A batch is valid
@@ -45,7 +45,7 @@ def scan_split(
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, "no file holds this range")
     file = log.queue.file_at(split.start)
     begin = max(file.start, split.start - look_back_bytes) if file else split.start
-    for item in log.scan(begin, split.stop, crc=False):
+    for item in log.scan(begin, split.stop, crc=crc):
         if isinstance(item, Extent):
             if item.position >= split.start and item.kind is not ExtentKind.MISSING:
                 yield item

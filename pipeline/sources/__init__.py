@@ -1,0 +1,18 @@
+"""Data sources for Spark: the files of stores as rows, one module per source.
+
+`register` of `mqstore.pipeline` makes them known to a session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSource
+
+
+def all_sources() -> list[type[DataSource]]:
+    """Every source there is."""
+    from .log import LogSource
+
+    return [LogSource]

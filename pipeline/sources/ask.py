@@ -1,0 +1,136 @@
+"""What a source is asked for: the options of `spark.read`, understood and checked once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from ...store.config import BrokerConfig
+from ...store.errors import InvalidInput
+from ...store.time_range import TimeRange, parse_range
+from .fleet import stores_of
+
+REPORT = "report"
+FAIL = "fail"
+NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
+_SEPARATOR = ","
+ALWAYS = TimeRange()
+_OPTIONS = frozenset(
+    {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
+    | {"pushdown", "split_bytes", "broker_config", "quick"}
+)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The options of a read.
+
+    stores: root directories or URIs. fields: columns by name, None for the usual ones. topics:
+    names or patterns as a shell's, none for all. times: by store time. body: `none`, `plain`
+    (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report` gives a row for what cannot be read, `fail` ends
+    the query. pushdown: let Spark hand filters down; its session must allow it. split_bytes: size
+    of a part that one task reads, None for what fits. config: of the brokers, as in broker.conf.
+    quick: of findings, structure and ends only.
+    """
+
+    stores: tuple[str, ...]
+    fields: tuple[str, ...] | None = None
+    topics: tuple[str, ...] = ()
+    queue_id: int | None = None
+    times: TimeRange = ALWAYS
+    body: str = NO_BODY
+    on_damage: str = REPORT
+    pushdown: bool = False
+    split_bytes: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+    quick: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """From Spark's options, whose names it may have put into lower case.
+
+        Raises InvalidInput, and as `stores_of`.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        if unknown := sorted(given.keys() - _OPTIONS):
+            known = ", ".join(sorted(_OPTIONS))
+            raise InvalidInput(f"no option {unknown[0]!r} here", hint=f"there are {known}")
+        return cls(
+            stores=tuple(stores_of(_paths(given))),
+            fields=_list(given, "fields") or None,
+            topics=_list(given, "topics"),
+            queue_id=_number(given, "queue_id"),
+            times=parse_range(given.get("since"), given.get("until")),
+            body=_one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY)),
+            on_damage=_one_of(given, "on_damage", (REPORT, FAIL)),
+            pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
+            split_bytes=_number(given, "split_bytes"),
+            config=_object(given, "broker_config"),
+            quick=_one_of(given, "quick", ("false", "true")) == "true",
+        )
+
+    @property
+    def broker_config(self) -> BrokerConfig:
+        return BrokerConfig(dict(self.config))
+
+    @property
+    def fails(self) -> bool:
+        """Damage ends the query."""
+        return self.on_damage == FAIL
+
+    def columns(self, known: Iterable[str], usual: Iterable[str]) -> tuple[str, ...]:
+        """The columns asked for. Raises InvalidInput for one that is not known."""
+        if self.fields is None:
+            return tuple(usual)
+        names = tuple(known)
+        if unknown := [name for name in self.fields if name not in names]:
+            raise InvalidInput(
+                f"no column {unknown[0]!r} here", hint=f"there are {', '.join(names)}"
+            )
+        return tuple(dict.fromkeys(self.fields))
+
+
+def _paths(given: Mapping[str, str]) -> list[str]:
+    """What `load` was given: one word, several lines of words, or several words."""
+    several = json.loads(given["paths"]) if given.get("paths") else []
+    words = [*given.get("path", "").splitlines(), *several]
+    if not words:
+        raise InvalidInput("no path is given", hint='write .load("/data/store")')
+    return words
+
+
+def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    parts = (part.strip() for part in given.get(name, "").split(_SEPARATOR))
+    return tuple(part for part in parts if part)
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX):
+        raise InvalidInput(f"option {name}: not a number: {text!r}")
+    return int(text)
+
+
+_DIGITS_MAX = 19
+
+
+def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:
+    """The option's value, which must be one of some; the first is the default."""
+    value = given.get(name, values[0]).lower()
+    if value not in values:
+        raise InvalidInput(f"option {name}: not one of {', '.join(values)}: {value!r}")
+    return value
+
+
+def _object(given: Mapping[str, str], name: str) -> dict[str, str]:
+    try:
+        found: Any = json.loads(given.get(name, "{}"))
+    except ValueError as error:
+        raise InvalidInput(f"option {name}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise InvalidInput(f"option {name}: not a JSON object")
+    return {str(key): str(value) for key, value in found.items()}

@@ -1,0 +1,281 @@
+"""The columns of `rocketmq-log`: messages as the JSON of the contract names them, made in bulk.
+
+Only the columns asked for are made. Bodies, and whether their CRC fits, are among them only where
+they are named: each costs more than all the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ...formats import message_properties as names
+from ...formats.derive import columns_of, encode
+from ...formats.derive.ragged import Ints
+from ...formats.host import host_text
+from ...formats.message import MESSAGE
+from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
+from ...formats.property_columns import Items
+from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
+from ...formats.sys_flag import SysFlag
+from ...store.batch import Batch
+from ...store.body import Body, unpack
+from .arrow_arrays import (
+    batch_of,
+    binary_of,
+    constant,
+    few_texts,
+    numbers,
+    offsets_of,
+    text_of,
+)
+
+STORE = "store"
+DAMAGE = "damage"
+BODY = "body"
+BODY_CRC_OK = "body_crc_ok"
+
+_SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
+_ARROW = {"int": pa.int32(), "bigint": pa.int64()}
+_ROWS_MAX = 1 << 14
+"""Rows of a batch that goes to Spark; more are no faster."""
+_BODY_BYTES_MAX = 32 << 20
+"""Bodies of a batch, unless one alone is larger."""
+_HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A batch of one store and what is made of it more than once.
+
+    bodies: as they are shown, where that is not as they are stored.
+    """
+
+    store: str
+    batch: Batch
+    bodies: Sequence[Body] | None = None
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @cached_property
+    def items(self) -> Items:
+        """Of the properties."""
+        return Items(self.batch.columns.ragged("properties"))
+
+
+class LogColumn(NamedTuple):
+    """Type in SQL, type in Arrow, how it is made, whether it is there if no columns are named."""
+
+    sql: str
+    arrow: pa.DataType
+    make: Callable[[Taken], pa.Array]
+    usual: bool = True
+
+
+def _numbers(name: str, sql: str) -> LogColumn:
+    arrow = _ARROW[sql]
+    return LogColumn(sql, arrow, lambda taken: numbers(taken.batch.columns.ints(name), arrow))
+
+
+def _text(make: Callable[[Taken], pa.Array], usual: bool = True) -> LogColumn:
+    return LogColumn("string", pa.string(), make, usual)
+
+
+def _host(name: str) -> LogColumn:
+    """`ip:port`: few different ones in a batch."""
+
+    def make(taken: Taken) -> pa.Array:
+        columns = taken.batch.columns
+        ips, ports = columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port")
+        hosts: dict[tuple[bytes, int], int] = {}
+        pairs = zip(ips.tolist(), ports.tolist(), strict=True)
+        ids = [hosts.setdefault(pair, len(hosts)) for pair in pairs]
+        texts = pa.array([host_text(*pair) for pair in hosts], pa.string())
+        return texts.take(pa.array(ids, pa.int64()))
+
+    return _text(make)
+
+
+def _property(name: str) -> LogColumn:
+    return _text(lambda taken: text_of(taken.items.find(name)))
+
+
+def _magic_code(taken: Taken) -> pa.Array:
+    codes, ids = np.unique(taken.batch.columns.ints("magic_code"), return_inverse=True)
+    return pa.array([f"{code:08x}" for code in codes.tolist()], pa.string()).take(pa.array(ids))
+
+
+def _keys(taken: Taken) -> pa.Array:
+    """The parts of KEYS that single spaces separate, without empty ones; an empty list without."""
+    text = text_of(taken.items.find(names.KEYS))
+    parts = pc.split_pattern(text.fill_null(""), names.KEY_SEPARATOR)
+    flat, lengths = parts.flatten(), parts.value_lengths().to_numpy(zero_copy_only=False)
+    given = pc.greater(pc.binary_length(flat), 0).to_numpy(zero_copy_only=False)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    kept = np.bincount(row[given], minlength=len(lengths))
+    offsets = pa.array(offsets_of(kept), pa.int32())
+    return pa.ListArray.from_arrays(offsets, flat.filter(pa.array(given)))
+
+
+_MAP = pa.map_(pa.string(), pa.string())
+
+
+def _properties(taken: Taken) -> pa.Array:
+    if taken.items.repeated().any():  # rare: what a text has twice counts once
+        texts = taken.batch.columns.ragged("properties").tolist()
+        return pa.array([list(names.parse(text).items()) for text in texts], _MAP)
+    row, name, value = taken.items.pairs()
+    offsets = offsets_of(np.bincount(row, minlength=len(taken)))
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), text_of(name), text_of(value))
+
+
+def _message_id(taken: Taken) -> pa.Array:
+    columns, count = taken.batch.columns, len(taken)
+    ips = columns.ragged("store_host.ip")
+    found = np.full(count, None, object)
+    for schema, width in ((MESSAGE_ID_V4, IPV4_BYTES), (MESSAGE_ID_V6, IPV6_BYTES)):
+        rows = np.flatnonzero(ips.length == width)
+        if len(rows):
+            some = columns.take(rows)
+            made = encode(
+                schema,
+                {
+                    "ip": ips[rows],
+                    "port": some.ints("store_host.port"),
+                    "physical_offset": some.ints("physical_offset"),
+                },
+            )
+            text = np.ascontiguousarray(_HEX[np.frombuffer(made.buffer, np.uint8)])
+            found[rows] = text.view(f"S{2 * len(made.buffer) // len(rows)}").astype(str)
+    return pa.array(found, pa.string())
+
+
+def _body_crc_ok(taken: Taken) -> pa.Array:
+    checked = taken.batch.body_crc_ok
+    return pa.nulls(len(taken), pa.bool_()) if checked is None else pa.array(checked)
+
+
+def _body(taken: Taken) -> pa.Array:
+    if taken.bodies is None:
+        return binary_of(taken.batch.columns.ragged("body"))
+    return pa.array([body.data for body in taken.bodies], pa.binary())
+
+
+def _body_note(field: str) -> LogColumn:
+    def make(taken: Taken) -> pa.Array:
+        if taken.bodies is None:
+            return pa.nulls(len(taken), pa.string())
+        return pa.array([getattr(body, field) or None for body in taken.bodies], pa.string())
+
+    return _text(make, usual=False)
+
+
+_DAMAGE = {"position": "bigint", "size": "bigint", "reason": "string"}
+DAMAGE_TYPE = pa.struct([("position", pa.int64()), ("size", pa.int64()), ("reason", pa.string())])
+_DAMAGE_SQL = f"struct<{', '.join(f'{name}: {sql}' for name, sql in _DAMAGE.items())}>"
+
+
+def _columns() -> dict[str, LogColumn]:
+    """In the order of the contract's JSON."""
+    stored = {column.name: _SQL.get(column.type, "") for column in columns_of(MESSAGE)}
+    own: dict[str, LogColumn] = {
+        "magic_code": _text(_magic_code),
+        "born_host": _host("born_host"),
+        "store_host": _host("store_host"),
+        "topic": _text(lambda taken: few_texts(taken.batch.columns.ragged("topic"))),
+        "properties": LogColumn("map<string, string>", _MAP, _properties),
+    }
+    found = {
+        STORE: _text(lambda taken: constant(taken.store, len(taken), pa.string())),
+        "position": LogColumn(
+            "bigint", pa.int64(), lambda taken: numbers(taken.batch.position, pa.int64())
+        ),
+    }
+    for name, sql in stored.items():
+        field = name.partition(".")[0]
+        if field in own:
+            found.setdefault(field, own[field])
+        elif sql and not name.endswith(("topic_length", "properties_length")):
+            found[name] = _numbers(name, sql)
+    return found | {
+        "tags": _property(names.TAGS),
+        "keys": LogColumn("array<string>", pa.list_(pa.string()), _keys),
+        "unique_key": _property(names.UNIQ_KEY),
+        "message_id": _text(_message_id),
+        BODY_CRC_OK: LogColumn("boolean", pa.bool_(), _body_crc_ok, usual=False),
+        BODY: LogColumn("binary", pa.binary(), _body, usual=False),
+        "body_compression": _body_note("compression"),
+        "body_error": _body_note("error"),
+        DAMAGE: LogColumn(
+            _DAMAGE_SQL, DAMAGE_TYPE, lambda taken: pa.nulls(len(taken), DAMAGE_TYPE)
+        ),
+    }
+
+
+COLUMNS: Mapping[str, LogColumn] = _columns()
+SCHEMA = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])
+USUAL = tuple(name for name, column in COLUMNS.items() if column.usual)
+_WITH_BODY = (BODY, "body_compression", "body_error")
+
+
+def rows_of_batch(
+    store: str, batch: Batch, fields: Sequence[str], *, raw: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """The records of a batch as rows of `fields`, which are names in `COLUMNS`.
+
+    raw: bodies as stored, else decompressed. Memory: one batch of rows; with bodies some 64 MiB of
+    them, or one.
+    """
+    with_body = any(name in _WITH_BODY for name in fields)
+    for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):
+        taken = Taken(store, part, bodies)
+        yield batch_of(fields, [COLUMNS[name].make(taken) for name in fields], SCHEMA)
+
+
+def _shown(batch: Batch, raw: bool) -> Iterator[tuple[Batch, list[Body] | None]]:
+    """Parts of a batch whose bodies are not too large together, and these bodies."""
+    flags = batch.columns.ints("sys_flag")
+    if raw or not (flags & int(SysFlag.COMPRESSED)).any():
+        yield from _cut(batch, np.maximum(batch.columns.ragged("body").length, 0))
+        return
+    first, size, bodies = 0, 0, list[Body]()
+    stored = batch.columns.ragged("body")
+    for row, flag in enumerate(flags.tolist()):
+        body = unpack(stored[row], flag)
+        if bodies and (size + len(body.data) > _BODY_BYTES_MAX or len(bodies) >= _ROWS_MAX):
+            yield batch.take(slice(first, row)), bodies
+            first, size, bodies = row, 0, []
+        bodies.append(body)
+        size += len(body.data)
+    if bodies:
+        yield batch.take(slice(first, len(batch))), bodies
+
+
+def _cut(batch: Batch, weight: Ints | None) -> Iterator[tuple[Batch, None]]:
+    """Parts of a batch: few enough rows, and with a weight of each, bytes of bodies, of these."""
+    part = np.arange(len(batch)) // _ROWS_MAX
+    if weight is not None:
+        part = np.maximum(part, np.cumsum(weight) // _BODY_BYTES_MAX)
+    edges = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(batch)]
+    for first, behind in pairwise(edges):
+        whole = behind - first == len(batch)
+        yield batch if whole else batch.take(slice(first, behind)), None
+
+
+def damage_row(
+    store: str, fields: Sequence[str], position: int | None, size: int | None, reason: str
+) -> pa.RecordBatch:
+    """The row that stands for a range of the log, or for a store, that cannot be read."""
+    values: dict[str, Any] = dict.fromkeys(fields)
+    values |= {STORE: store} if STORE in fields else {}
+    values[DAMAGE] = {"position": position, "size": size, "reason": reason}
+    arrays = [pa.array([values[name]], SCHEMA.field(name).type) for name in fields]
+    return batch_of(fields, arrays, SCHEMA)

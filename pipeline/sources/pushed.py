@@ -1,0 +1,113 @@
+"""Filters that Spark hands down to the log: what they leave out need not become rows.
+
+Spark asks them again of the rows that are left, so that a condition here may take too much, but
+never too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from ...store.selection import ANY_TAG, TAG_SEPARATOR, Selection
+from ...store.time_range import TimeRange
+from .ask import ALWAYS
+
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+"""In a column it stands for bytes that are no text."""
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """Conditions of which all must hold, of each list one, and store times. Default: none."""
+
+    conditions: list[list[Selection]] = field(default_factory=list)
+    times: TimeRange = ALWAYS
+
+    def within(self, times: TimeRange) -> TimeRange:
+        """The times that are wanted both ways; none is a range that ends where it begins."""
+        since = max(times.since_ms, self.times.since_ms)
+        return TimeRange(since, max(since, min(times.until_ms, self.times.until_ms)))
+
+
+def take_filters(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+    """What some filters, all of which must hold, ask; and what Spark is to ask again: all."""
+    kept = list(filters)
+    pushed = Pushed()
+    for one in kept:
+        pushed = _with(pushed, one)
+    if pushed.times.bounded:
+        pushed = replace(pushed, conditions=[*pushed.conditions, [Selection(times=pushed.times)]])
+    return pushed, kept
+
+
+def _with(pushed: Pushed, one: Filter) -> Pushed:
+    column: tuple[str, ...] = getattr(one, "attribute", ())
+    if column == ("store_timestamp",):
+        bounds = _bounds(one)
+        return pushed if bounds is None else replace(pushed, times=pushed.within(bounds))
+    make = _SELECTIONS.get(column[0]) if len(column) == 1 else None
+    values = _values(one)
+    if make is None or not values:
+        return pushed
+    either = [make(value) for value in values]
+    if any(selection is None for selection in either):
+        return pushed
+    return replace(pushed, conditions=[*pushed.conditions, [s for s in either if s is not None]])
+
+
+def _values(one: Filter) -> list[Any]:
+    """The values of which a column must have one; none if that is not what is asked."""
+    if isinstance(one, EqualTo):
+        return [one.value]
+    return list(one.value) if isinstance(one, In) else []
+
+
+def _bounds(one: Filter) -> TimeRange | None:
+    if isinstance(one, GreaterThan):
+        return TimeRange(since_ms=max(0, int(one.value) + 1))
+    if isinstance(one, GreaterThanOrEqual):
+        return TimeRange(since_ms=max(0, int(one.value)))
+    if isinstance(one, LessThan):
+        return TimeRange(until_ms=max(0, int(one.value)))
+    if isinstance(one, LessThanOrEqual):
+        return TimeRange(until_ms=max(0, int(one.value) + 1))
+    return None
+
+
+def _text(make: Callable[[str], Selection]) -> Callable[[Any], Selection | None]:
+    """Only for values that stand for themselves."""
+
+    def condition(value: Any) -> Selection | None:
+        return make(value) if isinstance(value, str) and value and _UNKNOWN not in value else None
+
+    return condition
+
+
+def _tag(value: Any) -> Selection | None:
+    text = _text(lambda tag: Selection(tag=tag))(value)
+    odd = text is None or TAG_SEPARATOR in value or value.strip() in ("", ANY_TAG)
+    return None if odd or value != value.strip() else text
+
+
+def _queue_id(value: Any) -> Selection | None:
+    return Selection(queue_id=value) if isinstance(value, int) else None
+
+
+_SELECTIONS: Mapping[str, Callable[[Any], Selection | None]] = {
+    "topic": _text(lambda topic: Selection(topic=topic)),
+    "unique_key": _text(lambda key: Selection(unique_key=key)),
+    "queue_id": _queue_id,
+    "tags": _tag,
+}

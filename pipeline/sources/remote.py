@@ -1,0 +1,107 @@
+"""Commit logs wherever they lie: in a store's directories, or in object storage by ranges.
+
+Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`, `file://…`. Compressed
+files and the other parts of a store are not read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ...store.commit_log import CommitLog
+from ...store.compressed import Plain
+from ...store.config import BrokerConfig
+from ...store.errors import Missing, Unreadable, Unsupported
+from ...store.layout import COMMIT_LOG, Layout
+from ...store.mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from .fleet import is_uri
+
+
+def open_log(root: str, config: BrokerConfig) -> CommitLog:
+    """The commit log of a store. Raises Missing, NotAStore, Unreadable."""
+    if not is_uri(root):
+        return CommitLog.open(Layout.open(root, config))
+    return CommitLog(RemoteFiles.at(root))
+
+
+class RemoteFiles(MappedFileQueue):
+    """The files of a log in object storage, read by ranges."""
+
+    def __init__(
+        self, place: fs.FileSystem, files: list[MappedFile], foreign: list[Foreign]
+    ) -> None:
+        super().__init__((), files, size_of(files), foreign)
+        self._place = place
+        self._opened: dict[str, Any] = {}
+
+    @classmethod
+    def at(cls, root: str) -> RemoteFiles:
+        """The log of the store at a URI. Raises Missing, Unreadable."""
+        try:
+            place, path = fs.FileSystem.from_uri(root)
+            found = place.get_file_info(fs.FileSelector(f"{path.rstrip('/')}/{COMMIT_LOG}"))
+        except FileNotFoundError:
+            raise Missing(f"no {COMMIT_LOG} here", path=root) from None
+        except (OSError, pa.ArrowException) as error:
+            raise Unreadable(f"cannot list ({error})", path=root) from error
+        files, foreign = _sorted_out(found)
+        return cls(place, files, foreign)
+
+    def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of one file from its byte `offset` on."""
+        wanted = max(0, min(size, file.size - offset))
+        if not wanted:
+            return b""
+        try:
+            if file.path not in self._opened:
+                self._opened[file.path] = self._place.open_input_file(file.path)
+            data: bytes = self._opened[file.path].read_at(wanted, offset)
+        except OSError as error:
+            raise Unreadable(f"cannot read ({error})", path=file.path) from error
+        return data
+
+    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
+        """Fill `buffer` from byte `offset` of one file on; returns the bytes there were."""
+        data = self.read_file(file, offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def content(self, file: MappedFile) -> Plain:
+        """All of the file."""
+        return Plain(file.size, "")
+
+    def next_data(self, file: MappedFile, offset: int) -> int | None:
+        """Object storage has no holes."""
+        return offset if offset < file.size else None
+
+    def data_end(self, file: MappedFile, offset: int) -> int:
+        return file.size
+
+    def forget(self, file: MappedFile, offset: int, size: int) -> None:
+        """There is no page cache."""
+
+    def descriptor(self, file: MappedFile) -> int:
+        """Raises Unsupported: there is none."""
+        raise Unsupported("object storage is read by ranges only", path=file.path)
+
+    def close(self) -> None:
+        """Close the files; a later read opens them again."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+
+def _sorted_out(found: Iterable[fs.FileInfo]) -> tuple[list[MappedFile], list[Foreign]]:
+    files, foreign = [], []
+    for info in found:
+        start = start_of(info.base_name)
+        if info.type is not fs.FileType.File:
+            foreign.append(Foreign(info.path, "not a file"))
+        elif start is None:
+            foreign.append(Foreign(info.path, "its name is not a number"))
+        else:
+            files.append(MappedFile(info.path, start, info.size, False))
+    return sorted(files, key=lambda file: file.start), foreign
