@@ -144,19 +144,44 @@ class Items:
         return slice(None) if full.all() else np.flatnonzero(full)
 
     @cached_property
+    def _bounds(self) -> tuple[Ints, Ints]:
+        """Begin and end of each item that is not empty."""
+        return self._cuts[:-1][self._full] + 1, self._cuts[1:][self._full]
+
+    @cached_property
+    def _name_ends(self) -> Ints:
+        """Where separators of name and value stand."""
+        return np.flatnonzero(self._blob == _NAME_VALUE)
+
+    @cached_property
+    def _one_each(self) -> bool:
+        """Each item that is not empty has just one separator of name and value."""
+        begin, end = self._bounds
+        ones = self._name_ends
+        return len(ones) == len(begin) and bool(((ones >= begin) & (ones < end)).all())
+
+    @cached_property
     def _name_lengths(self) -> Ints:
         """Bytes of the name of each item that is not empty.
 
         0 for one without a name, -1 for one without a value or a separator.
         """
-        begin, end = self._cuts[:-1][self._full] + 1, self._cuts[1:][self._full]
-        ones = np.flatnonzero(self._blob == _NAME_VALUE)
-        if len(ones) != len(begin) or (ones < begin).any() or (ones >= end).any():
+        begin, end = self._bounds
+        ones = self._name_ends
+        if not self._one_each:
             ones = np.append(ones, len(self._blob))
             ones = ones[np.searchsorted(ones, begin)]
         length = ones - begin
         length[ones >= end - 1] = -1
         return length
+
+    def run_together(self) -> Flags:
+        """bool[n]: the text has an item with more than one separator of name and value."""
+        found = np.zeros(self._count, np.bool_)
+        if not self._one_each:
+            first, behind = (np.searchsorted(self._name_ends, bound) for bound in self._bounds)
+            found[self._record[self._full][behind - first > 1]] = True
+        return found
 
     def malformed(self) -> Flags:
         """bool[n]: the text has an item that readers drop: without a name or without a value."""

@@ -56,6 +56,8 @@ def property_text(scene: Scene, records: Records) -> None:
     text = "a NUL byte in the properties: torn, keys and tags lost"
     add_rows(scene, records, "I-055", zero, text)
     _items(scene, records, properties.malformed() & ~zero)
+    text = "two properties run together: the value of the first has the name of the next"
+    add_rows(scene, records, "I-038", properties.run_together() & ~zero, text)
     _final_separator(scene, records, zero)
     _repeated(scene, records)
 

@@ -19,7 +19,7 @@ from ..ordered import rows_of
 from ..recovery.keep.forms import HALF_TOPIC, OP_TOPIC
 from ..write.timer_entries import Ticks
 from .catalogue import Severity
-from .records import Flags, Ints, Records
+from .records import Flags, Ints, Records, add_rows
 from .register import of_records
 from .scene import Scene
 
@@ -149,11 +149,13 @@ def commits(scene: Scene, records: Records) -> None:
             known[-1] = np.concatenate([known[-1], records.position[rows]])
         else:
             known.append(records.position[rows])
-    flags = records.columns.ints("sys_flag")
-    if not (flags & SysFlag.COMMIT).any():
+    offset = records.ints("prepared_transaction_offset")
+    if not offset.any() and not records.transaction.any():
         return
-    rows = np.flatnonzero(flags & SysFlag.ROLLBACK == SysFlag.COMMIT)
-    named = records.ints("prepared_transaction_offset")[rows]
+    text = "it was never committed, but names a half message, at"
+    add_rows(scene, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
+    rows = np.flatnonzero(records.transaction == SysFlag.COMMIT)
+    named = offset[rows]
     first_read = scene.kept("first position of halves", lambda: int(records.position[0]))
     known_ones = halves.has(named) | ((named < first_read) & (named >= 0))
     for at in np.flatnonzero(~known_ones).tolist():

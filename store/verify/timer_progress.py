@@ -46,9 +46,14 @@ def the_flushed_position_is_in_the_log(scene: Scene) -> None:
 def the_queue_is_not_overtaken(scene: Scene) -> None:
     """Neither offset of timercheck is behind the end of the queue, nor 0 with a filled wheel."""
     files = timer_files(scene)
-    if not files.there:
-        return
     check, path = files.check, os.fspath(files.check_path)
+    if not files.there:
+        count = len(timer_columns(scene).position)
+        if count:
+            text = f"the timer has no file, its topic {count} messages: a start reads them all"
+            text += " again, and delivers once more what was due"
+            scene.findings.add("I-131", path, text, severity=Severity.WARNING)
+        return
     bounds = queue_bounds(scene).of(QUEUE)
     end = bounds[1] if bounds is not None else 0
     offsets = {

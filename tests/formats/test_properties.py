@@ -130,3 +130,9 @@ def test_crc_of_a_whole_record(before: bytes) -> None:
 )
 def test_malformed_digits(digits: bytes) -> None:
     assert crc_digits_value(digits) == -1
+
+
+@given(st.lists(TEXTS, max_size=8))
+def test_items_with_more_than_one_separator(texts: list[bytes]) -> None:
+    wanted = [any(item.count(b"\x01") > 1 for item in text.split(b"\x02")) for text in texts]
+    assert Items(Ragged.of(texts)).run_together().tolist() == wanted

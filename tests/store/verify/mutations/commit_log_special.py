@@ -73,10 +73,11 @@ def _spoil(place: Place, name: str, random: Random, letters: bytes = b"xyzXYZ!")
 
 
 def i_038(store: Path, random: Random) -> str:
-    """A separator within an item, or a name, is no more."""
+    """A separator within an item, or between two, is no more."""
     place = a_record(store, random, lambda p: p.values["properties_length"] > 4)
     begin, text = _text(place)
-    ones = [at for at, byte in enumerate(text) if byte == NAME_VALUE_SEPARATOR[0]]
+    separators = (NAME_VALUE_SEPARATOR[0], ITEM_SEPARATOR[0])
+    ones = [at for at, byte in enumerate(text[:-1]) if byte in separators]
     one = random.choice(ones)
     overwrite(place.path, begin + one, b"=")
     return f"record at {place.position}: byte {one} of the properties"
@@ -135,12 +136,9 @@ def i_046(store: Path, random: Random) -> str:
 
 
 def i_047(store: Path, random: Random) -> str:
-    """A committed message that names no half message."""
-
-    def committed(place: Place) -> bool:
-        return bool(place.values["sys_flag"] & TRANSACTION_MASK == SysFlag.COMMIT)
-
-    place = a_record(store, random, committed)
+    """A committed message that names no half message, or another one that names some."""
+    kind = random.choice([SysFlag.COMMIT, SysFlag(0)])
+    place = a_record(store, random, lambda p: p.values["sys_flag"] & TRANSACTION_MASK == kind)
     was = place.values["prepared_transaction_offset"]
     return place.set("prepared_transaction_offset", was + random.choice([1, 7, -3, 1 << 33]))
 

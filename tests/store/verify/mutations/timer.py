@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -229,8 +230,13 @@ def i_130(store: Path, random: Random) -> str:
 
 @on(*CLEAN, *KILLED)
 def i_131(store: Path, random: Random) -> str:
-    """An offset of timercheck is behind the queue's end, negative, or 0 beside a filled wheel."""
+    """An offset of timercheck is behind the queue's end, negative, or 0; or the timer is lost."""
     timer = _Timer(store)
+    if random.random() < 0.2:
+        shutil.rmtree(store / "timerlog")
+        timer.wheel.unlink()
+        timer.check_path.unlink()
+        return "wheel, log and timercheck are gone"
     name = random.choice(["last_timer_queue_offset", "master_timer_queue_offset"])
     return timer.set_check(name, random.choice([0, -1, random.randrange(1000, 1 << 40)]))
 
