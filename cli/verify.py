@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from .options import Common, command_app, say, shared
 from .selection_options import Since
 
 if TYPE_CHECKING:
-    from ..store.verify.finding import Finding
     from ..store.verify.run import Verdict
     from ..store.verify.scene import Scope
     from .verify_resume import Resume
@@ -294,6 +292,8 @@ def _print(verdicts: Iterator[tuple[Path, Verdict]], common: Common) -> None:
 
 def _rows(path: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
     """The findings of a store, then its summary."""
+    from ..store.verify.finding_json import finding_json
+
     for finding in verdict.findings:
         yield finding_json(finding, path)
     yield summary_json(path, verdict)
@@ -305,43 +305,6 @@ _COLUMNS = (
     *("fatal", "error", "warning", "info", "records", "bytes", "seconds", "unread"),
     *("complete", "live", "interrupted"),
 )
-
-
-def next_command(finding: Finding, store: Path) -> str:
-    """The command that mends what a finding is about, "" for none."""
-    from ..store.verify.catalogue import catalogue
-
-    return catalogue()[finding.code].repair.format(
-        store=shlex.quote(str(store)),
-        topic=shlex.quote(finding.topic or ""),
-        queue_id=finding.queue_id,
-        path=shlex.quote(finding.path),
-    )
-
-
-def finding_json(finding: Finding, store: Path) -> dict[str, Any]:
-    """A finding as the contract has it."""
-    from ..store.verify.catalogue import catalogue
-
-    row: dict[str, Any] = {
-        "type": "finding",
-        "code": finding.code,
-        "severity": finding.severity.label,
-        "path": finding.path,
-        "offset": finding.offset,
-        "length": finding.length,
-        "count": finding.count,
-        "message": finding.message,
-        "broker": catalogue()[finding.code].broker,
-        "repair": next_command(finding, store),
-    }
-    if finding.topic is not None:
-        row["topic"] = finding.topic
-    if finding.queue_id is not None:
-        row["queue_id"] = finding.queue_id
-    if finding.unclean:
-        row["unclean"] = True
-    return row
 
 
 def summary_json(path: Path, verdict: Verdict) -> dict[str, Any]:

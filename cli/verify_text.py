@@ -106,7 +106,7 @@ _COMMANDS = 8
 def _what_now(path: Path, verdict: Verdict, most: int | None) -> Iterator[str]:
     """The next commands, the most urgent first, each once."""
     from ..store.verify.catalogue import Severity
-    from .verify import next_command
+    from ..store.verify.finding_json import next_command
 
     serious = [f for f in verdict.findings if f.severity >= Severity.ERROR]
     about = serious or [f for f in verdict.findings if f.unclean]
