@@ -16,10 +16,7 @@ from ..stores import ALL, config_set, messages, unpack
 from .datadriven import Result, run_here
 from .test_reads_only import nothing_is_written
 
-STORES = (
-    *("4.3.1-killed", "4.9.7-expired", "4.9.7-multipath", "4.9.7-dledger", "4.9.7-cqext"),
-    *("5.3.3-clean", "5.3.3-v2", "5.3.3-killed-page", "5.3.3-timer-clean", "5.3.3-batchcq"),
-)
+STORES = ("4.3.1-killed", "4.9.7-multipath", "4.9.7-dledger", "5.3.3-v2", "5.3.3-timer-clean")
 CONFIGURED = ("multipath",)
 
 

@@ -115,8 +115,9 @@ def java_flags(heap: str) -> list[str]:
     logback = HERE / "logback.xml"
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS]
     exports = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTS]
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # a JVM here lives for seconds
     return [
-        *(*opens, *exports, f"-Xmx{heap}"),
+        *(*opens, *exports, f"-Xmx{heap}", *quick),
         f"-Dlogback.configurationFile={logback}",
         f"-Drmq.logback.configurationFile={logback}",
     ]

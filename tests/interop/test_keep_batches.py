@@ -95,8 +95,14 @@ def test_a_lost_batch(base: str, oracle: Callable[[str], Judge], tmp_path: Path)
         assert [r["unit"] for r in found if r["physical_offset"] == position] == there
 
 
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize("spoil", ["all", "one", "unit"])
+@pytest.mark.parametrize(
+    ("base", "spoil"),
+    [
+        pytest.param(base, spoil, marks=[pytest.mark.slow] * (base != BASES[1] and spoil != "all"))
+        for base in BASES
+        for spoil in ("all", "one", "unit")
+    ],
+)
 def test_batch_queues_from_the_log(
     base: str, spoil: str, oracle: Callable[[str], Judge], tmp_path: Path
 ) -> None:

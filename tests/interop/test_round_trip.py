@@ -26,8 +26,8 @@ from .served import SIZES, Row, loaded, rows, settings
 pytestmark = pytest.mark.interop
 
 FAST = (
-    *("4.3.1-clean", "4.9.7-lmq", "4.9.7-multipath", "5.1.4-v2", "5.1.4-timer-clean"),
-    *("5.3.3-batchcq", "5.3.3-dledger", "5.3.3-pop", "5.3.3-propcrc", "5.5.0-ipv6"),
+    *("4.9.7-lmq", "4.9.7-multipath", "5.3.3-batchcq", "5.3.3-dledger", "5.3.3-pop"),
+    "5.3.3-propcrc",
 )
 MADE_ANEW = {
     *("physical_offset", "position", "queue_offset", "message_id", "store_host", "body_crc"),

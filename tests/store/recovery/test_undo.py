@@ -139,7 +139,7 @@ FEATURE_CASES = sorted(
 
 
 @POLICIES
-@pytest.mark.parametrize("case", FEATURE_CASES[::24], ids=lambda c: f"{feature(c)}-{c['kind']}")
+@pytest.mark.parametrize("case", FEATURE_CASES[::48], ids=lambda c: f"{feature(c)}-{c['kind']}")
 def test_some_kinds_of_damage_to_features(case: Case, policy: Policy, tmp_path: Path) -> None:
     """Timers, batch queues, consumequeue_ext and the others."""
     check_case(case, tmp_path, policy)
