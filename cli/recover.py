@@ -189,7 +189,7 @@ def _apply(
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, follow_links)
-    return apply(layout, shown, again, files, wait_seconds=wait)
+    return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait)
 
 
 def _print(

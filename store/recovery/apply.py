@@ -25,6 +25,7 @@ from ..regular_file import open_regular
 from ..write.files import Files, OpenFile
 from ..write.lock import StoreLock
 from .edits import digest
+from .fingerprint import Fingerprint
 from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
 from .plan import Plan
 from .snapshot import BARRIER_PREFIX
@@ -52,26 +53,22 @@ def apply(
     replan: Callable[[], Plan],
     files: Files,
     *,
+    seen: Fingerprint | None = None,
     wait_seconds: float = 0,
     command: str = "recover",
 ) -> Applied:
     """Carry a plan out, or go on with a repair that was cut off.
 
     shown: the plan that was agreed to; `replan` makes it again under the lock, and both must be the
-    same. Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
+    same. seen: taken before `shown` was made; where it still holds, the plan is not made again.
+    Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
     _check_barrier(layout)
     with alone(layout, files, wait_seconds):
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
         if journal is None:
-            plan = replan()
-            if shown is not None and digest(plan.edits) != digest(shown.edits):
-                raise Refused(
-                    "the store has changed since the plan was made",
-                    path=layout.root,
-                    hint="look at the new plan and try again",
-                )
+            plan = _agreed(layout, shown, replan, seen)
             _drop_unsealed(layout, files)
             if not plan.edits:
                 return Applied("", False, 0)
@@ -79,6 +76,22 @@ def apply(
         carry_through(journal, files)
         journal.finish(files, listing(layout, journal, files))
     return Applied(journal.session, resumed, len(journal.steps))
+
+
+def _agreed(
+    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None
+) -> Plan:
+    """The plan that was agreed to, if it is still the one of this store. Raises Refused."""
+    if shown is not None and seen is not None and seen.still_holds(layout):
+        return shown
+    plan = replan()
+    if shown is not None and digest(plan.edits) != digest(shown.edits):
+        raise Refused(
+            "the store has changed since the plan was made",
+            path=layout.root,
+            hint="look at the new plan and try again",
+        )
+    return plan
 
 
 def _check_barrier(layout: Layout) -> None:

@@ -17,6 +17,7 @@ from ..lock import holder
 from ..regular_file import read_regular
 from .apply import barriers
 from .cases import Case, Facts, case_of
+from .fingerprint import Fingerprint
 from .groups import GroupLoss, read_progress
 from .index_audit import index_files
 from .journal import unfinished
@@ -63,6 +64,8 @@ class Recovery:
     barrier: bool
     #: What the plan was asked for.
     wish: Wish
+    #: What it was all read from; None: it may change without a trace.
+    seen: Fingerprint | None = None
     #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
     named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
@@ -189,6 +192,7 @@ def examine(
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
         raise InvalidInput("a replica is of use under --policy keep only")
+    seen = None if replica else Fingerprint.of(layout)
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     profiles = _profiles(version, generation)
@@ -233,7 +237,7 @@ def examine(
             auditor.reset()
         if snapshot.log:
             survey(CommitLog.open(layout), [*auditors], index_tags=False, multi_dispatch=False)
-    return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish)
+    return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 
 
 def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
@@ -333,6 +337,7 @@ def _recovery(
     plan: Plan | None,
     refusal: Refused | None,
     wish: Wish,
+    seen: Fingerprint | None,
 ) -> Recovery:
     layout = snapshot.layout
     cut_off = unfinished(layout.root, layout.journal)
@@ -363,4 +368,5 @@ def _recovery(
         main.version,
         bool(barriers(layout)),
         wish,
+        seen,
     )
