@@ -112,8 +112,8 @@ def commands(root: Path, part: str, settings: list[str]) -> list[list[str]]:
     return [[*command, *settings] for command in words]
 
 
-def lie_everywhere(name: str, folder: Path, count: int) -> None:
-    """Run all commands on a store for each lie."""
+def lie_in(name: str, folder: Path, count: int, some: Callable[[list[Job]], list[Job]]) -> None:
+    """Run all commands on a store for each of some lies."""
     root = stores.unpack(name, folder)
     assert int(stores.config(name, root)["maxHashSlotNum"]) == SLOTS
     settings = [w for s in stores.config_set(name, root) for w in ("--set", s)]
@@ -123,7 +123,8 @@ def lie_everywhere(name: str, folder: Path, count: int) -> None:
         if place.store == name
         for lie in lies(root, place, count)
     ]
-    for job, answers in zip(jobs, run_limited(jobs, MEGABYTES), strict=True):
+    chosen = some(jobs)
+    for job, answers in zip(chosen, run_limited(chosen, MEGABYTES), strict=True):
         for command, (code, stderr) in zip(job.commands, answers, strict=True):
             assert code in (0, 1, 3, 5), (job[1:], command, stderr)
 
@@ -131,16 +132,16 @@ def lie_everywhere(name: str, folder: Path, count: int) -> None:
 NAMES = tuple(dict.fromkeys(place.store for place in PLACES))
 
 
-def test_every_number_says_that_it_is_the_largest(tmp_path: Path) -> None:
+def test_some_numbers_say_that_they_are_the_largest(tmp_path: Path) -> None:
     """Lengths, counts, offsets, times: 2 GiB, or exbibytes."""
-    lie_everywhere(TIMER, tmp_path, 1)
+    lie_in(TIMER, tmp_path, 1, lambda jobs: jobs[::4])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pick(NAMES, "lying numbers"))
 def test_every_number_lies(name: str, tmp_path: Path) -> None:
     """Negative ones, too, and 1 GiB."""
-    lie_everywhere(name, tmp_path, 4)
+    lie_in(name, tmp_path, 4, lambda jobs: pick(jobs, f"lies in {name}", 10))
 
 
 # -- bombs -------------------------------------------------------------------------------------------
