@@ -159,7 +159,9 @@ def _apply(
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, follow_links)
-    return apply(layout, shown, again, files, wait_seconds=wait, command="repair")
+    return apply(
+        layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair"
+    )
 
 
 def _print(

@@ -16,6 +16,7 @@ from ..commit_log import CommitLog
 from ..errors import Refused
 from ..generation import generation_of
 from ..layout import Layout
+from ..recovery.fingerprint import Fingerprint
 from ..recovery.index_audit import index_edits
 from ..recovery.journal import unfinished
 from ..recovery.loading import load_files, truncate
@@ -52,7 +53,8 @@ class Request:
 class Repair:
     """A store before its repair. plan: the edits that were chosen. interrupted: a session cut off.
 
-    clamped: offsets that lay outside of their queues.
+    clamped: offsets that lay outside of their queues. seen: what it was all read from; None: it
+    may change without a trace.
     """
 
     layout: Layout
@@ -61,6 +63,7 @@ class Repair:
     clamped: list[Clamped] = field(default_factory=list)
     interrupted: str = ""
     crashed: bool = False
+    seen: Fingerprint | None = None
 
     @property
     def nothing_to_do(self) -> bool:
@@ -111,11 +114,12 @@ def examine(
     """
     version = profile_of(version or generation_of(layout).version).version
     request = Request(choice, version, made_ms)
+    seen = Fingerprint.of(layout)
     plan, config = _plan(layout, request, tell)
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
-    return Repair(layout, request, plan, config.clamped, session, crashed)
+    return Repair(layout, request, plan, config.clamped, session, crashed, seen)
 
 
 def plan_again(layout: Layout, request: Request) -> Plan:
