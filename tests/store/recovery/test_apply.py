@@ -24,7 +24,7 @@ from mqstore.store.write.files import Files
 from mqstore.store.write.lock import StoreLock
 
 from ...recovery_cases import CONFIG
-from ...slices import rng
+from ...slices import pick, rng
 from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from .recovered import VERSION, changes_of_starts, content, planned, recover, times
 
@@ -137,7 +137,7 @@ def test_cut_off_at_some_changes(root: Path, tmp_path: Path, part: int) -> None:
 
 @pytest.mark.slow
 def test_cut_off_at_every_change(root: Path, tmp_path: Path) -> None:
-    for count in range(_steps_of(root, tmp_path)):
+    for count in pick(range(_steps_of(root, tmp_path)), "steps with a kill", 20):
         _cut_and_go_on(root, tmp_path, KilledFiles(count))
 
 
@@ -149,7 +149,7 @@ def test_a_power_loss_at_some_changes(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_power_loss_at_every_change(root: Path, tmp_path: Path) -> None:
-    for count in range(_steps_of(root, tmp_path)):
+    for count in pick(range(_steps_of(root, tmp_path)), "steps with a power loss", 20):
         _cut_and_go_on(root, tmp_path, PowerLossFiles(count))
 
 

@@ -198,8 +198,6 @@ def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["5.1.4-lmq-poison", "5.5.0-lmq-poison"])
 def test_a_poisoned_store_is_dispatched_around(name: str, tmp_path: Path) -> None:
-    if name not in stores.ALL:
-        pytest.skip("a store of ../shared")
     root = stores.unpack(name, tmp_path)
     repaired(root, BrokerConfig({}), Choice())
     assert not (root / "abort").exists()
