@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 def all_sources() -> list[type[DataSource]]:
     """Every source there is."""
+    from .findings import FindingSource
+    from .index import IndexSource
     from .log import LogSource
+    from .offsets import OffsetSource
+    from .queue import QueueSource
+    from .timer import TimerSource
 
-    return [LogSource]
+    return [LogSource, QueueSource, IndexSource, TimerSource, OffsetSource, FindingSource]

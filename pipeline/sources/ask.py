@@ -30,7 +30,8 @@ class Ask:
     stores: root directories or URIs. fields: columns by name, None for the usual ones. topics:
     names or patterns as a shell's, none for all. times: by store time. body: `none`, `plain`
     (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report` gives a row for what cannot be read, `fail` ends
-    the query. pushdown: let Spark hand filters down; its session must allow it. split_bytes: size
+    the query. pushdown: let Spark hand filters down; its session must allow it, and the
+    DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size
     of a part that one task reads, None for what fits. config: of the brokers, as in broker.conf.
     quick: of findings, structure and ends only.
     """

@@ -94,7 +94,11 @@ class LogReader(DataSourceReader):
 
 
 class PushingLogReader(LogReader):
-    """The same where the session lets Spark hand filters down."""
+    """The same where the session lets Spark hand filters down.
+
+    Spark keeps what it handed down with the DataFrame, and asks no other reader for the next query
+    over it (4.1 to 4.3): a DataFrame, or a view, that is asked more than once must not push.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Takes comparisons of topic, queue, tag, unique key and store time."""

@@ -1,0 +1,55 @@
+"""`rocketmq-offsets`: how far consumer groups have come, from the files in `config/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from ...store.config_file import config_files, read_config_file
+from ...store.layout import Layout
+from .ask import Ask
+from .table import PROBLEM, Table, TableSource, Values
+
+_RECORD = "consumer_offset"
+
+
+class OffsetTable(Table):
+    """A row is an entry: a group of a topic goes on in this queue at this offset."""
+
+    columns: ClassVar = {
+        "file": "string",
+        "topic": "string",
+        "group": "string",
+        "queue_id": "int",
+        "offset": "bigint",
+    }
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True] if layout.config.is_dir() else []
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        for kind, path, plain in config_files(layout.config):
+            if path.name == plain:
+                yield from _rows(path, kind)
+
+
+def _rows(path: Path, kind: str) -> Iterator[tuple[int, Values]]:
+    file = read_config_file(path, kind)
+    found = [record for record in file.records() if record["type"] == _RECORD]
+    if found:
+        names = OffsetTable.columns
+        yield len(found), {name: [record.get(name) for record in found] for name in names}
+        if file.problem is not None:
+            place = f"at byte {file.problem.position}"
+            yield 1, {"file": path.name, PROBLEM: f"{path}: {file.problem.reason} {place}"}
+
+
+class OffsetSource(TableSource):
+    """Options `path`, `fields`, `on_damage`."""
+
+    table = OffsetTable()
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-offsets"

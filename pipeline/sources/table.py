@@ -1,0 +1,161 @@
+"""What the sources of files other than the log have in common: columns, parts, unread stores.
+
+A row has either its columns, or `store` and `problem`: why the store, or a part of it, cannot be
+read.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ...formats.derive import columns_of
+from ...store.config import BrokerConfig
+from ...store.errors import StoreError, Unreadable, Unsupported
+from ...store.layout import Layout
+from .arrow_arrays import constant, numbers
+from .ask import Ask
+from .fleet import is_uri
+
+STORE = "store"
+PROBLEM = "problem"
+SQL_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+}
+_WIDTHS = {"i4": "int", "i8": "bigint"}
+
+Values = Mapping[str, Any]
+"""Columns by name: an array, or a value that is that of every row. One that lacks is null."""
+
+
+def fields_of_schema(schema: Any) -> dict[str, str]:
+    """The columns of a fixed-size schema of `formats`, with their types in SQL."""
+    return {column.name: _WIDTHS[column.type] for column in columns_of(schema)}
+
+
+class Table(ABC):
+    """One kind of rows. columns: names and SQL types, without `store` and `problem`."""
+
+    columns: ClassVar[Mapping[str, str]]
+
+    @abstractmethod
+    def parts(self, layout: Layout, ask: Ask) -> list[Any]:
+        """What tasks can do apart from each other, small objects. Raises StoreError."""
+
+    @abstractmethod
+    def rows(self, layout: Layout, ask: Ask, part: Any) -> Iterator[tuple[int, Values]]:
+        """Numbers of rows and their columns. Raises StoreError."""
+
+    def unread(self, root: str, error: StoreError) -> Values:
+        """The row for a store, or a part of it, that cannot be read."""
+        return {PROBLEM: str(error)}
+
+    def all_columns(self) -> dict[str, str]:
+        """Of a row."""
+        return {STORE: "string", **self.columns, PROBLEM: "string"}
+
+
+class TableSource(DataSource):
+    """Options: those of `Ask`, of which `since`, `body` and the like mean nothing here."""
+
+    table: ClassVar[Table]
+
+    def schema(self) -> str:
+        known = self.table.all_columns()
+        names = Ask.of(self.options).columns(known, known)
+        return ", ".join(f"{name} {known[name]}" for name in names)
+
+    def reader(self, schema: StructType) -> TableReader:
+        return TableReader(self.table, Ask.of(self.options), tuple(schema.names))
+
+
+class TablePartition(InputPartition):
+    """One part of one store. problem: why it cannot be read."""
+
+    def __init__(self, root: str, part: Any, problem: StoreError | None = None) -> None:
+        super().__init__((root, part))
+        self.root = root
+        self.part = part
+        self.problem = problem
+
+
+class TableReader(DataSourceReader):
+    """Reads a table of stores, part by part. names: the columns wanted, in order."""
+
+    def __init__(self, table: Table, ask: Ask, names: tuple[str, ...]) -> None:
+        self._table = table
+        self._ask = ask
+        self._names = names
+
+    def partitions(self) -> list[InputPartition]:
+        """All parts of all stores."""
+        found: list[InputPartition] = []
+        for root in self._ask.stores:
+            try:
+                parts = self._table.parts(layout_of(root, self._ask.broker_config), self._ask)
+                found += [TablePartition(root, part) for part in parts]
+            except StoreError as error:
+                if self._ask.fails:
+                    raise
+                found.append(TablePartition(root, None, error))
+        return found or [TablePartition("", None)]  # Spark would read None instead
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part."""
+        assert isinstance(partition, TablePartition)
+        return table_rows(self._table, self._ask, self._names, partition)
+
+
+def table_rows(
+    table: Table, ask: Ask, names: tuple[str, ...], partition: TablePartition
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part. Raises StoreError if the query is to fail."""
+    root = partition.root
+    if partition.problem is not None:
+        yield _batch(table, names, 1, root, table.unread(root, partition.problem))
+    elif partition.part is not None:
+        try:
+            layout = layout_of(root, ask.broker_config)
+            for count, values in table.rows(layout, ask, partition.part):
+                if count:
+                    yield _batch(table, names, count, root, values)
+        except StoreError as error:
+            if ask.fails:
+                raise Unreadable(str(error)) from error
+            yield _batch(table, names, 1, root, table.unread(root, error))
+
+
+def layout_of(root: str, config: BrokerConfig) -> Layout:
+    """Of a store in a directory. Raises Missing, NotAStore, Unreadable, Unsupported."""
+    if is_uri(root):
+        raise Unsupported("of a store in object storage only the log is read", path=root)
+    return Layout.open(root, config)
+
+
+def _batch(
+    table: Table, names: tuple[str, ...], count: int, root: str, values: Values
+) -> pa.RecordBatch:
+    values = {STORE: root, **values}
+    types = {name: SQL_TYPES[sql] for name, sql in table.all_columns().items()}
+    schema = pa.schema([(name, types[name]) for name in names])
+    arrays = [_array(values.get(name), count, types[name]) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
+    if isinstance(value, np.ndarray):
+        return numbers(value, arrow_type)
+    if isinstance(value, list):
+        return pa.array(value, arrow_type)
+    if isinstance(value, pa.Array):
+        return value.cast(arrow_type)
+    return constant(value, count, arrow_type)

@@ -1,0 +1,43 @@
+"""`rocketmq-timer`: the timer log's units as rows (spec 04, 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ...formats.timer_log import UNIT
+from ...store.layout import Layout
+from ...store.mapped_file_queue import MappedFileQueue
+from ...store.timer import TimerUnits, timer_log
+from .ask import Ask
+from .table import PROBLEM, Table, TableSource, Values, fields_of_schema
+
+
+class TimerTable(Table):
+    """A row is a unit of the timer log; `problem` tells a range that is none."""
+
+    columns: ClassVar = {"position": "bigint", **fields_of_schema(UNIT)}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True] if layout.timer_log.is_dir() else []
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        with MappedFileQueue.open(layout.timer_log) as files:
+            for item in timer_log(files):
+                if isinstance(item, TimerUnits):
+                    names = item.units.dtype.names or ()
+                    columns = {name: item.units[name] for name in names}
+                    yield len(item.units), {"position": item.position, **columns}
+                elif item.kind == "damage":
+                    reason = f"{item.size} bytes of the timer log at {item.position} are no units"
+                    yield 1, {"position": item.position, PROBLEM: reason}
+
+
+class TimerSource(TableSource):
+    """Options `path`, `fields`, `on_damage`."""
+
+    table = TimerTable()
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-timer"
