@@ -16,10 +16,13 @@ from ..store.errors import InvalidInput, Unsupported
 from ..store.generation import generation_of
 from ..store.layout import Layout
 from ..store.recovery.profiles import profile_of
+from ..store.recovery.snapshot import list_queues, topics_with_batches, usual_file_bytes
 
 SPLIT_BYTES_MIN = 32 << 20
 """Below this a split costs more to start than to read."""
 SPLIT_BYTES_MAX = 256 << 20
+_BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
+_EXT_SIZE = "mappedFileSizeConsumeQueueExt"
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class StorePlan:
 
     root: its directory, absolute. folder: below the target, "" for the target itself. start, stop:
     the positions of its log that count. units_per_file: of its consume queues. broker_version:
-    whose rules of dispatch hold. options: of the broker's configuration.
+    whose rules of dispatch hold. options: of the broker's configuration. batch_topics: those with
+    batch queues, whose files have batch_file_bytes. ext_file_bytes: of consumequeue_ext, 0 where
+    the broker writes none. index_slots, index_items: of an index file, 0 where it writes none.
     """
 
     root: str
@@ -38,6 +43,11 @@ class StorePlan:
     units_per_file: int
     broker_version: str
     options: dict[str, str]
+    batch_topics: tuple[str, ...] = ()
+    batch_file_bytes: int = 0
+    ext_file_bytes: int = 0
+    index_slots: int = 0
+    index_items: int = 0
 
     @property
     def config(self) -> BrokerConfig:
@@ -52,6 +62,15 @@ class StorePlan:
     def layout(self) -> Layout:
         return Layout.open(self.root, self.config)
 
+    def output(self, folder: Path) -> Layout:
+        """The paths of this store's output below `folder`, with file sizes of its own."""
+        sizes = {
+            _BATCH_SIZE: self.batch_file_bytes,
+            _EXT_SIZE: self.ext_file_bytes,
+        }
+        config = BrokerConfig({name: str(size) for name, size in sizes.items() if size})
+        return Layout.of(folder / self.folder, config)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -65,7 +84,12 @@ class Plan:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """From the object that `asdict` makes, through JSON or not."""
-        return cls(tuple(StorePlan(**store) for store in fields["stores"]))
+        return cls(
+            tuple(
+                StorePlan(**{**store, "batch_topics": tuple(store["batch_topics"])})
+                for store in fields["stores"]
+            )
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -75,8 +99,8 @@ class Plan:
 def plan_of(roots: Sequence[Path], config: BrokerConfig, broker_version: str | None = None) -> Plan:
     """Look at the stores, before Spark starts.
 
-    Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are not made of
-    plain units, InvalidInput for a store named twice.
+    Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are in RocksDB,
+    InvalidInput for a store named twice.
     """
     # not resolve(): it fails at a loop of links, which Layout tells better
     paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
@@ -95,19 +119,29 @@ def _store_plan(
     root: Path, folder: str, config: BrokerConfig, broker_version: str | None
 ) -> StorePlan:
     layout = Layout.open(root, config)
-    _refuse_other_queues(layout)
+    if layout.rocksdb_queues:
+        raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)
     version = profile_of(broker_version).version if broker_version else None
     log = CommitLog.open(layout)
     with log.queue:
         stop = _log_end(log)
+    version = version or generation_of(layout).version
+    batches = dict(list_queues(layout.batch_consume_queue))
+    knows_batches = profile_of(version).queues.batches
+    indexed = config.get_bool("messageIndexEnable", True)
     return StorePlan(
         root=str(root),
         folder=folder,
         start=log.min_offset,
         stop=stop,
         units_per_file=layout.sizes.consume_queue.value // UNIT_BYTES,
-        broker_version=version or generation_of(layout).version,
+        broker_version=version,
         options=dict(config),
+        batch_topics=tuple(sorted(topics_with_batches(layout, batches))) if knows_batches else (),
+        batch_file_bytes=usual_file_bytes(layout, _BATCH_SIZE, batches.values()),
+        ext_file_bytes=_ext_file_bytes(layout),
+        index_slots=layout.sizes.index_slots.value if indexed else 0,
+        index_items=layout.sizes.index_items.value if indexed else 0,
     )
 
 
@@ -123,20 +157,13 @@ def _log_end(log: CommitLog) -> int:
     return log.min_offset
 
 
-def _refuse_other_queues(layout: Layout) -> None:
-    """Raise Unsupported where a broker would want something else than plain consume queues."""
-    if layout.broker_config.get_bool("enableConsumeQueueExt"):
-        raise Unsupported(
-            "enableConsumeQueueExt: such queues cannot be rebuilt yet", path=layout.root
-        )
-    for path, what in (
-        (layout.consume_queue_ext, "consume queues with extensions (consumequeue_ext)"),
-        (layout.batch_consume_queue, "batch consume queues"),
-    ):
-        if path.is_dir() and any(path.iterdir()):
-            raise Unsupported(f"{what} cannot be rebuilt yet", path=path)
-    if layout.rocksdb_queues:
-        raise Unsupported("queues in RocksDB cannot be rebuilt yet", path=layout.consume_queue)
+def _ext_file_bytes(layout: Layout) -> int:
+    """Size of files in consumequeue_ext; 0 where the broker writes none: unless its configuration
+    says so, there are none."""
+    ext = dict(list_queues(layout.consume_queue_ext))
+    if not layout.broker_config.get_bool("enableConsumeQueueExt", any(ext.values())):
+        return 0
+    return usual_file_bytes(layout, _EXT_SIZE, ext.values())
 
 
 def split_bytes_for(total_bytes: int, cores: int) -> int:

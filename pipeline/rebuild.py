@@ -1,14 +1,19 @@
-"""`pipeline rebuild`: consume queues of many stores from their commit logs, on Spark.
+"""`pipeline rebuild`: queues and index of many stores from their commit logs, on Spark.
 
-    log → units (`log_source`) → one partition per group of files, sorted → files (`queue_writer`)
+    log → units (`rebuild_source`) → one partition per group of files, sorted → files (`rebuild_sinks`)
+    log → items, numbered by what the first pass has counted → the same
+
+Where an index item goes depends on how many there are before it, so the log is read twice.
 
 What does not need Spark stands first: the target, and taking over what a killed job left there.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +23,17 @@ from ..store.errors import NotAStore, Refused, StoreError
 from ..store.layout import JOURNAL
 from ..store.write.files import Files
 from ..store.write.lock import StoreLock
-from .plan import Plan
+from .plan import Plan, split_bytes_for
+from .rebuild_steps import QUEUES, complete, finish_index
 from .session import spark_session, telling_line
 from .stage import Stage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.datasource import DataSource
 
 Job = Callable[[Plan, Stage], None]
-"""Writes the output of a plan into a stage, seals it and publishes it."""
+"""Leaves queues and index of a plan in a stage: `finish_queues`, `finish_index`."""
 
 
 class JobFailed(StoreError):
@@ -49,6 +55,8 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
             stage = Stage.begin(target, files)
             try:
                 job(plan, stage)
+                complete(stage, plan)
+                stage.publish()
             except BaseException:
                 if not stage.sealed:
                     stage.remove()
@@ -126,24 +134,37 @@ def spark_job(
 
     Raises the error of `store.errors` that a worker met, else JobFailed.
     """
-    from .log_source import LogUnits
-    from .queue_files import PARTITIONED_BY, SORTED_BY
-    from .queue_writer import QueueSink
+    from . import index_files, queue_files, rebuild_sinks, rebuild_source
 
-    sink = sink or QueueSink
-    spark.dataSource.register(LogUnits)
-    spark.dataSource.register(sink)
-    text = plan.to_json()
+    sink = sink or rebuild_sinks.QueueSink
+    total_bytes = sum(store.stop - store.start for store in plan.stores)
+    split_bytes = str(split_bytes_for(total_bytes, os.cpu_count() or 1))
+    options = {"plan": plan.to_json(), "stage": str(stage.folder), "splitBytes": split_bytes}
+    for source in (rebuild_source.LogUnits, rebuild_source.LogItems, sink, rebuild_sinks.IndexSink):
+        spark.dataSource.register(source)
     with _failures():
-        units = spark.read.format(LogUnits.name()).option("plan", text).load()
-        (
-            units.repartition(*PARTITIONED_BY)
-            .sortWithinPartitions(*SORTED_BY)
-            .write.format(sink.name())
-            .mode("append")
-            .options(plan=text, stage=str(stage.folder))
-            .save()
-        )
+        units = spark.read.format(rebuild_source.LogUnits.name()).options(**options).load()
+        _write(units, queue_files.PARTITIONED_BY, queue_files.SORTED_BY, sink, options)
+        firsts = index_files.first_items(stage.left(QUEUES)["tallies"])
+        if not any(tally["items"] for tally in stage.left(QUEUES)["tallies"]):
+            finish_index(stage, plan, [])
+            return
+        options["firsts"] = json.dumps(firsts)
+        items = spark.read.format(rebuild_source.LogItems.name()).options(**options).load()
+        by, order = index_files.ITEMS_PARTITIONED_BY, index_files.ITEMS_SORTED_BY
+        _write(items, by, order, rebuild_sinks.IndexSink, options)
+
+
+def _write(
+    rows: DataFrame,
+    by: Sequence[str],
+    order: Sequence[str],
+    sink: type[DataSource],
+    options: Mapping[str, str],
+) -> None:
+    """Sort rows into files: all of one file in one task."""
+    name, sorted_rows = sink.name(), rows.repartition(*by).sortWithinPartitions(*order)
+    sorted_rows.write.format(name).mode("append").options(**options).save()
 
 
 @contextmanager

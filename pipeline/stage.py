@@ -2,6 +2,7 @@
 
     TARGET/.mqstore/rebuild-JOB/
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
+        NAME.json         what one of several steps of a job leaves for the next ones
         tree/…            the files that count, under their final names
         manifest.json     from here on the job has succeeded, only renames are left to do
 
@@ -67,19 +68,24 @@ class Stage:
 
     def manifest(self) -> dict[str, Any]:
         """What `seal` was given. Raises Unreadable."""
-        try:
-            found: dict[str, Any] = json.loads(self._manifest.read_bytes())
-        except OSError as error:
-            raise from_os_error(error, self._manifest) from error
-        except ValueError as error:
-            raise Unreadable("not a manifest", path=self._manifest) from error
-        return found
+        return _read_json(self._manifest, "not a manifest")
 
-    def collect(self, written: Iterable[tuple[str, str]]) -> None:
-        """Move files from their attempts into the tree: (attempt, path below the target)."""
+    def leave(self, name: str, found: Mapping[str, Any]) -> None:
+        """Keep what a step of the job has found."""
+        write_new(self.files, self.folder / f"{name}.json", json.dumps(found).encode())
+
+    def left(self, name: str) -> dict[str, Any]:
+        """What a step of the job has found. Raises Missing, Unreadable."""
+        return _read_json(self.folder / f"{name}.json", "not what a job leaves")
+
+    def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
+        """Move files from their attempts into the tree: (attempt, path below the target).
+
+        A third element is the path in the tree where that is another one.
+        """
         folders = set()
-        for identity, path in written:
-            final = self.tree / path
+        for identity, path, *other in written:
+            final = self.tree / (other[0] if other else path)
             if final.parent not in folders:
                 folders.add(final.parent)
                 self.files.make_directory(final.parent)
@@ -108,6 +114,16 @@ class Stage:
         if self._manifest.exists():
             self.files.unlink(self._manifest)
         self.files.remove_directory(self.folder)
+
+
+def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    except ValueError as error:
+        raise Unreadable(otherwise, path=path) from error
+    return found
 
 
 def _remove(files: Files, path: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
-from mqstore.pipeline.log_source import SCHEMA
 from mqstore.pipeline.plan import Plan, StorePlan
 from mqstore.pipeline.queue_files import QueueFile, QueueFiles
-from mqstore.pipeline.queue_writer import finish
+from mqstore.pipeline.rebuild_rows import UNITS
+from mqstore.pipeline.rebuild_steps import finish_queues
 from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import NoSpace
 from mqstore.store.write.files import Files
@@ -40,10 +40,10 @@ def rows(offsets: list[int], queue_id: int = 0) -> pa.RecordBatch:
         "physical_offset": 1000 + np.arange(count),
         "size": np.full(count, 100),
         "tags_code": -np.arange(count),
-        "damage": pa.nulls(count),
+        **dict.fromkeys(("more", "damage", "tally"), pa.nulls(count)),
     }
-    arrays = [pa.array(columns[field.name]).cast(field.type) for field in SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+    arrays = [pa.array(columns[field.name]).cast(field.type) for field in UNITS]
+    return pa.RecordBatch.from_arrays(arrays, schema=UNITS)
 
 
 def write(folder: Path, *batches: pa.RecordBatch, files: Files | None = None) -> list[QueueFile]:
@@ -90,11 +90,11 @@ def test_a_gap_across_files_ends_no_queue(tmp_path: Path) -> None:
     """An empty unit would end the queue for a broker: the front file is filled up."""
     stage = Stage.begin(tmp_path, Files())
     written = write(stage.attempt("1"), rows([0, 7, 12]))
-    finish(stage, PLAN, written, [])
-    assert stage.manifest()["queues"][0]["missing"] == 6 + 2 + 2
-    front = units(tmp_path / written[0].path)
+    finish_queues(stage, PLAN, written, [], [], [])
+    assert stage.left("queues")["queues"][0]["missing"] == 6 + 2 + 2
+    front = units(stage.tree / written[0].path)
     assert front[8:] == [PRE_FILL_UNIT] * 2
-    assert units(tmp_path / written[1].path)[:2] == [PRE_FILL_UNIT] * 2
+    assert units(stage.tree / written[1].path)[:2] == [PRE_FILL_UNIT] * 2
 
 
 @given(st.data())
