@@ -170,18 +170,18 @@ def verify(
                 if stop:
                     return
 
-        _print(verdicts(), common)
-    codes += [_code_of(verdict) for _, verdict in found]
-    raise typer.Exit(max(codes, key=_WORST.index) if not stop else ExitCode.INTERRUPTED)
+        print_verdicts(verdicts(), common)
+    codes += [code_of(verdict) for _, verdict in found]
+    raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
 
-_WORST = (
+WORST = (
     *(ExitCode.DONE, ExitCode.UNCLEAN, ExitCode.NO),
     *(ExitCode.IN_USE, ExitCode.USAGE, ExitCode.FAILED, ExitCode.INTERRUPTED),
 )
 
 
-def _code_of(verdict: Verdict) -> ExitCode:
+def code_of(verdict: Verdict) -> ExitCode:
     from ..store.verify.run import Status
 
     return {Status.DAMAGED: ExitCode.NO, Status.UNCLEAN: ExitCode.UNCLEAN}.get(
@@ -269,7 +269,7 @@ def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common) -> 
         common.explain(f"{path}: somebody writes to it; checked as it was at the start")
 
 
-def _print(verdicts: Iterator[tuple[Path, Verdict]], common: Common) -> None:
+def print_verdicts(verdicts: Iterator[tuple[Path, Verdict]], common: Common) -> None:
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
 
