@@ -189,6 +189,16 @@ def code_of(verdict: Verdict) -> ExitCode:
     )
 
 
+def groups_of(only: str | None) -> frozenset[str] | None:
+    """The groups of checks that `--only` names. Raises BadParameter."""
+    from ..store.verify.catalogue import GROUPS
+
+    groups = None if only is None else frozenset(g.strip() for g in only.split(","))
+    if groups is not None and (unknown := sorted(groups - set(GROUPS))):
+        raise typer.BadParameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+    return groups
+
+
 def _scope(
     quick: bool,
     sample: float | None,
@@ -202,19 +212,15 @@ def _scope(
 ) -> Scope:
     from ..store.recovery.profiles import profile_of
     from ..store.time_range import parse_range
-    from ..store.verify.catalogue import GROUPS
     from ..store.verify.scene import Scope
 
-    groups = None if only is None else frozenset(g.strip() for g in only.split(","))
-    if groups is not None and (unknown := sorted(groups - set(GROUPS))):
-        raise typer.BadParameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
     if broker_version is not None:
         profile_of(broker_version)
     return Scope(
         quick=quick,
         topic=topic,
         queue_id=queue,
-        groups=groups,
+        groups=groups_of(only),
         since_ms=parse_range(since, None).since_ms if since is not None else None,
         sample_percent=sample,
         start=saved.position if saved is not None else None,
