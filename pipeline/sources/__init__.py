@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
+    from .table import TableSource
+
 
 def all_sources() -> list[type[DataSource]]:
     """Every source there is."""
+    from .log import LogSource
+
+    return [LogSource, *table_sources()]
+
+
+def table_sources() -> list[type[TableSource]]:
+    """Those of files other than the log."""
     from .findings import FindingSource
     from .index import IndexSource
-    from .log import LogSource
     from .offsets import OffsetSource
     from .queue import QueueSource
     from .timer import TimerSource
 
-    return [LogSource, QueueSource, IndexSource, TimerSource, OffsetSource, FindingSource]
+    return [QueueSource, IndexSource, TimerSource, OffsetSource, FindingSource]

@@ -1,0 +1,34 @@
+"""What Spark says of a failed job, turned into the error that a worker met."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..store import errors
+from ..store.errors import StoreError
+from .session import telling_line
+
+
+class JobFailed(StoreError):
+    """Spark gave up on a job."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Raise the error of a worker instead of what Spark says of it, in one line."""
+    try:
+        yield
+    except Exception as error:  # Spark has its own kind for every layer a failure passes
+        raise failure_of(str(error)) from error
+
+
+def failure_of(text: str) -> StoreError:
+    """The error of `store.errors` named in a worker's traceback, else the exception."""
+    found = re.findall(r"^\s*mqstore\.[\w.]+\.(\w+): (.*)$", text, re.MULTILINE)
+    kinds = [(getattr(errors, name, None), message) for name, message in found]
+    for kind, message in kinds:
+        if isinstance(kind, type) and issubclass(kind, StoreError):
+            return kind(message)
+    return JobFailed(f"the Spark job failed: {telling_line(text)}")

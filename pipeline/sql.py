@@ -1,0 +1,183 @@
+"""`pipeline sql`: a query over views of many stores.
+
+A view reads only the columns whose names are in the query, since Spark tells a Python source
+nothing of what a query needs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..store.errors import InvalidInput, LimitExceeded
+from .failures import JobFailed, failure_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+MESSAGES = "messages"
+DAMAGE = "damage"
+_SOURCES = {
+    MESSAGES: "rocketmq-log",
+    DAMAGE: "rocketmq-log",
+    "queues": "rocketmq-queue",
+    "index_items": "rocketmq-index",
+    "timers": "rocketmq-timer",
+    "findings": "rocketmq-findings",
+    "offsets": "rocketmq-offsets",
+}
+VIEWS = tuple(_SOURCES)
+_RESULT_BYTES = "spark.driver.maxResultSize"
+SETTINGS = {"spark.sql.python.filterPushdown.enabled": "true", _RESULT_BYTES: "256m"}
+"""Settings of a session for queries: the result comes into this process."""
+_COUNT_ALL = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+_COMMON_TABLE = re.compile(r"\bwith\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class View:
+    """How a view reads its source. fields: columns wanted, None for the usual ones."""
+
+    name: str
+    source: str
+    fields: Sequence[str] | None
+    pushdown: bool
+
+
+def views_of(query: str, columns: Mapping[str, Sequence[str]]) -> list[View]:
+    """The views that a query names, with the columns it may need.
+
+    columns: of each view, all. A view that is read twice takes no filters from Spark, which keeps
+    those of the last.
+    """
+    words = [word.lower() for word in _WORD.findall(query)]
+    everything = "*" in _COUNT_ALL.sub("", query)
+    found = []
+    for name in VIEWS:
+        if name in words:
+            wanted = [column for column in columns[name] if column in words]
+            once = words.count(name) == 1 and not _COMMON_TABLE.search(query)
+            fields = None if everything else wanted or columns[name][:1]
+            found.append(View(name, _SOURCES[name], fields, once))
+    return found
+
+
+def ask(
+    spark: SparkSession, query: str, stores: Iterable[str], options: Mapping[str, str]
+) -> pa.Table:
+    """The answer to a query over the views of some stores.
+
+    options: those of the sources. Raises InvalidInput for a query that makes no sense,
+    LimitExceeded for an answer that is too large, else as `rebuild.spark_job`.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        for view in views_of(query, _columns()):
+            _create(spark, view, stores, options)
+        return spark.sql(query).toArrow()
+    except Exception as error:  # Spark has its own kind for every layer a failure passes
+        text = str(error)
+        if _RESULT_BYTES in text:
+            raise LimitExceeded(
+                "the answer is too large for this process",
+                hint=f"add a LIMIT, use `pipeline export`, or --conf {_RESULT_BYTES}=1g",
+            ) from error
+        failure = failure_of(text)
+        if isinstance(failure, JobFailed) and isinstance(error, AnalysisException):
+            raise InvalidInput(f"the query: {_first_line(text)}") from error
+        raise failure from error
+
+
+def _columns() -> dict[str, list[str]]:
+    """All columns of each view."""
+    from .sources import log_columns, table_sources
+
+    log = [name for name in log_columns.COLUMNS if name != log_columns.DAMAGE]
+    found = {MESSAGES: log, DAMAGE: ["store", "position", "size", "reason"]}
+    tables = {source.name(): list(source.table.all_columns()) for source in table_sources()}
+    return {name: found.get(name) or tables[source] for name, source in _SOURCES.items()}
+
+
+def _create(
+    spark: SparkSession, view: View, stores: Iterable[str], options: Mapping[str, str]
+) -> None:
+    """Make a view of this session."""
+    reader = spark.read.format(view.source).options(**options).option("path", "\n".join(stores))
+    if view.name == DAMAGE:
+        rows = reader.option("fields", "store,damage").load()
+        rows.filter("damage IS NOT NULL").select("store", "damage.*").createOrReplaceTempView(
+            DAMAGE
+        )
+        return
+    fields = list(view.fields or ())
+    if view.name == MESSAGES:
+        fields = fields or _usual_columns()
+        reader = reader.option("pushdown", str(view.pushdown).lower())
+    elif fields:
+        fields = [*(name for name in fields if name != "problem"), "problem"]
+    rows = (reader.option("fields", ",".join(fields)) if fields else reader).load()
+    if view.name not in (MESSAGES, "findings"):
+        rows = rows.filter("problem IS NULL").drop("problem")
+    rows.createOrReplaceTempView(view.name)
+
+
+def _usual_columns() -> list[str]:
+    from .sources import log_columns
+
+    return [name for name in log_columns.USUAL if name != log_columns.DAMAGE]
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), text)
+
+
+def records_of(answer: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of an answer; bytes as text, under `NAME_base64` where they are none.
+
+    Raises InvalidInput where two columns have one name.
+    """
+    import pyarrow as pa
+
+    names = answer.column_names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInput(f"two columns are named {twice[0]}", hint="name one with AS")
+    maps = {field.name for field in answer.schema if pa.types.is_map(field.type)}
+    for batch in answer.to_batches():
+        for row in batch.to_pylist():
+            yield {key: value for name in row for key, value in _shown(name, row[name], maps)}
+
+
+def _shown(name: str, value: Any, maps: set[str]) -> Iterator[tuple[str, Any]]:
+    import base64
+
+    if isinstance(value, bytes):
+        try:
+            yield name, value.decode()
+        except UnicodeDecodeError:
+            yield f"{name}_base64", base64.b64encode(value).decode("ascii")
+    elif name in maps and value is not None:
+        yield name, dict(value)
+    elif value is None or isinstance(value, bool | int | float | str | list | dict):
+        yield name, value
+    else:
+        yield name, str(value)  # dates, decimals
+
+
+def columns_of_answer(answer: pa.Table) -> list[str]:
+    """The columns of a CSV with the records of an answer."""
+    import pyarrow as pa
+
+    return [
+        name
+        for field in answer.schema
+        for name in (
+            (field.name, f"{field.name}_base64")
+            if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
+            else (field.name,)
+        )
+    ]
