@@ -30,12 +30,17 @@ class Part(NamedTuple):
     stop: int | None
 
 
+def not_asked_for(groups: frozenset[str] | None) -> list[str]:
+    """What is said of the groups of checks that are not among these; None: all are."""
+    others = [] if groups is None else [group for group in GROUPS if group not in groups]
+    return [f"{', '.join(others)}: --only"] if others else []
+
+
 def parts_of(scene: Scene) -> list[Part]:
     """What is to be read, in log order; tells `scene.unread` of the rest. Raises Unreadable."""
     files = scene.store.log_files
     start, scope = files.start, scene.scope
-    if scope.groups is not None and (others := [g for g in GROUPS if g not in scope.groups]):
-        scene.unread.append(f"{', '.join(others)}: --only")
+    scene.unread += not_asked_for(scope.groups)
     if scope.topic is not None:
         scene.unread.append("queues, index and configuration of other topics: --topic")
     stop = scene.store.log_end.position if scene.live else None
