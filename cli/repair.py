@@ -130,7 +130,8 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
     from ..store.repair.repair import examine
 
     with reading_the_log(layout, common) as tell:
-        return examine(layout, choice, version, time.time_ns() // 1_000_000, tell)
+        now_ms = time.time_ns() // 1_000_000
+        return examine(layout, choice, version, now_ms, tell, common.jobs)
 
 
 def _code(found: Repair, after: Repair | None) -> ExitCode:
@@ -159,9 +160,7 @@ def _apply(
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, follow_links)
-    return apply(
-        layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair"
-    )
+    return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair")
 
 
 def _print(

@@ -15,6 +15,7 @@ from .batch_audit import BatchAudits
 from .groups import GroupLoss
 from .index_audit import IndexAudit, IndexFiles, index_files
 from .log_plan import LogPlan
+from .packed_items import PackedItems
 from .profiles import Profile
 from .queue_audit import QueueAudit
 from .snapshot import QueueId, Snapshot
@@ -59,6 +60,9 @@ class Maker(Auditor):
         self.lost = Tally()
         self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
+        #: Index items of the records before a position, where there was no index.
+        self._items: list[PackedItems] = []
+        self._items_end = -1
         for name in snapshot.queues:
             self._audit(name)
 
@@ -89,14 +93,23 @@ class Maker(Auditor):
     def takes(self, sound: SoundLog) -> bool:
         """All of it stays in the log, as it is."""
         same_index = sound.index is self._index_files and self.index.sound == sound.index.sound
-        return same_index and not self.exact and sound.end <= self.log.end
+        exact = sound.exact or not self.exact
+        return same_index and exact and sound.end <= self.log.end
 
     def sound(self, run: SoundRun) -> None:
         """A run of good records, and their messages."""
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
         for name, stretch in run.queues.items():
-            self._audit(name).add_sound(stretch)
+            self._audit(name).add_sound(stretch, run.units.get(name))
+        if run.items:
+            self._items += run.items
+            self._items_end = run.end
+
+    @property
+    def all_items(self) -> list[PackedItems] | None:
+        """Those of all records of the log, None: not all are known."""
+        return self._items if self.last_record < self._items_end else None
 
     def messages(self, messages: Messages) -> None:
         if not can_have_files(messages.queue):

@@ -35,6 +35,7 @@ from .log_plan import LogPlan, plan_log
 from .loss import tombstoned
 from .maker import Maker
 from .mend import check_kinds, has_queues, mend
+from .packed_items import PackedItems
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit
 from .queue_edits import queue_edits
@@ -75,6 +76,8 @@ class Plan:
     lost: Tally = field(default_factory=Tally)
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
+    #: All index items of a store without an index, unless they are still to be read.
+    items: list[PackedItems] | None = None
     checkpoint: Checkpoint | None = None
     #: What the checkpoint of this store says when it is complete.
     sound_checkpoint: Checkpoint | None = None
@@ -298,6 +301,7 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
 def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> None:
     """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
     old = Checkpoint(**snapshot.checkpoint)
+    plan.items = maker.all_items
     headers = maker.index.headers
     kept = headers[: len(headers) - len(plan.index.gone)] if plan.index else headers
     items = snapshot.layout.sizes.index_items.value

@@ -88,7 +88,7 @@ class Prover:
         run = _Run(start, log.queue.file_at(start))
         for item in log.scan(start, stop):
             if isinstance(item, Extent):
-                if not self._settle(run) or not _goes_on(log, item, run.end):
+                if not self._settle(run) or not goes_on(log, item, run.end):
                     break
                 items += [*run.done(), item]
                 run = _Run(item.end, log.queue.file_at(item.end))
@@ -103,8 +103,7 @@ class Prover:
                 break
         self._settle(run)
         items += run.done()
-        while items and (isinstance(items[-1], Extent) or _fills_its_file(log, items[-1])):
-            items.pop()  # who goes on has to see how the file ends
+        drop_full_end(log, items)
         return SoundLog(items, items[-1].end if items else start, self._index)
 
     def _unindexed_in(self, batch: Batch) -> int | None:
@@ -115,19 +114,7 @@ class Prover:
 
     def _queues_of(self, batch: Batch, run: _Run) -> Numbers | None:
         """Number of each record's queue; None if some record is not as a run has them."""
-        columns = batch.columns
-        if batch.mark is not Mark.NONE or int(batch.position[0]) != run.reach:
-            return None
-        good = batch.body_crc_ok is not None and batch.body_crc_ok.all()
-        if not good or (columns.ints("physical_offset") != batch.position).any():
-            return None
-        if (batch.position[1:] != batch.position[:-1] + columns.ints("total_size")[:-1]).any():
-            return None
-        if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
-            return None
-        if not columns.ints("store_host.port").all() or _may_be_torn(batch):
-            return None
-        return self._queues.of_records(columns)
+        return self._queues.of_records(batch.columns) if is_in_order(batch, run.reach) else None
 
     def _settle(self, run: _Run) -> bool:
         """Lay the group beside its units; False: something differs, and the run ends before it."""
@@ -244,12 +231,33 @@ class _Run:
         return [run]
 
 
+def is_in_order(batch: Batch, reach: int) -> bool:
+    """The records go on at `reach` and are what a `SoundRun` tells of them, but for the queues."""
+    columns = batch.columns
+    if batch.mark is not Mark.NONE or int(batch.position[0]) != reach:
+        return False
+    good = batch.body_crc_ok is not None and batch.body_crc_ok.all()
+    if not good or (columns.ints("physical_offset") != batch.position).any():
+        return False
+    if (batch.position[1:] != batch.position[:-1] + columns.ints("total_size")[:-1]).any():
+        return False
+    if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
+        return False
+    return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch)
+
+
+def drop_full_end(log: CommitLog, items: list[SoundRun | Extent]) -> None:
+    """Leave the last run to others where it fills its file: they have to see how that ends."""
+    while items and (isinstance(items[-1], Extent) or _fills_its_file(log, items[-1])):
+        items.pop()
+
+
 def _fills_its_file(log: CommitLog, run: SoundRun) -> bool:
     file = log.queue.file_at(run.begin)
     return file is None or file.end == run.end
 
 
-def _goes_on(log: CommitLog, extent: Extent, end: int) -> bool:
+def goes_on(log: CommitLog, extent: Extent, end: int) -> bool:
     """It is the BLANK that closes a file, and there is a next one."""
     closes = extent.kind is ExtentKind.BLANK and not extent.reason and extent.position == end
     return closes and any(file.start == extent.end for file in log.files)

@@ -35,14 +35,28 @@ def prove_log(
     tell: called with the log position reached. jobs: processes that work at the same time.
     """
     queues = QueueNumbers.of(snapshot)
-    bounds = _bounds(log, jobs)
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
         return Prover(snapshot, queues, index, tagged=index_tags).prove(log, begin, end, tell)
 
+    return in_parts(log, part, jobs, tell)
+
+
+def in_parts(
+    log: CommitLog,
+    part: Callable[[int, int, Callable[[int], None] | None], SoundLog],
+    jobs: int,
+    tell: Callable[[int], None] | None = None,
+) -> SoundLog:
+    """Give each of `jobs` processes a part of the log; what they find, as far as it goes on.
+
+    part: looks at the log between two positions. Raises Unreadable.
+    """
+    bounds = _bounds(log, jobs)
     with ExitStack() as stack:
         children = [
-            stack.enter_context(Forked(partial(part, begin, end))) for begin, end in bounds[1:]
+            stack.enter_context(Forked(partial(part, begin, end, None)))
+            for begin, end in bounds[1:]
         ]
         sound = part(*bounds[0], _of_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):

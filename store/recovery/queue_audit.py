@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int64]
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
-_LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
+LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
 _PRE_FILL = pre_fill(1)[0]
 
 
@@ -98,8 +98,10 @@ class QueueAudit:
                 found[mine] = gather(read, numbers)
         return found
 
-    def add_sound(self, stretch: Stretch) -> None:
-        """Messages of this queue that stay in the log, in order and with their units."""
+    def add_sound(self, stretch: Stretch, made: Units | None = None) -> None:
+        """Messages of this queue that stay in the log, in order; with their units, unless these are
+        `made`.
+        """
         if self.first < 0:
             self.first, self.first_position = stretch.first, stretch.first_position
         elif self.next < stretch.first:
@@ -107,6 +109,9 @@ class QueueAudit:
                 Hole(self.next, stretch.first, self.last_position, stretch.first_position)
             )
         self.next, self.last_position = stretch.next, stretch.last_position
+        if made is not None:
+            self._fill_offsets.append(np.arange(stretch.first, stretch.next, dtype=np.int64))
+            self._fill_units.append(made)
 
     def add(self, messages: Messages) -> None:
         """Messages of this queue, in log order, that stay in the log."""
@@ -116,7 +121,7 @@ class QueueAudit:
             self.first_position = self.last_position = int(positions[0])
         expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
         before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
-        impossible = (offsets < expected) | (offsets < 0) | (offsets > _LARGEST_OFFSET)
+        impossible = (offsets < expected) | (offsets < 0) | (offsets > LARGEST_OFFSET)
         impossible |= offsets - expected > (positions - before) // SMALLEST
         self.last_position = int(positions[-1])
         if impossible.any():

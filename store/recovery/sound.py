@@ -8,7 +8,7 @@ records as they are and look one by one only at what follows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +17,8 @@ import numpy.typing as npt
 from ..batch import Extent
 from ..recent import Recent
 from .index_audit import IndexFiles
+from .packed_items import PackedItems
+from .queue_units import Units
 from .snapshot import QueueId
 
 
@@ -52,6 +54,8 @@ class SoundRun:
     store_timestamp: its time (ms). with_crc: some last record of a window ends with a checksum of
     the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the first record with
     keys that no sound index file covers, None: all are covered. recent: positions of the last ones.
+    units: those of queues that had none on disk, made from the records. items: of an index that had
+    none.
     """
 
     path: str
@@ -64,18 +68,21 @@ class SoundRun:
     unindexed: int | None
     recent: npt.NDArray[np.int64]
     queues: dict[QueueId, Stretch]
+    units: dict[QueueId, Units] = field(default_factory=dict)
+    items: list[PackedItems] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class SoundLog:
     """The log from its first byte to `end`: runs, and the BLANKs between files, in log order.
 
-    index: the index files, which tell what `unindexed` is.
+    index: the index files, which tell what `unindexed` is. exact: units are right in every field.
     """
 
     items: list[SoundRun | Extent]
     end: int
     index: IndexFiles
+    exact: bool = False
 
     @property
     def runs(self) -> list[SoundRun]:

@@ -335,15 +335,13 @@ def _stage_index(
             target.pwrite(source.read(HEADER_BYTES), 0)
         skipped = tail_items(fix.last_kept, geometry, fix.indexed_to)
     writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts)
-    start = fix.indexed_to if fix.indexed_to >= 0 else None
-    indexer = _Indexer(writer, fix, skipped, plan.log_end)
-    survey(
-        CommitLog(plan.files) if plan.files else CommitLog.open(layout),
-        [indexer],
-        index_tags=plan.index_tags,
-        multi_dispatch=False,
-        start=start,
-    )
+    if plan.items is not None:
+        for packed in plan.items:
+            if len(packed.key_hash):
+                items = packed.unpacked()
+                writer.append(items, int(items.record[-1]) + 1)
+    else:
+        _read_items(layout, plan, _Indexer(writer, fix, skipped, plan.log_end))
     writer.sync()
     writer.close()
     if stub is not None:
@@ -353,6 +351,18 @@ def _stage_index(
         for path in sorted(made.iterdir())
     ]
     return edits, writer.full_end_timestamp or 0
+
+
+def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
+    """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
+    indexed_to = indexer.fix.indexed_to
+    survey(
+        CommitLog(plan.files) if plan.files else CommitLog.open(layout),
+        [indexer],
+        index_tags=plan.index_tags,
+        multi_dispatch=False,
+        start=indexed_to if indexed_to >= 0 else None,
+    )
 
 
 def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: int) -> list[Edit]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..commit_log import CommitLog
 from ..errors import Refused
+from ..forked import cores
 from ..generation import generation_of
 from ..layout import Layout
 from ..recovery.fingerprint import Fingerprint
@@ -28,6 +29,7 @@ from ..recovery.snapshot import Snapshot
 from ..recovery.wish import Policy, Wish
 from ..store import Store
 from ..write.profile import writer_profile
+from .anew import made_anew
 from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
@@ -107,15 +109,16 @@ def examine(
     version: str | None,
     made_ms: int,
     tell: Callable[[int], None] | None = None,
+    jobs: int | None = None,
 ) -> Repair:
-    """Plan a repair. Writes nothing. tell: called with the log position reached.
+    """Plan a repair. Writes nothing. tell: called with the log position reached. jobs: processes.
 
     Raises Refused (the log itself is to be recovered first), Unreadable, InvalidInput.
     """
     version = profile_of(version or generation_of(layout).version).version
     request = Request(choice, version, made_ms)
     seen = Fingerprint.of(layout)
-    plan, config = _plan(layout, request, tell)
+    plan, config = _plan(layout, request, tell, jobs or cores())
     cut_off = unfinished(layout.root, layout.journal)
     crashed = layout.abort.exists()
     session = cut_off.session if cut_off else ""
@@ -124,11 +127,11 @@ def examine(
 
 def plan_again(layout: Layout, request: Request) -> Plan:
     """The same plan, made again from what is on disk now. Raises as `examine`."""
-    return _plan(layout, request, None)[0]
+    return _plan(layout, request, None, cores())[0]
 
 
 def _plan(
-    layout: Layout, request: Request, tell: Callable[[int], None] | None
+    layout: Layout, request: Request, tell: Callable[[int], None] | None, jobs: int
 ) -> tuple[Plan, ConfigRepair]:
     choice, profile = request.choice, profile_of(request.version)
     snapshot = Snapshot.of(layout)
@@ -136,7 +139,9 @@ def _plan(
     versions = (request.version,)
     wish = Wish(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
     outcome = _as_it_lies(snapshot, profile)
-    whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell)
+    light = profile.dispatch.multi_dispatch and outcome.switches.multi_dispatch
+    sound = made_anew(snapshot, profile.dispatch, multi_dispatch=light, jobs=jobs, tell=tell)
+    whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     if Part.INDEX in choice.parts and whole.index is None:
         _mend_index(snapshot, whole, request.version)
     config = ConfigRepair()
