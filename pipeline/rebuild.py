@@ -12,20 +12,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store import errors
-from ..store.errors import NotAStore, Refused, StoreError
-from ..store.layout import JOURNAL
 from ..store.write.files import Files
-from ..store.write.lock import StoreLock
+from .failures import failures
 from .plan import Plan, split_bytes_for
+from .publishing import publish_job
 from .rebuild_steps import QUEUES, complete, finish_index
-from .session import spark_session, telling_line
+from .session import spark_session
 from .stage import Stage
 
 if TYPE_CHECKING:
@@ -36,10 +32,6 @@ Job = Callable[[Plan, Stage], None]
 """Leaves queues and index of a plan in a stage: `finish_queues`, `finish_index`."""
 
 
-class JobFailed(StoreError):
-    """Spark gave up on a job."""
-
-
 def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
     """Run a job whose output becomes `target`, a new or empty directory: its manifest.
 
@@ -47,74 +39,12 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
     fails, the target is as it was. Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and
     whatever the job raises.
     """
-    files = files or Files()
-    target = target.absolute()  # Spark's processes may have another current directory
-    with _workspace(target, files):
-        stage = _take_over(plan, target, files)
-        if stage is None:
-            stage = Stage.begin(target, files)
-            try:
-                job(plan, stage)
-                complete(stage, plan)
-                stage.publish()
-            except BaseException:
-                if not stage.sealed:
-                    stage.remove()
-                raise
-        manifest = stage.manifest()
-        stage.remove()
-        return manifest
 
+    def fill(stage: Stage) -> None:
+        job(plan, stage)
+        complete(stage, plan)
 
-@contextmanager
-def _workspace(target: Path, files: Files) -> Iterator[None]:
-    """The target with a lock in it, for one job at a time; what stays empty goes again."""
-    existed = target.exists()
-    if existed and not target.is_dir():
-        raise NotAStore("not a directory", path=target, hint="--to takes a new directory")
-    if existed and not Stage.left_in(target, files):
-        _require_empty(target)
-    journal = target / JOURNAL
-    files.make_directory(journal)
-    lock = journal / "rebuild.lock"
-    with StoreLock.take(lock, files):
-        try:
-            yield
-        finally:
-            files.unlink(lock)
-            for folder in (journal, *(() if existed else (target,))):
-                if not any(folder.iterdir()):
-                    files.remove_directory(folder)
-
-
-def _take_over(plan: Plan, target: Path, files: Files) -> Stage | None:
-    """Finish a sealed job of this plan, remove what others left. Raises Refused."""
-    finished = None
-    for stage in Stage.left_in(target, files):
-        if not stage.sealed:
-            stage.remove()
-        elif Plan.of(stage.manifest()["plan"]) == plan:
-            stage.publish()
-            finished = stage
-        else:
-            raise Refused(
-                "another rebuild was cut off here while it published",
-                path=stage.folder,
-                hint="run that one again, or remove the folder",
-            )
-    if finished is None:
-        _require_empty(target)
-    return finished
-
-
-def _require_empty(target: Path) -> None:
-    held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
-    if held:
-        raise Refused(
-            f"the target is not empty ({held[0]} is in it)",
-            path=target,
-            hint="--to takes a new directory",
-        )
+    return publish_job(target, fill, lambda found: Plan.of(found["plan"]) == plan, files)
 
 
 def on_spark(master: str, settings: Mapping[str, str]) -> Job:
@@ -142,7 +72,7 @@ def spark_job(
     options = {"plan": plan.to_json(), "stage": str(stage.folder), "splitBytes": split_bytes}
     for source in (rebuild_source.LogUnits, rebuild_source.LogItems, sink, rebuild_sinks.IndexSink):
         spark.dataSource.register(source)
-    with _failures():
+    with failures():
         units = spark.read.format(rebuild_source.LogUnits.name()).options(**options).load()
         _write(units, queue_files.PARTITIONED_BY, queue_files.SORTED_BY, sink, options)
         firsts = index_files.first_items(stage.left(QUEUES)["tallies"])
@@ -165,22 +95,3 @@ def _write(
     """Sort rows into files: all of one file in one task."""
     name, sorted_rows = sink.name(), rows.repartition(*by).sortWithinPartitions(*order)
     sorted_rows.write.format(name).mode("append").options(**options).save()
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """Turn what Spark says of a failed job into the error that a worker met, in one line."""
-    try:
-        yield
-    except Exception as error:  # Spark has its own kind for every layer a failure passes
-        raise failure_of(str(error)) from error
-
-
-def failure_of(text: str) -> StoreError:
-    """The error of `store.errors` named in a worker's traceback, else the exception."""
-    found = re.findall(r"^\s*mqstore\.[\w.]+\.(\w+): (.*)$", text, re.MULTILINE)
-    kinds = [(getattr(errors, name, None), message) for name, message in found]
-    for kind, message in kinds:
-        if isinstance(kind, type) and issubclass(kind, StoreError):
-            return kind(message)
-    return JobFailed(f"the Spark job failed: {telling_line(text)}")

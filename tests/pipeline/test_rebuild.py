@@ -13,8 +13,9 @@ import pytest
 
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
+from mqstore.pipeline.failures import JobFailed, failure_of
 from mqstore.pipeline.plan import folders_of, plan_of, split_bytes_for
-from mqstore.pipeline.rebuild import JobFailed, failure_of, rebuild
+from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.stage import Stage
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import (
@@ -225,7 +226,7 @@ def test_what_another_plan_left_is_not_touched(tmp_path: Path) -> None:
     sealed = counted.steps.index(("rename", "manifest.draft"))
     with pytest.raises(Killed):
         rebuild(plans[0], target, plain_job(), KilledFiles(sealed + 2))
-    with pytest.raises(Refused, match="another rebuild was cut off here"):
+    with pytest.raises(Refused, match="another job was cut off here"):
         rebuild(plans[1], target, plain_job())
     rebuild(plans[0], target, plain_job())
     assert tree(target / "consumequeue") == tree(roots[0] / "consumequeue")

@@ -1,0 +1,95 @@
+"""A job whose output becomes a directory: all at once or not at all, one job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..store.errors import NotAStore, Refused
+from ..store.layout import JOURNAL
+from ..store.write.files import Files
+from ..store.write.lock import StoreLock
+from .stage import Stage
+
+_HINT = "--to takes a new directory"
+
+
+def publish_job(
+    target: Path,
+    job: Callable[[Stage], None],
+    is_same: Callable[[Mapping[str, Any]], bool],
+    files: Files | None = None,
+) -> dict[str, Any]:
+    """Run a job that fills and seals a stage; what it wrote becomes `target`: its manifest.
+
+    target: a new or empty directory. is_same: whether a manifest is that of this job; one that was
+    cut off while it published is finished instead. If the job fails, the target is as it was.
+    Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
+    """
+    files = files or Files()
+    target = target.absolute()  # Spark's processes may have another current directory
+    with _workspace(target, files):
+        stage = _take_over(is_same, target, files)
+        if stage is None:
+            stage = Stage.begin(target, files)
+            try:
+                job(stage)
+                stage.publish()
+            except BaseException:
+                if not stage.sealed:
+                    stage.remove()
+                raise
+        manifest = stage.manifest()
+        stage.remove()
+        return manifest
+
+
+@contextmanager
+def _workspace(target: Path, files: Files) -> Iterator[None]:
+    """The target with a lock in it, for one job at a time; what stays empty goes again."""
+    existed = target.exists()
+    if existed and not target.is_dir():
+        raise NotAStore("not a directory", path=target, hint=_HINT)
+    if existed and not Stage.left_in(target, files):
+        _require_empty(target)
+    journal = target / JOURNAL
+    files.make_directory(journal)
+    lock = journal / "rebuild.lock"
+    with StoreLock.take(lock, files):
+        try:
+            yield
+        finally:
+            files.unlink(lock)
+            for folder in (journal, *(() if existed else (target,))):
+                if not any(folder.iterdir()):
+                    files.remove_directory(folder)
+
+
+def _take_over(
+    is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files
+) -> Stage | None:
+    """Finish a sealed job that is the same, remove what others left. Raises Refused."""
+    finished = None
+    for stage in Stage.left_in(target, files):
+        if not stage.sealed:
+            stage.remove()
+        elif is_same(stage.manifest()):
+            stage.publish()
+            finished = stage
+        else:
+            raise Refused(
+                "another job was cut off here while it published",
+                path=stage.folder,
+                hint="run that one again, or remove the folder",
+            )
+    if finished is None:
+        _require_empty(target)
+    return finished
+
+
+def _require_empty(target: Path) -> None:
+    held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
+    if held:
+        raise Refused(f"the target is not empty ({held[0]} is in it)", path=target, hint=_HINT)
