@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.cli.pipeline import losses_of, report_of
+from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild

@@ -1,0 +1,139 @@
+"""`mqstore pipeline rebuild`: all that is derived from commit logs, made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, shared
+from .pipeline_options import (
+    Conf,
+    ExecutorMemory,
+    Master,
+    Packages,
+    Stores,
+    master_of,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from ..pipeline.plan import Plan
+
+
+@shared()
+def rebuild(
+    stores: Stores,
+    *,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="New directory, laid out as a store.")
+    ],
+    master: Master = None,
+    conf: Conf = None,
+    executor_memory: ExecutorMemory = None,
+    packages: Packages = None,
+    broker_version: Annotated[
+        str | None,
+        typer.Option("--broker-version", metavar="V", help="Whose rules hold; default: a guess."),
+    ] = None,
+    common: Common,
+) -> None:
+    """Rebuild queues, index, timer wheel and checkpoint from the commit log.
+
+    DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
+    index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
+    write them; of several stores each has a folder of its own in DIR. It appears whole or not at all:
+    what was cut off is finished, or started anew, by running the same command again.
+
+    Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
+    another job works on DIR; 5 cannot be read or written, no Spark.
+
+    \b
+    Examples:
+      mqstore pipeline rebuild /data/store --to /data/rebuilt
+      mqstore pipeline rebuild /data/a /data/b --to /mnt/queues --master spark://host:7077
+      mqstore pipeline rebuild @stores.txt --to /mnt/queues --conf spark.driver.memory=4g
+    """
+    from ..pipeline.plan import plan_of
+    from ..pipeline.rebuild import on_spark
+    from ..pipeline.rebuild import rebuild as run
+    from ..pipeline.session import require_packages
+    from ..pipeline.sources.fleet import stores_of
+
+    master = master_of(master, common)
+    settings = settings_of(conf, executor_memory, packages)
+    require_packages()
+    roots = [Path(root) for root in stores_of(stores)]
+    plan = plan_of(roots, common.config(), broker_version)
+    for store in plan.stores:
+        common.explain(
+            f"{store.root}: log {store.start} to {store.stop}, {store.units_per_file} units in a"
+            f" file, rules of broker {store.broker_version}"
+        )
+    common.explain(f"starting Spark on {master}")
+    report = report_of(plan, to, run(plan, to, on_spark(master, settings)))
+    for line in losses_of(report):
+        common.warn(line)
+    with common.open_output() as output:
+        output.record(report, text=_text)
+    if report["status"] != "complete":
+        raise typer.Exit(ExitCode.NO)
+
+
+def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges."""
+    roots = [store.root for store in plan.stores]
+    queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
+    damage = [{**row, "store": roots[row["store"]]} for row in manifest["damage"]]
+    index = [{**file, "store": roots[file["store"]]} for file in manifest["index"]]
+    sums = {
+        name: sum(queue[name] for queue in queues)
+        for name in ("files", "units", "missing", "duplicates")
+    }
+    whole = not (damage or sums["missing"] or sums["duplicates"])
+    return {
+        "type": "rebuild",
+        "status": "complete" if whole else "incomplete",
+        "to": str(to),
+        **sums,
+        "stores": [
+            {
+                "store": store.root,
+                "folder": store.folder,
+                "log_start": store.start,
+                "log_end": store.stop,
+                "broker_version": store.broker_version,
+                "singles": manifest["singles"][number],
+            }
+            for number, store in enumerate(plan.stores)
+        ],
+        "queues": queues,
+        "index": index,
+        "damage": damage,
+    }
+
+
+def losses_of(report: Mapping[str, Any]) -> list[str]:
+    """What is not in the queues, a line each."""
+    lines = [
+        f"damage in the log, its records are in no queue: {row['store']} at {row['position']},"
+        f" {row['size']} bytes ({row['reason']})"
+        for row in report["damage"]
+    ]
+    for queue in report["queues"]:
+        name = f"{queue['store']}: {queue['topic']}/{queue['queue_id']}"
+        if queue["missing"]:
+            lines.append(f"{name}: {queue['missing']} queue offsets have no record, pre-filled")
+        if queue["duplicates"]:
+            lines.append(f"{name}: {queue['duplicates']} records repeat a queue offset, left out")
+    return lines
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    counts = f"{len(report['queues'])} queues, {report['files']} files, {report['units']} units"
+    items = sum(file["items"] for file in report["index"])
+    index = f"{len(report['index'])} index files, {items} items"
+    return f"{report['to']}: {counts}, {index}, {report['status']}"

@@ -1,0 +1,104 @@
+"""`mqstore pipeline verify`: check the invariants of many stores at once, on Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .exit_codes import ExitCode, exit_code_of
+from .options import Common, say, shared
+from .pipeline_options import (
+    Conf,
+    ExecutorMemory,
+    Master,
+    Packages,
+    Stores,
+    master_of,
+    settings_of,
+)
+from .verify import WORST, VerifyFormat, code_of, groups_of, print_verdicts
+
+if TYPE_CHECKING:
+    from ..store.verify.run import Verdict
+
+
+@shared(VerifyFormat)
+def verify(
+    stores: Stores,
+    *,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick/--deep", help="Structure and ends only; or all of it (the default)."),
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    executor_memory: ExecutorMemory = None,
+    packages: Packages = None,
+    broker_version: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-version", metavar="V", help="Check as for a broker of this version."
+        ),
+    ] = None,
+    common: Common,
+) -> None:
+    """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
+
+    Findings, summaries and exit code are those of the local command. A store is two tasks: one
+    checks the log for itself, one compares log, queues, index and all else with each other. A store
+    that cannot be read is told on stderr, and the others are checked.
+
+    Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
+    store cannot be read, no Spark.
+
+    \b
+    Examples:
+      mqstore pipeline verify '/data/*/store'
+      mqstore pipeline verify @stores.txt --quick --format ndjson
+      mqstore pipeline verify @stores.txt --master spark://host:7077 --format prometheus
+    """
+    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.sources.fleet import stores_of
+    from ..pipeline.verify import tasks_of, verify_on
+    from ..store.errors import StoreError
+    from ..store.recovery.profiles import profile_of
+
+    master = master_of(master, common)
+    settings = settings_of(conf, executor_memory, packages)
+    groups = groups_of(only)
+    if broker_version is not None:
+        profile_of(broker_version)
+    require_packages()
+    roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
+    tasks = tasks_of(
+        roots,
+        common.config(),
+        now_ms,
+        quick=quick,
+        groups=groups,
+        broker_version=broker_version,
+    )
+    common.explain(f"starting Spark on {master} for {len(roots)} stores")
+    with spark_session(master, settings) as spark:
+        found = verify_on(spark, tasks)
+    codes = [ExitCode.DONE]
+
+    def verdicts() -> Iterator[tuple[Path, Verdict]]:
+        for path, verdict in found:
+            if isinstance(verdict, StoreError):
+                say(str(verdict))
+                codes.append(exit_code_of(verdict))
+            else:
+                codes.append(code_of(verdict))
+                yield path, verdict
+
+    print_verdicts(verdicts(), common)
+    raise typer.Exit(max(codes, key=WORST.index))
