@@ -17,7 +17,6 @@ from ...formats.blank import BLANK
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
-from ...formats.tombstone import LOST_ITEM
 from ..batch import Batch, Extent
 from ..dispatch import LMQ_PREFIX, Dispatched
 from ..recovery.keep.forms import Forms
@@ -124,7 +123,7 @@ def placed(gaps: Sequence[Gap], missing: list[Missing], forms: Forms) -> LostUni
                 heapq.heappop(open_)  # no hole is left for it
                 continue
             each = open_[0]
-            size = forms.smallest(each.queue.topic) + len(LOST_ITEM)
+            size = forms.whole(each.queue.topic)
             count = min(each.offsets, (end - at) // size)
             if count <= 0:
                 break

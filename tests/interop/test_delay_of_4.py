@@ -15,9 +15,9 @@ from mqstore.formats.tombstone import LOST
 from mqstore.store.delay_level import SCHEDULE_TOPIC
 
 from .conftest import Judge
-from .served import Row, loaded
+from .served import Row, body_sha1, loaded
 from .test_brokers import LEVEL_MS, SIZES
-from .test_system_topics import Spoil, delivered, ends, recovered, spoilt
+from .test_system_topics import Spoil, delivered, ends, recovered, spoilt, zeros
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -58,3 +58,18 @@ def test_delay_levels_go_on(
         assert Counter(row["properties"]["REAL_QID"] for row in got) == {"1": len(wanted)}
         assert delivered(root) == wanted
     assert ends(root, SCHEDULE_TOPIC) == {level - 1: 4 for level in LEVELS}
+
+
+@pytest.mark.parametrize("old", ["4.3.1", "4.9.7"])
+def test_the_smallest_records(oracle: Callable[[str], Judge], old: str, tmp_path: Path) -> None:
+    """Without a unique key there is no room for the form that the service discards."""
+    judge, root = oracle(old), tmp_path / "store"
+    place = {"topic": "t", "queue_id": 1, "delay_level": LEVELS[0]}
+    put = {"do": "put", "messages": [place | {"body": str(number)} for number in range(5)]}
+    stored = loaded(judge, root, SIZES, put, exit="halt")["steps"][0]
+    recovered(root, zeros, *(stored[n] | {"total_size": stored[n]["size"]} for n in (0, 3)))
+    wanted = sorted(body_sha1({"body": str(number)}) for number in (1, 2, 4))
+    for _ in range(2):
+        got = [row for row in life(judge, root) if row["topic"] == "t"]
+        assert sorted(row["sha1"] for row in got) == wanted
+    assert ends(root, SCHEDULE_TOPIC) == {LEVELS[0] - 1: 5}

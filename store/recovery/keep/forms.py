@@ -19,7 +19,7 @@ from ....formats.message_properties import (
     TIMER_OUT_MS,
     format_properties,
 )
-from ....formats.tombstone import LOST_ITEM
+from ....formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ...delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -37,12 +37,16 @@ _PLAIN_GENERATION = "4.3"
 class Form:
     """Property text behind the mark; born_timestamp: ms, None takes the store time.
 
-    optional: the text is left out where the lost record had no room for it beside the mark.
+    small: the text where the lost record had no room for that beside the mark.
     """
 
     properties: bytes = b""
+    small: bytes = b""
     born_timestamp: int | None = None
-    optional: bool = False
+
+    def text(self, room: int) -> bytes:
+        """The text that leaves place for the mark in `room` bytes; the smallest may not."""
+        return self.properties if room >= len(LOST_ITEM) + len(self.properties) else self.small
 
 
 def batch_text(queue_offset: int, messages: int) -> bytes:
@@ -75,16 +79,16 @@ class Forms:
     def of(self, topic: str) -> Form:
         """The form for a topic."""
         if topic == TIMER_TOPIC:
-            return Form(self._timer())
+            return _only(self._timer())
         if topic == SCHEDULE_TOPIC:
-            return Form(self._schedule())
+            return self._schedule()
         if topic == OP_TOPIC:
-            return Form(format_properties({TAGS: "d"}))
+            return _only(format_properties({TAGS: "d"}))
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return Form(born_timestamp=1)
         text = format_properties({TAGS: self.lost_tag}) if self.lost_tag else b""
-        return Form(text, optional=True)
+        return Form(text)
 
     def smallest(self, topic: str) -> int:
         """Bytes of the smallest tombstone of a topic; the mark is left out where it is too small."""
@@ -93,8 +97,12 @@ class Forms:
         around += CRC_ITEM_BYTES if self.append_crc else 0
         if topic == OP_TOPIC:
             around += len(LOST_ITEM) + len(NO_OFFSET)
+        return around + len(self.of(topic).small)
+
+    def whole(self, topic: str) -> int:
+        """Bytes of the smallest tombstone of a topic that has room for mark and properties."""
         form = self.of(topic)
-        return around + (0 if form.optional else len(form.properties))
+        return self.smallest(topic) + len(LOST_ITEM) + len(form.properties) - len(form.small)
 
     def _timer(self) -> bytes:
         """A request to delete a message that nobody has, due now."""
@@ -102,10 +110,25 @@ class Forms:
         target = {_TIMER_DELETE: "x", REAL_TOPIC: "x", REAL_QID: "0"}
         return format_properties({TIMER_OUT_MS: str(due), **target})
 
-    def _schedule(self) -> bytes:
-        """For a topic that the delay service discards; what fits all, where the version is open."""
+    def _schedule(self) -> Form:
+        """For a topic that the delay service discards; what fits all, where the version is open.
+
+        A record without a unique key may be too small for either. Every version passes a tombstone
+        for the topic of fillers, and writes it there, where nobody reads: no delayed record has
+        less than such properties.
+        """
         if set(self.generations) == {_PLAIN_GENERATION}:
-            return b""
+            return Form()
         open_question = not self.generations or _PLAIN_GENERATION in self.generations
         topic = _OFFSET_MOVED_TOPIC if open_question else HALF_TOPIC
-        return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})
+        return Form(_for_topic(topic), small=_for_topic(FILLER_TOPIC.decode()))
+
+
+def _only(properties: bytes) -> Form:
+    """A form that has no smaller one."""
+    return Form(properties, small=properties)
+
+
+def _for_topic(topic: str) -> bytes:
+    """The properties of a delayed message for queue 0 of a topic."""
+    return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})

@@ -104,18 +104,16 @@ def _tombstones(
         "topic": Ragged.of([topics[queue] for queue in rows]),
     }
     own = {row: bodies[at] for row, at in enumerate(lost.position.tolist()) if at in bodies}
-    least = [forms.smallest(queue.topic) + len(LOST_ITEM) for queue in lost.queues]
-    texts = [
-        b"" if shape.optional and room < len(shape.properties) else shape.properties
-        for shape, room in (
-            (shapes[queue], size - least[queue])
-            for queue, size in zip(rows, lost.size.tolist(), strict=True)
-        )
+    around = [
+        forms.smallest(queue.topic) - len(shape.small)
+        for queue, shape in zip(lost.queues, shapes, strict=True)
     ]
+    room = [size - around[queue] for queue, size in zip(rows, lost.size.tolist(), strict=True)]
+    texts = [shapes[queue].text(left) for queue, left in zip(rows, room, strict=True)]
     for row in np.flatnonzero(lost.batch_sizes > 1).tolist():
         text = batch_text(int(lost.queue_offset[row]), int(lost.batch_sizes[row]))
-        small = int(lost.size[row]) < least[rows[row]] + len(texts[row]) + len(text)
-        texts[row] = text if small else texts[row] + text
+        both = texts[row] + text
+        texts[row] = both if room[row] >= len(LOST_ITEM) + len(both) else text
     made = _records(columns, lost.size, texts, own, forms)
     begins = np.flatnonzero(np.r_[True, lost.position[1:] != lost.end[:-1]])
     for part in np.split(np.arange(len(lost)), begins[1:]):

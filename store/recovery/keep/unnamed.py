@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ....formats.blank import BLANK
-from ....formats.tombstone import LOST_ITEM
 from ...dispatch import LMQ_PREFIX
 from ..queue_audit import QueueAudit
 from ..snapshot import QueueId
@@ -121,11 +120,10 @@ def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
 
 
 def _more_bytes(place: Place, forms: Forms) -> int:
-    """What a tombstone should have besides: the mark and the tag, or what an op record says."""
+    """What a tombstone should have besides: mark and whole form, or what an op record says."""
     if place.queue.topic == OP_TOPIC:
         return _OFFSET_BYTES
-    form = forms.of(place.queue.topic)
-    return len(LOST_ITEM) + (len(form.properties) if form.optional else 0)
+    return forms.whole(place.queue.topic) - forms.smallest(place.queue.topic)
 
 
 def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:

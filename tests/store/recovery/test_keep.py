@@ -11,7 +11,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MAGIC_V1, MESSAGE, SMALLEST
 from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
-from mqstore.formats.tombstone import LOST_ITEM, lost_item
+from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.errors import Refused
@@ -319,6 +319,24 @@ def test_a_small_record_goes_without_the_tag(tmp_path: Path) -> None:
     batch = next(item for item in log.scan() if isinstance(item, Batch))
     texts = batch.columns.ragged("properties").tolist()
     assert [parse(text) for text in texts] == [{}, {"LOST": "t", "TAGS": "gone"}]
+
+
+@pytest.mark.parametrize("generations", [("5.3",), ("4.3", "4.9"), ()])
+def test_every_delayed_record_has_room_for_a_tombstone(generations: tuple[str, ...]) -> None:
+    """A filler where a delay level has a unit would stop it for ever, from 4.9.3 to 4.9.8."""
+    forms = Forms(MADE_MS, generations)
+    waiting = b"REAL_TOPIC\x01t\x02DELAY\x011\x02REAL_QID\x010"
+    topic = SCHEDULE_TOPIC.encode()
+    smallest = len(MESSAGE.build({**BARE_RECORD, "topic": topic, "properties": waiting}))
+    assert forms.smallest(SCHEDULE_TOPIC) <= smallest
+    for size in range(smallest, forms.whole(SCHEDULE_TOPIC) + 1):
+        (piece,) = encoded(
+            fill(Gap(0, size, False, 5), lost((0, size, SCHEDULE_TOPIC)), forms), forms, {}
+        )
+        properties = parse(MESSAGE.parse(piece[1]).properties)
+        assert properties["LOST"] == "t" and properties["REAL_QID"] == "0", size
+        small = properties["REAL_TOPIC"] == FILLER_TOPIC.decode()
+        assert small == (size < forms.whole(SCHEDULE_TOPIC)), size
 
 
 @pytest.mark.parametrize("append_crc", [False, True])
