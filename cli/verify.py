@@ -6,6 +6,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +20,6 @@ from .selection_options import Since
 if TYPE_CHECKING:
     from ..store.verify.run import Verdict
     from ..store.verify.scene import Scope
-    from .verify_resume import Resume
 
 app = command_app()
 
@@ -145,8 +145,10 @@ def verify(
         raise typer.BadParameter("--queue needs --topic")
     if resume is not None and len(paths) > 1:
         raise typer.BadParameter("--resume: one store at a time")
-    saved = Resume.read(resume, paths[0]) if resume is not None else None
-    scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version, saved)
+    scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version)
+    saved = Resume.read(resume, paths[0], _lasting(scope)) if resume is not None else None
+    if saved is not None:
+        scope = replace(scope, start=saved.position, earlier=saved.facts)
     found: list[tuple[Path, Verdict]] = []
     codes = [ExitCode.DONE]
     with _stopping() as stop:
@@ -208,7 +210,6 @@ def _scope(
     queue: int | None,
     only: str | None,
     broker_version: str | None,
-    saved: Resume | None,
 ) -> Scope:
     from ..store.recovery.profiles import profile_of
     from ..store.time_range import parse_range
@@ -223,10 +224,21 @@ def _scope(
         groups=groups_of(only),
         since_ms=parse_range(since, None).since_ms if since is not None else None,
         sample_percent=sample,
-        start=saved.position if saved is not None else None,
         max_duration_s=max_duration,
         broker_version=broker_version,
     )
+
+
+def _lasting(scope: Scope) -> dict[str, Any]:
+    """What a run that goes on must ask for, too."""
+    return {
+        "quick": scope.quick,
+        "topic": scope.topic,
+        "queue": scope.queue_id,
+        "only": sorted(scope.groups or ()),
+        "sample": scope.sample_percent,
+        "broker_version": scope.broker_version,
+    }
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from array import array
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,27 +16,36 @@ from ..store.regular_file import read_regular
 if TYPE_CHECKING:
     from ..store.verify.finding import Finding
     from ..store.verify.run import Verdict
+    from ..store.verify.scene import LogFacts
 
-_VERSION = 1
+_VERSION = 2
 _BYTES_MAX = 256 << 20
 _READ_WHOLE = frozenset({"layout", "checkpoint", "config", "compaction"})
 """Groups that each run checks as a whole: what an earlier one said of them is out of date."""
+_MISSING = "I-070"
+_NUMBERS = ("start", "end", "records", "newest", "newest_dead", "bytes", "skipped", "dispatched")
 
 
 @dataclass
 class Resume:
-    """The state. position: of the log, None for a run that begins. findings: of earlier runs."""
+    """The state. position: of the log, None for a run that begins. asked: options of the run.
+
+    findings, facts: what earlier runs have found, and what they have seen of the log.
+    """
 
     path: Path
     store: str
-    position: int | None
-    findings: list[Finding]
-    records: int = 0
-    bytes: int = 0
+    asked: dict[str, Any]
+    position: int | None = None
+    findings: list[Finding] = field(default_factory=list)
+    facts: LogFacts | None = None
 
     @classmethod
-    def read(cls, path: Path, store: Path) -> Self:
-        """The state in a file, or that of a run that begins. Raises InvalidInput, Unreadable."""
+    def read(cls, path: Path, store: Path, asked: Mapping[str, Any]) -> Self:
+        """The state in a file, or that of a run that begins. Raises InvalidInput, Unreadable.
+
+        asked: the options that all runs over the log must have in common.
+        """
         root = os.fspath(store.resolve())
         if path.resolve().is_relative_to(store.resolve()):
             hint = "nothing is ever written into a store that is checked"
@@ -42,16 +53,16 @@ class Resume:
         try:
             text = read_regular(path, _BYTES_MAX)
         except Missing:
-            return cls(path, root, None, [])
+            return cls(path, root, dict(asked))
         try:
-            return cls._of(path, root, json.loads(text))
+            return cls._of(path, root, dict(asked), json.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             hint = "name another file, or remove it"
             text_of = "not the state of an interrupted verify"
             raise InvalidInput(text_of, path=path, hint=hint) from error
 
     @classmethod
-    def _of(cls, path: Path, root: str, saved: dict[str, Any]) -> Self:
+    def _of(cls, path: Path, root: str, asked: dict[str, Any], saved: dict[str, Any]) -> Self:
         from ..store.verify.catalogue import Severity
         from ..store.verify.finding import Finding
 
@@ -60,12 +71,15 @@ class Resume:
         if saved["store"] != root:
             hint = "each store needs a file of its own"
             raise InvalidInput(f"--resume: that is of {saved['store']}", path=path, hint=hint)
+        if saved["asked"] != asked:
+            hint = "go on with the options that the run began with, or name another file"
+            raise InvalidInput("--resume: that run had other options", path=path, hint=hint)
         findings = [
             Finding(**{**row, "severity": Severity[row["severity"].upper()]})
             for row in saved["findings"]
         ]
-        counts = (int(saved["records"]), int(saved["bytes"]))
-        return cls(path, root, int(saved["position"]), findings, *counts)
+        facts = _facts_of(saved["facts"])
+        return cls(path, root, asked, int(saved["position"]), findings, facts)
 
     def joined(self, verdict: Verdict) -> Verdict:
         """A verdict over what this run has read and what earlier ones have."""
@@ -74,20 +88,19 @@ class Resume:
 
         told = catalogue()
         here = {(f.code, f.path, f.offset) for f in verdict.findings}
+
+        def again(finding: Finding) -> bool:
+            """This run has checked the same once more, with all that is known now."""
+            if finding.code == _MISSING:
+                return (finding.topic, finding.queue_id) in verdict.facts.missing
+            return told[finding.code].group in _READ_WHOLE
+
         earlier = [
-            f
-            for f in self.findings
-            if told[f.code].group not in _READ_WHOLE and (f.code, f.path, f.offset) not in here
+            f for f in self.findings if not again(f) and (f.code, f.path, f.offset) not in here
         ]
         findings = [*verdict.findings, *earlier]
         findings.sort(key=lambda f: (-f.severity, f.code, f.path, f.offset or 0))
-        return replace(
-            verdict,
-            status=status_of(findings),
-            findings=findings,
-            records=verdict.records + self.records,
-            bytes=verdict.bytes + self.bytes,
-        )
+        return replace(verdict, status=status_of(findings), findings=findings)
 
     def write(self, verdict: Verdict) -> None:
         """Keep the state of a run that was ended early; remove that of one that is done."""
@@ -98,11 +111,38 @@ class Resume:
         state = {
             "mqstore_verify": _VERSION,
             "store": self.store,
+            "asked": self.asked,
             "position": verdict.stopped_at,
-            "records": verdict.records,
-            "bytes": verdict.bytes,
+            "facts": _facts_json(verdict.facts),
             "findings": rows,
         }
         beside = self.path.with_name(f".{self.path.name}.new")
         beside.write_text(json.dumps(state), encoding="utf-8")
         beside.replace(self.path)
+
+
+def _facts_json(facts: LogFacts) -> dict[str, Any]:
+    """Numbers, and rows that begin with a queue."""
+    told: dict[str, Any] = {name: getattr(facts, name) for name in _NUMBERS}
+    for name in ("first_offset", "next_offset"):
+        told[name] = [[*queue, offset] for queue, offset in getattr(facts, name).items()]
+    told["last"], told["last_timestamp"] = facts.last, facts.last_timestamp
+    told["missing"] = [[*queue, list(gaps)] for queue, gaps in facts.missing.items() if gaps]
+    return told
+
+
+def _facts_of(told: dict[str, Any]) -> LogFacts:
+    """The inverse. Raises ValueError, TypeError, KeyError."""
+    from ..store.recovery.snapshot import QueueId
+    from ..store.verify.scene import LogFacts
+
+    facts = LogFacts(**{name: type(getattr(LogFacts, name))(told[name]) for name in _NUMBERS})
+    for name in ("first_offset", "next_offset"):
+        rows = {QueueId(str(topic), int(number)): int(at) for topic, number, at in told[name]}
+        getattr(facts, name).update(rows)
+    facts.last, facts.last_timestamp = list(map(int, told["last"])), int(told["last_timestamp"])
+    for topic, number, gaps in told["missing"]:
+        if len(gaps) % 4:
+            raise ValueError("missing: four numbers each")
+        facts.missing[QueueId(str(topic), int(number))] = array("q", gaps)
+    return facts

@@ -67,7 +67,7 @@ def page(scene: Scene) -> None:
         first = known + len(behind) - len(behind.lstrip(b"\0"))
         text = f"bytes behind the fields that {scene.profile.version} knows are not zero"
         scene.findings.add("I-110", found.path, text, offset=first, length=1)
-    dispatched = scene.log.records and queues_of(scene).dispatched
+    dispatched = scene.log.records and scene.log.dispatched
     if dispatched and not scene.live and not found.data.strip(b"\0"):
         text = "it has nothing but zeros: somebody or something has wiped it"
         scene.findings.add("I-110", found.path, text, severity=Severity.ERROR)

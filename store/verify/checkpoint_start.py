@@ -8,7 +8,6 @@ from ..errors import StoreError
 from ..recovery.loading import load_files
 from ..recovery.log_recovery import Switches, start_file
 from ..recovery.snapshot import Snapshot
-from .consume_queue_state import queues_of
 from .scene import Scene
 
 
@@ -29,7 +28,7 @@ def start_of_recovery(scene: Scene) -> Start | None:
         loaded = load_files(snapshot.log, snapshot.log_file_bytes, scene.profile.load)
         if loaded.refusal is not None or not loaded.files:
             return None
-        end, switches = queues_of(scene).dispatched, Switches.of(scene.store.config)
+        end, switches = scene.log.dispatched, Switches.of(scene.store.config)
         found = start_file(snapshot, loaded.files, scene.profile, end, switches)
     except StoreError:  # files that cannot be loaded are told by the layout
         return None

@@ -92,7 +92,7 @@ def index_of_entries(scene: Scene) -> None:
     if directory is None or scene.live:
         return
     state = scene.kept(_Entries, _Entries)
-    if state.first is None or state.broken or not scene.log.complete:
+    if state.first is None or state.broken or not scene.read_at_once:
         return
     wanted = {
         "pos": np.concatenate(state.position),

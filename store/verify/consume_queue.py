@@ -28,7 +28,7 @@ def units_of_queues(scene: Scene) -> None:
     if queues.unreadable:
         scene.unread.append(queues.unreadable)
         return
-    for queue in sorted(queues.paths.keys() | queues.checks.keys()):
+    for queue in sorted(queues.paths.keys() | queues.checks.keys() | scene.log.missing.keys()):
         if not queues.wanted(queue):
             continue
         check = queues.check(queue)

@@ -97,7 +97,7 @@ def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
             check.next += same
             begin += same
             reach = int(messages.position[begin - 1] + messages.size[begin - 1])
-            queues.dispatched = max(queues.dispatched, reach)
+            scene.log.dispatched = max(scene.log.dispatched, reach)
         if same < len(wanted):
             begin = _step(scene, check, messages, begin, units[same])
     _missing(check, messages, begin, rows)
@@ -152,7 +152,7 @@ def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
         text = f"{check.queue} has no unit for message {missing.first}, record at"
         text += f" {missing.position}"
         more: dict[str, Any] = {}
-        if is_late(scene, queues, missing):
+        if is_late(scene, missing):
             more = {"severity": Severity.INFO, "unclean": not scene.live}
             text += ": not dispatched yet"
         more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}

@@ -36,7 +36,7 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         if deleted:
             more["severity"] = Severity.WARNING
             text += ": the topic was deleted, it is not in topics.json"
-        elif is_late(scene, queues, missing):
+        elif is_late(scene, missing):
             more.update(severity=Severity.INFO, unclean=not scene.live)
             text += ": not dispatched yet"
         elif not check.reader.exists:
@@ -45,9 +45,9 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         check.reader.report_range(scene.findings, "I-070", missing.first, end, text, **more)
 
 
-def is_late(scene: Scene, queues: Queues, missing: Missing) -> bool:
+def is_late(scene: Scene, missing: Missing) -> bool:
     """What is missing lies behind the last dispatched record of a store that was not shut down."""
-    return (scene.crashed or scene.live) and missing.position >= queues.dispatched
+    return (scene.crashed or scene.live) and missing.position >= scene.log.dispatched
 
 
 def _there_now(queues: Queues, missing: Missing, queue: QueueId) -> bool:
@@ -125,7 +125,7 @@ def _no_message(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass
         text, more = "its files hold no valid unit", {}
         rules = scene.profile.queues
         refuses = rules.empty_last_refuses and not scene.profile.dispatch.when_clean
-        if refuses and not scene.crashed and queues.dispatched < scene.log.end:
+        if refuses and not scene.crashed and scene.log.dispatched < scene.log.end:
             text += "; queues are behind the log, so a 5.1 broker does not start (B16)"
             more["severity"] = Severity.FATAL
         _add(scene, check, "I-086", check.reader.directory, text, **more)
@@ -149,7 +149,7 @@ def _max_offset(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass
         text = f"it ends at {end}, the log has messages up to {wanted - 1}"
         behind = [m for m in check.missing if m.first + m.count > end]
         more: dict[str, Any] = {}
-        if behind and all(is_late(scene, queues, m) for m in behind):
+        if behind and all(is_late(scene, m) for m in behind):
             more = {"severity": Severity.INFO, "unclean": not scene.live}
             text += ": not dispatched yet"
         _add(scene, check, "I-075", path, text, offset=offset, **more)

@@ -47,22 +47,22 @@ def units_of_messages(scene: Scene, messages: Messages) -> None:
     units = check.reader.lookup(messages.offset)
     right = points_at(units, messages)
     if right.all():
-        _found(queues, check, messages)
+        _found(scene, check, messages)
         _compare_tags(scene, check, messages, units)
         return
     there = messages.take(right)
-    _found(queues, check, there)
+    _found(scene, check, there)
     _compare_tags(scene, check, there, units[right])
     _look_elsewhere(scene, queues, check, messages.take(~right))
 
 
-def _found(queues: Queues, check: QueueCheck, messages: Messages) -> None:
+def _found(scene: Scene, check: QueueCheck, messages: Messages) -> None:
     """These messages have their units."""
     if not len(messages.offset):
         return
     check.right.add(np.sort(messages.offset))
     reach = int(messages.position[-1]) + int(messages.size[-1])
-    queues.dispatched = max(queues.dispatched, reach)
+    scene.log.dispatched = max(scene.log.dispatched, reach)
 
 
 def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Units) -> None:
@@ -147,7 +147,8 @@ def _at_distance(
     order = np.argsort(places[found], kind="stable")
     offsets, wanted = places[found][order], there.offset[order]
     check.elsewhere.add(offsets)
-    queues.dispatched = max(queues.dispatched, int((there.position + there.size).max()))
+    reach = int((there.position + there.size).max())
+    scene.log.dispatched = max(scene.log.dispatched, reach)
     check.reader.report(
         scene.findings,
         "I-064",

@@ -47,12 +47,13 @@ class QueueCheck:
     """
 
     reader: QueueReader
+    #: As in `LogFacts`.
+    gaps: array[int]
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
     shift: int = 0
     #: Queue offset behind the last unit that counts, once all units have been seen.
     live_end: int = 0
-    _missing: array[int] = field(default_factory=lambda: array("q"))
 
     @property
     def queue(self) -> QueueId:
@@ -62,7 +63,7 @@ class QueueCheck:
     @property
     def missing(self) -> Iterator[Missing]:
         """Messages of the log that have no unit."""
-        values = iter(self._missing)
+        values = iter(self.gaps)
         return (Missing(*row) for row in zip(values, values, values, values, strict=True))
 
     def note_missing(self, messages: Messages) -> None:
@@ -74,7 +75,7 @@ class QueueCheck:
         breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
         for begin, end in zip([0, *breaks], [*breaks, len(offsets)], strict=True):
             first, stop = int(messages.position[begin]), int(ends[end - 1])
-            self._missing.extend((int(offsets[begin]), end - begin, first, stop))
+            self.gaps.extend((int(offsets[begin]), end - begin, first, stop))
 
 
 @dataclass
@@ -93,8 +94,8 @@ class BatchCheck:
 class Queues:
     """All queues of a store.
 
-    dispatched: log position behind the last message that has a unit in some queue. covered: what
-    the pass over the log has looked at. unreadable: why there is nothing to compare with, or "".
+    covered: what this run has looked at of the log. unreadable: why there is nothing to compare
+    with, or "".
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -102,7 +103,6 @@ class Queues:
         self._scene = scene
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
-        self.dispatched = 0
         self.covered = Ranges()
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in scene.store.queues}
         self.in_database = layout.rocksdb_queues
@@ -123,7 +123,8 @@ class Queues:
         """The state of one queue, on disk or not. Raises Unreadable."""
         found = self.checks.get(queue)
         if found is None:
-            found = self.checks[queue] = QueueCheck(self.reader(queue))
+            gaps = self._scene.log.missing.setdefault(queue, array("q"))
+            found = self.checks[queue] = QueueCheck(self.reader(queue), gaps)
         return found
 
     def reader(self, queue: QueueId) -> QueueReader:

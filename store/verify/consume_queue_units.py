@@ -19,6 +19,7 @@ from .scene import Scene
 
 _BEHIND_AT_ONCE = 256
 """Units behind the end that are looked at, in each window."""
+_NO_END = np.iinfo(np.int64).max
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
@@ -41,6 +42,9 @@ class QueuePass:
         self._whole = log.complete and not scene.scope.quick and not scene.live
         self._log_start, self._log_end = log.start, log.end
         self._next = log.next_offset.get(check.queue) if self._whole else None
+        # units behind the last message that was read may be dead, or their messages are to come
+        seen = log.next_offset.get(check.queue, 0)
+        self._known_end = _NO_END if log.complete else seen
         self.live_end = -1
         self.real = 0
         self.ends_pre_filled = False
@@ -96,10 +100,20 @@ class QueuePass:
         if self._scene.scope.quick:
             return
         unknown |= live & ~matched
-        unknown &= (positions >= self._log_start) & self._queues.covered.has(positions)
+        unknown &= offsets < self._known_end
+        unknown &= (positions >= self._log_start) & self._read(offsets, positions)
         unknown |= self._rolled_back(behind, units)
         if unknown.any():
             resolve(self._scene, self._reader, offsets[unknown], units[unknown])
+
+    def _read(self, offsets: Ints, positions: Ints) -> Flags:
+        """bool[n]: the pass has been there; or an earlier run, which could not judge the unit yet."""
+        read = self._queues.covered.has(positions)
+        scope = self._scene.scope
+        if scope.earlier is not None and scope.start is not None:
+            judged = scope.earlier.next_offset.get(self._check.queue, 0)
+            read |= (offsets >= judged) & (positions < scope.start)
+        return read
 
     def _rolled_back(self, behind: Flags, units: Units) -> Flags:
         """bool[n]: units behind the end whose record is there and is of this queue, rolled back.

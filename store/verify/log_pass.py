@@ -11,16 +11,24 @@ from collections.abc import Iterator
 from random import Random
 from typing import NamedTuple
 
+import numpy as np
+
 from ..commit_log import Batch, CommitLog, Extent
 from ..errors import NotFound
 from ..log_items import LogItems
+from ..mark import Mark
+from ..recent import Recent
 from .catalogue import GROUPS
-from .scene import Scene
+from .scene import LogFacts, Scene
 
 SLICE_BYTES = 16 << 20
 """A sample is drawn of pieces of this size."""
 _QUICK_FILES = 3
 """Files at the end of the log that a quick run reads: what older brokers look at when they start."""
+
+
+_AT_ONCE = ("I-031", "I-051", "I-053", "I-128", "I-129", "I-133", "I-136")
+"""Statements about records that an earlier run may have read: what it knew of them is not kept."""
 
 
 class Part(NamedTuple):
@@ -46,7 +54,11 @@ def parts_of(scene: Scene) -> list[Part]:
     stop = scene.store.log_end.position if scene.live else None
     if scope.start is not None and scope.start > start:
         start = scope.start
-        _leave_out(scene, f"the log before {start}: an earlier run has read it")
+        scene.unread.append(f"the log before {start}: an earlier run has read it")
+        if scope.earlier is None:
+            scene.log.skipped = True
+        else:
+            scene.unread.append(f"{', '.join(_AT_ONCE)}: they need the log in one run")
     if scope.quick and len(files.files) > _QUICK_FILES and files.files[-_QUICK_FILES].start > start:
         start = files.files[-_QUICK_FILES].start
         _leave_out(scene, f"the log before {start}: --quick reads the last {_QUICK_FILES} files")
@@ -65,19 +77,37 @@ def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | 
     log = scene.store.log
     scene.begin_reading()
     for part in parts:
-        start = _begin(log, part) if part.start > log.min_offset else part.start
-        for item in log.scan(start, part.stop, crc=crc):
+        exact = part.start <= log.min_offset or scene.scope.earlier is not None
+        start = part.start if exact else _begin(log, part)
+        for item in log.scan(start, part.stop, crc=crc, recent=_recent(scene.log)):
             if reason := scene.stopped():
-                position = item.position if isinstance(item, Extent) else int(item.position[0])
-                _leave_out(scene, f"the log from {position} on: {reason}")
+                position = _where_to_go_on(scene, item)
+                scene.unread.append(f"the log from {position} on: {reason}")
                 scene.log.stopped_at = position
                 return
             yield item
 
 
+def _recent(facts: LogFacts) -> Recent:
+    """The records in front of a run that goes on: what is dead behind the end is told by them."""
+    recent = Recent()
+    if facts.last:
+        recent.remember(np.array(facts.last, np.int64), facts.last_timestamp)
+    return recent
+
+
+def _where_to_go_on(scene: Scene, item: Batch | Extent) -> int:
+    """Where a run that stops at an item goes on: what ends the log has to be seen once more."""
+    if isinstance(item, Extent):
+        return min(item.position, max(scene.log.end, scene.log.start))
+    if item.mark > Mark.AFTER_DAMAGE:
+        return scene.log.end
+    return int(item.position[0])
+
+
 def _leave_out(scene: Scene, what: str) -> None:
     scene.unread.append(what)
-    scene.log.complete = False
+    scene.log.skipped = True
 
 
 def _file_of(scene: Scene, since_ms: int) -> int:

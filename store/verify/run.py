@@ -14,6 +14,7 @@ from ..commit_log import Batch, Extent
 from ..dispatch import Dispatched
 from ..errors import Missing
 from ..mark import Mark
+from ..recent import LOOK_BACK
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages, survey
 from ..store import Store
@@ -22,7 +23,7 @@ from .finding import Finding
 from .log_pass import Part, items_of, parts_of
 from .records import Records
 from .register import CHECKS
-from .scene import Scene, Scope
+from .scene import LogFacts, Scene, Scope
 from .topic_table import TopicTable
 
 F = TypeVar("F")
@@ -59,6 +60,8 @@ class Verdict:
     unread: list[str] = field(default_factory=list)
     stopped_at: int | None = None
     live: bool = False
+    #: For a run that goes on at `stopped_at`.
+    facts: LogFacts = field(default_factory=LogFacts)
 
 
 def load_checks() -> None:
@@ -96,6 +99,7 @@ def verify(
         scene.unread,
         scene.log.stopped_at,
         scene.live,
+        scene.log,
     )
 
 
@@ -252,7 +256,9 @@ class _Pass:
         log.end = batch.end
         log.records += len(batch)
         log.bytes += batch.end - int(batch.position[0])
-        log.newest = max(log.newest, int(records.ints("store_timestamp").max()))
+        times = records.ints("store_timestamp")
+        log.newest = max(log.newest, int(times.max()))
+        log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
 
     def messages(self, messages: Messages) -> None:
         for check in self._messages:

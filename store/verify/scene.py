@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,8 +32,9 @@ class Scope:
     """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
 
     groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
-    that time. sample_percent: so much of the log. start: log position to begin at.
-    max_duration_s: reading ends after it. broker_version: take the store for one of it.
+    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
+    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
+    broker_version: take the store for one of it.
     """
 
     quick: bool = False
@@ -41,13 +44,14 @@ class Scope:
     since_ms: int | None = None
     sample_percent: float | None = None
     start: int | None = None
+    earlier: LogFacts | None = None
     max_duration_s: float | None = None
     broker_version: str | None = None
 
 
 @dataclass
 class LogFacts:
-    """What the pass over the log has shown, for the checks behind it.
+    """What the pass over the log has shown, for the checks behind it and for a run that goes on.
 
     end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
     them, of its messages in the log. newest, newest_dead: largest store timestamp, ms,
@@ -64,8 +68,28 @@ class LogFacts:
     #: Bytes that the pass has read.
     bytes: int = 0
     stopped_at: int | None = None
-    #: It read all of the log: what it has not shown is not there.
-    complete: bool = True
+    #: Some part was not looked at, because it was not asked for.
+    skipped: bool = False
+    #: Log position behind the last message that has a unit in some queue.
+    dispatched: int = 0
+    #: Where the last good records begin, and when the very last one was stored.
+    last: list[int] = field(default_factory=list)
+    last_timestamp: int = 0
+    #: By queue, of messages in a row without a unit: queue offset, count, log position, end.
+    missing: dict[QueueId, array[int]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """All of the log was read: what it has not shown is not there."""
+        return not self.skipped and self.stopped_at is None
+
+    def going_on(self, start: int) -> LogFacts:
+        """The same for a run that goes on, in a log that begins at `start` now."""
+        own = {name: deepcopy(getattr(self, name)) for name in _OWN}
+        return replace(self, start=start, stopped_at=None, **own)
+
+
+_OWN = ("first_offset", "next_offset", "missing")
 
 
 def _never() -> bool:
@@ -97,7 +121,8 @@ class Scene:
         limit = scope.max_duration_s
         self._end_s = None if limit is None else time.monotonic() + limit
         self.findings = Findings()
-        self.log = LogFacts(start=store.log_files.start, end=store.log_files.start)
+        begin = store.log_files.start
+        self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         self._kept: dict[Any, Any] = {}
 
@@ -112,6 +137,11 @@ class Scene:
     def crashed(self) -> bool:
         """`abort` is there: a broker runs, or did not stop in order."""
         return self.store.layout.abort.exists()
+
+    @property
+    def read_at_once(self) -> bool:
+        """This run has read the whole log: what it has kept of records is complete, too."""
+        return self.log.complete and self.scope.earlier is None
 
     @cached_property
     def live(self) -> bool:

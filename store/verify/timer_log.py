@@ -130,7 +130,7 @@ def entries_name_their_records(scene: Scene) -> None:
     files = timer_files(scene)
     log, records = files.log, timer_columns(scene)
     entries = log.entries
-    if not len(entries.position) or not scene.log.complete:
+    if not len(entries.position) or not scene.read_at_once:
         return
     row, known = records.at(entries.offset_py)
     expired = (entries.offset_py >= 0) & (entries.offset_py < scene.log.start)

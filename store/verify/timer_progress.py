@@ -93,7 +93,7 @@ def the_time_read_is_past(scene: Scene) -> None:
 def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
     """Every message that the timer has read and that is not due yet waits in a chain."""
     files, records = timer_files(scene), timer_columns(scene)
-    if not len(records.position) or not scene.log.complete:
+    if not len(records.position) or not scene.read_at_once:
         return
     check = files.check
     waits = records.queue_offset < check.last_timer_queue_offset
@@ -168,7 +168,7 @@ def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
 def cancelling_names_a_message(scene: Scene) -> None:
     """A cancel message names, as its broker reads names, a message of the same tick."""
     records = timer_columns(scene)
-    if not records.cancels.any() or not scene.log.complete:
+    if not records.cancels.any() or not scene.read_at_once:
         return
     ticks = timer_files(scene).ticks
     due = records.out_ms // ticks.precision_ms
