@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .options import command_app
+from .pipeline_export import export
 from .pipeline_rebuild import rebuild
 from .pipeline_sql import sql
 from .pipeline_verify import verify
@@ -15,5 +16,5 @@ app = command_app(
     """
 )
 
-for command in (rebuild, verify, sql):
+for command in (rebuild, verify, export, sql):
     app.command()(command)

@@ -52,22 +52,23 @@ def sql(
       mqstore pipeline sql 'SELECT topic, sum(total_size) b FROM messages
         GROUP BY topic ORDER BY b DESC LIMIT 10' @stores.txt --since -1d --format csv
     """
-    from ..pipeline import register
     from ..pipeline.session import require_packages, spark_session
+
+    master = master_of(master, common)
+    settings = settings_of(conf, executor_memory, packages)
+    require_packages()
+    from ..pipeline import register
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.sql import SETTINGS, ask, columns_of_answer, records_of
     from ..store.time_range import parse_range
 
-    master = master_of(master, common)
-    require_packages()
     times = parse_range(since, until)
     options = source_options(common)
     if times.bounded:
         options |= {"since": str(times.since_ms), "until": str(times.until_ms)}
     roots = stores_of(stores)
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    settings = SETTINGS | settings_of(conf, executor_memory, packages)
-    with spark_session(master, settings) as spark:
+    with spark_session(master, SETTINGS | settings) as spark:
         register(spark)
         answer = ask(spark, query, roots, options)
     with common.open_output() as output:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import InvalidInput, LimitExceeded
+from . import export_formats
 from .failures import JobFailed, failure_of
 
 if TYPE_CHECKING:
@@ -141,31 +142,11 @@ def records_of(answer: pa.Table) -> Iterator[dict[str, Any]]:
 
     Raises InvalidInput where two columns have one name.
     """
-    import pyarrow as pa
-
     names = answer.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidInput(f"two columns are named {twice[0]}", hint="name one with AS")
-    maps = {field.name for field in answer.schema if pa.types.is_map(field.type)}
     for batch in answer.to_batches():
-        for row in batch.to_pylist():
-            yield {key: value for name in row for key, value in _shown(name, row[name], maps)}
-
-
-def _shown(name: str, value: Any, maps: set[str]) -> Iterator[tuple[str, Any]]:
-    import base64
-
-    if isinstance(value, bytes):
-        try:
-            yield name, value.decode()
-        except UnicodeDecodeError:
-            yield f"{name}_base64", base64.b64encode(value).decode("ascii")
-    elif name in maps and value is not None:
-        yield name, dict(value)
-    elif value is None or isinstance(value, bool | int | float | str | list | dict):
-        yield name, value
-    else:
-        yield name, str(value)  # dates, decimals
+        yield from export_formats.records_of(batch)
 
 
 def columns_of_answer(answer: pa.Table) -> list[str]:

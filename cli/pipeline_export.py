@@ -1,0 +1,134 @@
+"""`mqstore pipeline export`: messages as files for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, shared
+from .pipeline_options import (
+    Conf,
+    ExecutorMemory,
+    Master,
+    Packages,
+    Stores,
+    master_of,
+    settings_of,
+    source_options,
+)
+
+
+class FileFormat(Enum):
+    """What the files are."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+    AVRO = "avro"
+
+
+class BodyOption(Enum):
+    """Bodies of the messages."""
+
+    NONE = "none"
+    PLAIN = "plain"
+    STORED = "stored"
+
+
+@shared()
+def export(
+    stores: Stores,
+    *,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New directory for the files.")],
+    file_format: Annotated[
+        FileFormat, typer.Option("--file-format", help="Of the files.")
+    ] = FileFormat.PARQUET,
+    body: Annotated[
+        BodyOption,
+        typer.Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
+    ] = BodyOption.PLAIN,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,C", help="Only these columns.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="T", help="Messages stored at T or later.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="T", help="Messages stored before T.")
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+    executor_memory: ExecutorMemory = None,
+    packages: Packages = None,
+    common: Common,
+) -> None:
+    """Write messages as Parquet, NDJSON, CSV or Avro files, by topic and day.
+
+    DIR gets topic=TOPIC/date=YYYY-MM-DD/part-….parquet (days are UTC days of the store time), which
+    Spark, DuckDB and others read as a table. It appears whole or not at all: what was cut off is
+    finished, or started anew, by running the same command again. Parquet and NDJSON are what
+    `mqstore put --from` takes.
+
+    Exit code: 0 complete; 1 something could not be read, the rest is there; 4 another job works on
+    DIR; 5 cannot be read or written, no Spark.
+
+    \b
+    Examples:
+      mqstore pipeline export /data/store --to /data/export
+      mqstore pipeline export @stores.txt --to /mnt/export --topic 'orders*' --since -7d
+      mqstore pipeline export /data/store --to out --file-format json --body none
+    """
+    from ..pipeline.session import require_packages
+
+    master = master_of(master, common)
+    settings = settings_of(conf, executor_memory, packages)
+    require_packages()
+    from ..pipeline.export import export as run
+    from ..pipeline.export import on_spark
+    from ..pipeline.sources.fleet import stores_of
+    from ..store.time_range import parse_range
+
+    roots = stores_of(stores)
+    times = parse_range(since, until)
+    ask = {"path": "\n".join(roots), "body": body.value, **source_options(common)}
+    if times.bounded:
+        ask |= {"since": str(times.since_ms), "until": str(times.until_ms)}
+    ask |= {"topics": ",".join(topic)} if topic else {}
+    ask |= {"fields": columns} if columns else {}
+    common.explain(f"starting Spark on {master} for {len(roots)} stores")
+    report = report_of(to, run(ask, file_format.value, to, on_spark(master, settings)))
+    for row in report["damage"]:
+        at = "" if row["position"] is None else f" at {row['position']}, {row['size']} bytes"
+        common.warn(f"not exported: {row['store']}{at} ({row['reason']})")
+    with common.open_output() as output:
+        output.record(report, text=_text)
+    if report["status"] != "complete":
+        raise typer.Exit(ExitCode.NO)
+
+
+def report_of(to: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer of `export`: counts, files, what could not be read."""
+    return {
+        "type": "export",
+        "status": "incomplete" if manifest["damage"] else "complete",
+        "to": str(to),
+        "format": manifest["job"]["format"],
+        "rows": sum(file["rows"] for file in manifest["files"]),
+        "bytes": sum(file["bytes"] for file in manifest["files"]),
+        "files": manifest["files"],
+        "damage": manifest["damage"],
+    }
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    counts = f"{report['rows']} messages, {len(report['files'])} files, {report['bytes']} bytes"
+    return f"{report['to']}: {counts}, {report['status']}"
