@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mqstore.cli.app import run
 from mqstore.store.verify.catalogue import catalogue
@@ -22,7 +22,6 @@ from .test_reads_only import content, nothing_is_written
 from .test_schemas import wrong
 
 Rows = list[dict[str, Any]]
-_SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\]|\\.)*",?)+)\} (-?[0-9.e+]+)')
 
 
 @pytest.fixture(scope="module")
@@ -141,24 +140,21 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
     assert (result.code, result.stdout) == (1, "")
     assert list(tmp_path.iterdir()) == [target]
     assert oct(target.stat().st_mode & 0o777) == "0o644"
-    values: dict[tuple[str, str], float] = {}
-    told: list[str] = []
-    for line in target.read_text().splitlines():
-        if line.startswith("# "):
-            _, kind, name, text = line.split(" ", 3)
-            assert (kind, text) == ("TYPE", "gauge") if kind == "TYPE" else kind == "HELP"
-            told.append(name)
-            continue
-        match = _SAMPLE.fullmatch(line)
-        assert match, line
-        assert match[1] == told[-1] == told[-2], "HELP and TYPE stand before all of a metric"
-        values[match[1], match[2]] = float(match[3])
-    assert len(told) == 2 * len(set(told))
-    assert all(name.startswith("mqstore_verify_") for name in told)
-    assert values["mqstore_verify_status", f'store="{both[0]}",status="damaged"'] == 1
-    assert values["mqstore_verify_status", f'store="{both[1]}",status="clean"'] == 1
-    assert values["mqstore_verify_complete", f'store="{both[0]}"'] == 1
-    assert values["mqstore_verify_findings", f'store="{both[0]}",severity="fatal"'] == 1
+    families = {f.name: f for f in text_string_to_metric_families(target.read_text())}
+    assert all(f.type == "gauge" and f.documentation for f in families.values())
+    assert all(name.startswith("mqstore_verify_") for name in families)
+
+    def value(name: str, store: str, **labels: str) -> float:
+        wanted = {"store": store, **labels}
+        (sample,) = [s for s in families[f"mqstore_verify_{name}"].samples if s.labels == wanted]
+        return sample.value
+
+    assert value("status", both[0], status="damaged") == 1
+    assert value("status", both[0], status="clean") == 0
+    assert value("status", both[1], status="clean") == 1
+    assert value("complete", both[0]) == 1
+    assert value("findings", both[0], severity="fatal") == 1
+    assert value("last_run_timestamp_seconds", both[1]) > 1e9
 
 
 def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
@@ -167,9 +163,8 @@ def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
 
     path = Path(os.fsdecode(b'/a"b\\c\nd\xff'))
     text = metrics([(path, Verdict(Status.CLEAN, [], 0, 0, 0.0))], 1.5)
-    samples = [line for line in text.splitlines() if not line.startswith("#")]
-    assert all(_SAMPLE.fullmatch(line) for line in samples)
-    assert 'store="/a\\"b\\\\c\\nd\ufffd"' in samples[0]
+    samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
+    assert {s.labels["store"] for s in samples} == {'/a"b\\c\nd\ufffd'}
     text.encode()
 
 
