@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _SHIFTED_SHOWN = 3
 _ROWS = 12
 """Lines of a list before it is folded."""
+_DEAD = (
+    "records that an earlier start has cut off: they are old, and no queue names what stood there"
+)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -167,6 +170,8 @@ def _facts(found: Recovery) -> Iterator[str]:
     yield f"  messages   {found.messages:,}{damaged}"
     if found.damaged_bytes:
         yield f"  damage     {_size(found.damaged_bytes)} of the log are no records"
+    if found.dead:
+        yield f"  dead       {found.dead:,} {_DEAD}"
     if found.tombstones:
         yield f"  tombstones {found.tombstones:,} for messages that were lost before"
 

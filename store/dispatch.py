@@ -112,6 +112,7 @@ def dispatch(
     multi_dispatch: bool = True,
     slash_names: bool = False,
     light_closed: tuple[str, ...] = LIGHT_CLOSED,
+    light_zero: bool = True,
     delay_levels: tuple[int, ...] | None = None,
 ) -> Dispatched:
     """Units and index items of all records of a batch, as `dispatch_columns`."""
@@ -122,6 +123,7 @@ def dispatch(
         multi_dispatch=multi_dispatch,
         slash_names=slash_names,
         light_closed=light_closed,
+        light_zero=light_zero,
         delay_levels=delay_levels,
     )
 
@@ -134,6 +136,7 @@ def dispatch_columns(
     multi_dispatch: bool = True,
     slash_names: bool = False,
     light_closed: tuple[str, ...] = LIGHT_CLOSED,
+    light_zero: bool = True,
     delay_levels: tuple[int, ...] | None = None,
     topics: Dictionary | None = None,
 ) -> Dispatched:
@@ -143,8 +146,10 @@ def dispatch_columns(
     sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too. index:
     False leaves the index items out.
     multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
-    a `/`, as 4.9 does. light_closed: how topics begin whose messages get none. delay_levels: ms of levels 1, 2, …; default the broker's default. topics:
-    the dictionary of the topics, where it is known already.
+    a `/`, as 4.9 does. light_closed: how topics begin whose messages get none. light_zero: light
+    queues have the number 0, not that of the message's queue (enableLmq). delay_levels: ms of
+    levels 1, 2, …; default the broker's default. topics: the dictionary of the topics, where it is
+    known already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
     texts = [java_string(value) for value in topics.values]
@@ -161,7 +166,7 @@ def dispatch_columns(
     units = _units(columns, own, topics.ids, codes)
     poisoned = np.zeros(0, np.int64)
     if multi_dispatch:
-        light = _LightQueues(texts, slash_names)
+        light = _LightQueues(texts, slash_names, light_zero)
         for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, light_closed):
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = light.merge(units, columns, hashes)
@@ -228,11 +233,12 @@ def _named_queues(
 class _LightQueues:
     """Units of records that name further queues, made row by row: they are rare."""
 
-    def __init__(self, texts: list[str], slash_names: bool) -> None:
+    def __init__(self, texts: list[str], slash_names: bool, zero: bool) -> None:
         self.topics = list(texts)
         self.poisoned: list[int] = []
         self._ids = {text: i for i, text in enumerate(texts)}
         self._slash_names = slash_names
+        self._zero = zero
         self._rows: list[tuple[int, int, int, int]] = []
         self._seen: set[tuple[int, int, int]] = set()
 
@@ -249,7 +255,7 @@ class _LightQueues:
                 topic_id = self._ids.setdefault(name, len(self._ids))
                 if topic_id == len(self.topics):
                     self.topics.append(name)
-                own_queue = 0 if name.startswith(LMQ_PREFIX) else queue_id
+                own_queue = 0 if self._zero and name.startswith(LMQ_PREFIX) else queue_id
                 if (row, topic_id, own_queue) not in self._seen:
                     # named twice: a broker takes the second unit of a record for done (spec 2.2)
                     self._seen.add((row, topic_id, own_queue))

@@ -16,6 +16,14 @@ LIGHT_CLOSED = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)
 _TAG_MARK = "T#"
 
 
+class Further(NamedTuple):
+    """How records get units in the queues that they name besides; see `dispatch_columns`."""
+
+    slash_names: bool = False
+    light_closed: tuple[str, ...] = LIGHT_CLOSED
+    light_zero: bool = True
+
+
 class OneRecord(NamedTuple):
     """What one record adds.
 

@@ -48,6 +48,8 @@ class LogScan:
         self._mark_behind_blank: Mark | None = None
         #: The file before ended without a BLANK.
         self._broken_off = False
+        #: Log position where the last chain stopped.
+        self._stopped = 0
         self._recent = recent or Recent()
         self._has_record: dict[str, bool] = {}
 
@@ -88,6 +90,7 @@ class LogScan:
         self._begin_file(items, at)
         while at < file.size and file.start + at < self._stop:
             at = yield from self._chain(file, items, at)
+            self._stopped = file.start + at
             if at >= file.size or file.start + at >= self._stop:
                 break
             blank = items.blank(at)
@@ -181,7 +184,10 @@ class LogScan:
         """Good records go on at byte `at` behind something else: of this log, or dead?"""
         self._mark = Mark.AFTER_DAMAGE
         batch = items.records(at, Mark.AFTER_DAMAGE, SAMPLE)
-        if batch is not None and self._recent.is_dead(batch.columns, self._log):
+        if batch is None:
+            return
+        gap = self._stopped, int(batch.position[0])
+        if self._recent.is_dead(batch.columns, self._log, gap):
             self._mark = Mark.DEAD_TAIL
 
     def _earlier_life(

@@ -24,8 +24,8 @@ LAST_LOOKED_AT = "the last file that is looked at"
 class Switches(NamedTuple):
     """Options of a broker.conf that change where a recovery begins and what it does.
 
-    multi_dispatch: enableLmq and enableMultiDispatch are both on. consume_queue_ext: the queues
-    have units in consumequeue_ext.
+    multi_dispatch: messages go to the queues that they name besides. light_zero: those of them that
+    are light queues have the number 0. consume_queue_ext: the queues have units in consumequeue_ext.
     """
 
     check_crc: bool = True
@@ -34,8 +34,14 @@ class Switches(NamedTuple):
     message_index_safe: bool = False
     recover_max_files: int | None = None
     multi_dispatch: bool = False
+    light_zero: bool = True
     consume_queue_ext: bool = False
     timer_wheel_enable: bool = True
+
+    @property
+    def waits_for_index(self) -> bool:
+        """A recovery begins no later than the index is safe."""
+        return self.message_index_enable and self.message_index_safe
 
     @property
     def body_check(self) -> BodyCheck:
@@ -53,7 +59,8 @@ class Switches(NamedTuple):
             message_index_enable=config.get_bool("messageIndexEnable", True),
             message_index_safe=config.get_bool("messageIndexSafe", False),
             recover_max_files=config.get_int("commitLogRecoverMaxNum"),
-            multi_dispatch=config.get_bool("enableLmq") and config.get_bool("enableMultiDispatch"),
+            multi_dispatch=config.get_bool("enableMultiDispatch"),
+            light_zero=config.get_bool("enableLmq"),
             consume_queue_ext=config.get_bool("enableConsumeQueueExt"),
             timer_wheel_enable=config.get_bool("timerWheelEnable", True),
         )
@@ -194,9 +201,9 @@ def _normal(
         return StartFile(0, "no file starts at or before the end of the queues: the first file")
     index_time = snapshot.checkpoint["index_msg_timestamp"]
     for looked, i in enumerate(range(count - 1, 0, -1), 1):
-        first = _first(snapshot, files[i], profile)
+        first = _first(snapshot, files[i], profile, switches)
         good = first.passed and first.store_timestamp != 0
-        if switches.message_index_safe:
+        if switches.waits_for_index:
             good = good and first.store_timestamp <= index_time
         if good and first.physical_offset <= queues_end:
             return StartFile(i, f"newest file whose first record is at or before {queues_end}")
@@ -213,7 +220,7 @@ def _abnormal(
     switches: Switches,
 ) -> StartFile:
     for looked, i in enumerate(range(len(files) - 1, -1, -1), 1):
-        first = _first(snapshot, files[i], profile)
+        first = _first(snapshot, files[i], profile, switches)
         reason = _matches(first, snapshot, profile, switches)
         if reason:
             return StartFile(i, reason)
@@ -230,12 +237,7 @@ def _matches(first: _First, snapshot: Snapshot, profile: Profile, switches: Swit
         return ""
     point = snapshot.checkpoint
     time = first.store_timestamp
-    index_time = point["index_msg_timestamp"]
-    if rule is AbnormalStart.TIMES:
-        safe = switches.message_index_enable and switches.message_index_safe
-    else:
-        safe = switches.message_index_safe
-    if safe and time > index_time:
+    if switches.waits_for_index and time > point["index_msg_timestamp"]:
         return ""
     if rule is AbnormalStart.QUEUE_POSITION:
         flushed = point["logics_physical_offset"]
@@ -261,7 +263,7 @@ def _look_back(profile: Profile, switches: Switches) -> int:
     return limit if asked is None or asked <= 0 else asked
 
 
-def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile) -> _First:
+def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Switches) -> _First:
     """The first record of a file."""
     assert file.entry is not None
     buffer = snapshot.bytes_of(file.entry)
@@ -271,7 +273,7 @@ def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile) -> _First:
     known = bool(knows(rules, columns.ints("magic_code"))[0])
     if not known:
         return _First(False, False, 0, 0)
-    checked = check(buffer, start, rules)
+    checked = check(buffer, start, rules, switches.body_check)
     return _First(
         known,
         bool(checked.passed[0]),

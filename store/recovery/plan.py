@@ -29,6 +29,7 @@ from .index_audit import IndexFix, index_edits
 from .keep.cut_properties import CutProperties
 from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
+from .keep.lost_units import names_record
 from .keep.misnamed import misnamed
 from .keep.unnamed import places
 from .log_plan import LogPlan, plan_log
@@ -145,6 +146,8 @@ def make_plan(
         survey,
         index_tags=rules.index_tags,
         multi_dispatch=multi_dispatch,
+        further=rules.further(switches.light_zero),
+        named=partial(names_record, mended),
         progress=tell,
         index=False,
     )

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from ..delay_level import SCHEDULE_TOPIC
-from ..dispatch_record import LIGHT_CLOSED
+from ..delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..dispatch_record import LIGHT_CLOSED, Further
 from ..errors import InvalidInput
 
 
@@ -138,6 +138,10 @@ class DispatchRules:
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
 
+    def further(self, light_zero: bool) -> Further:
+        """How records get units in the queues that they name besides."""
+        return Further(self.slash_names, self.light_closed, light_zero)
+
 
 @dataclass(frozen=True)
 class TimerRules:
@@ -237,7 +241,7 @@ PROFILES: dict[str, Profile] = {
                 ReputStart.LOG_END,
                 index_tags=False,
                 multi_dispatch=True,
-                light_closed=("%RETRY%", SCHEDULE_TOPIC),
+                light_closed=("%RETRY%", TIMER_TOPIC, SCHEDULE_TOPIC),
             ),
             TimerRules(clamps=False, any_size=False),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..commit_log import CommitLog
@@ -22,6 +23,7 @@ from .groups import GroupLoss, read_progress
 from .index_audit import index_files
 from .journal import unfinished
 from .keep.fill import Fill
+from .keep.lost_units import names_record
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
 from .lost_messages import MOST, LostMessages
@@ -57,6 +59,9 @@ class Recovery:
     damaged: int
     damaged_bytes: int
     tombstones: int
+    #: Good records that nothing names and that are older than those before a hole, or have their
+    #: queue offsets: an earlier start has cut them off. A clock that was set back looks the same.
+    dead: int
     interrupted: str
     #: The generation that the plan follows.
     main_version: str
@@ -102,6 +107,7 @@ class Recovery:
                 "damaged": self.damaged,
                 "damaged_bytes": self.damaged_bytes,
                 "tombstones": self.tombstones,
+                "dead": self.dead,
                 "lost_by_broker": worst.lost.messages,
                 "invisible_by_broker": worst.invisible.messages,
                 "lost_by_plan": plan.lost.messages if plan else None,
@@ -236,7 +242,13 @@ def examine(
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
-            survey(CommitLog.open(layout), [*auditors], index_tags=False, multi_dispatch=False)
+            survey(
+                CommitLog.open(layout),
+                [*auditors],
+                index_tags=False,
+                multi_dispatch=False,
+                named=partial(names_record, snapshot),
+            )
     return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 
 
@@ -274,12 +286,14 @@ def switches_of(snapshot: Snapshot) -> Switches:
     """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
     config = snapshot.layout.broker_config
     switches = Switches.of(config)
-    light = "enableLmq" not in config and any(
-        name.topic.startswith(LMQ_PREFIX) for name in snapshot.queues
-    )
+    light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
+    at_zero = all(name.queue_id == 0 for name in light)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
-        multi_dispatch=switches.multi_dispatch or light,
+        multi_dispatch=bool(light)
+        if "enableMultiDispatch" not in config
+        else switches.multi_dispatch,
+        light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
     )
 
@@ -364,6 +378,7 @@ def _recovery(
         counted.damaged,
         counted.damaged_bytes,
         counted.tombstones,
+        counted.dead,
         cut_off.session if cut_off else "",
         main.version,
         bool(barriers(layout)),

@@ -378,8 +378,7 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
         index_tags=rules.index_tags,
         index=False,
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
-        slash_names=rules.slash_names,
-        light_closed=rules.light_closed,
+        **rules.further(outcome.switches.light_zero)._asdict(),
     )
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])

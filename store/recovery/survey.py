@@ -17,8 +17,10 @@ import numpy.typing as npt
 
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched, dispatch
+from ..dispatch_record import Further
 from ..lost import tombstones
 from ..mark import Mark
+from ..recent import Recent
 from .queue_state import QueueState
 from .queue_units import Units
 from .simulate import Outcome
@@ -79,6 +81,8 @@ def survey(
     *,
     index_tags: bool,
     multi_dispatch: bool,
+    further: Further | None = None,
+    named: Callable[[int, int], bool] | None = None,
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -88,16 +92,17 @@ def survey(
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    start: position of a record to begin at. crc: check the bodies. progress: called with the
-    position reached. items: a scan to take instead of one of the whole log. index: whether anybody
-    looks at the index items. sound: what is in order; where all auditors can do without its
-    records, the scan begins behind it.
+    further: None: as the newest brokers do. named: as of `Recent`. start: position of a record to
+    begin at. crc: check the bodies. progress: called with the position reached. items: a scan to
+    take instead of one of the whole log. index: whether anybody looks at the index items. sound:
+    what is in order; where all auditors can do without its records, the scan begins behind it.
     """
     pending = _Pending()
     if items is None:
-        recent = None
+        recent = Recent()
         if sound is not None and _hand_out_runs(sound, auditors):
             start, recent = sound.end, sound.recent
+        recent.named = named
         items = log.scan(start, crc=crc, recent=recent)
     for item in items:
         if isinstance(item, Extent):
@@ -111,7 +116,11 @@ def survey(
                 auditor.stale(item)
             continue
         dispatched = dispatch(
-            item, index_tags=index_tags, index=index, multi_dispatch=multi_dispatch
+            item,
+            index_tags=index_tags,
+            index=index,
+            multi_dispatch=multi_dispatch,
+            **(further or Further())._asdict(),
         )
         for auditor in auditors:
             auditor.records(item, dispatched)

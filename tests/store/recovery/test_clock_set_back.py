@@ -1,0 +1,74 @@
+"""A clock that was set back, and a hole right there: what lies behind looks as old as a dead tail."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.layout import Layout
+from mqstore.store.message import Message
+from mqstore.store.recovery.recovery import Recovery, examine
+from mqstore.store.recovery.wish import Policy
+from mqstore.store.write.new_message import NewMessage
+
+from ..write.test_transaction import log_of
+from ..write.writing import NOW, TINY, writer
+from .narrow import overwrite
+
+LOG_FILE = 4096
+COUNT = 60
+HOUR_MS = 3_600_000
+
+
+def made(root: Path, version: str, back_at: int) -> list[Message]:
+    """A store in which the clock went back by an hour before the message `back_at`."""
+    with writer(root, version) as store:
+        for number in range(COUNT):
+            time = NOW + number * 1000 - (HOUR_MS if number >= back_at else 0)
+            topic = b"t%d" % (number % 3)
+            store.append(NewMessage(topic, b"body" * 5, queue_id=0, store_timestamp=time))
+    return list(log_of(root, TINY))
+
+
+def damaged(root: Path, version: str, lost: range, noise: bytes) -> list[Message]:
+    """The same after a crash, with noise in place of messages; the clock went back behind them."""
+    log = made(root, version, lost.stop)
+    for message in log[lost.start : lost.stop]:
+        place = message.position
+        overwrite(root / "commitlog", LOG_FILE, place, noise * message.total_size)
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    return log
+
+
+def look(root: Path, version: str, policy: Policy) -> Recovery:
+    return examine(Layout.open(root, TINY), version, policy=policy)
+
+
+@pytest.mark.parametrize("version", ["4.9", "5.5"])
+@pytest.mark.parametrize("noise", [b"\0", b"\xa5"])
+@pytest.mark.parametrize("lost", [range(19, 20), range(19, 24), range(0, 3)])
+def test_queues_tell_that_the_rest_is_no_dead_tail(
+    version: str, noise: bytes, lost: range, tmp_path: Path
+) -> None:
+    log = damaged(tmp_path, version, lost, noise)
+    found = look(tmp_path, version, Policy.KEEP)
+    assert found.messages == COUNT - len(lost)
+    assert found.plan is not None and found.plan.lost.messages == len(lost)
+    assert found.plan.log_end == log[-1].position + log[-1].total_size
+    assert found.dead == 0
+    broker = look(tmp_path, version, Policy.BROKER)
+    assert broker.prediction.lost.messages == sum(m.position > log[lost[-1]].position for m in log)
+    assert broker.prediction.case.label == "damage-cuts"
+
+
+def test_without_queues_it_is_told_as_dead(tmp_path: Path) -> None:
+    """Nothing tells it from what an earlier start has cut off: nobody loses it, but it is said."""
+    damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
+    shutil.rmtree(tmp_path / "consumequeue")
+    found = look(tmp_path, "5.3", Policy.BROKER)
+    assert found.dead == COUNT - 20
+    assert found.to_json()["summary"]["dead"] == found.dead
+    assert found.prediction.case.label == "dead-tail"
