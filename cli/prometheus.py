@@ -33,9 +33,9 @@ _HELP = {
 _MODE = 0o644
 
 
-def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common) -> None:
+def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common, *, quick: bool) -> None:
     """Print the metrics of all stores, or replace the file of `--output`."""
-    text = metrics(verdicts, time.time())
+    text = metrics(verdicts, time.time(), quick=quick)
     if common.output is None:
         with common.open_output() as out:
             out.painted(text)
@@ -54,12 +54,15 @@ def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common) -> N
             raise
 
 
-def metrics(verdicts: Iterable[tuple[Path, Verdict]], now_s: float) -> str:
-    """The page: each metric once, with HELP and TYPE, and a line for each store and label."""
+def metrics(verdicts: Iterable[tuple[Path, Verdict]], now_s: float, *, quick: bool = False) -> str:
+    """The page: each metric once, with HELP and TYPE, and a line for each store and label.
+
+    The mode is a label, so that quick and whole runs can have a file each, side by side.
+    """
     rows: dict[str, list[str]] = {name: [] for name in _HELP}
     for path, verdict in verdicts:
         for name, labels, value in _values(verdict, now_s):
-            labels = {"store": str(path), **labels}
+            labels = {"store": str(path), "mode": "quick" if quick else "deep", **labels}
             told = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
             shown = str(int(value)) if value == int(value) else repr(value)
             rows[name].append(f"{_PREFIX}{name}{{{told}}} {shown}\n")

@@ -172,7 +172,7 @@ def verify(
                 if stop:
                     return
 
-        print_verdicts(verdicts(), common)
+        print_verdicts(verdicts(), common, quick=quick)
     codes += [code_of(verdict) for _, verdict in found]
     raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
@@ -287,11 +287,14 @@ def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common) -> 
         common.explain(f"{path}: somebody writes to it; checked as it was at the start")
 
 
-def print_verdicts(verdicts: Iterator[tuple[Path, Verdict]], common: Common) -> None:
+def print_verdicts(
+    verdicts: Iterator[tuple[Path, Verdict]], common: Common, *, quick: bool = False
+) -> None:
+    """In the format that is asked for. quick: how the stores were looked at."""
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
 
-        write_metrics(verdicts, common)
+        write_metrics(verdicts, common, quick=quick)
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:

@@ -130,3 +130,18 @@ def test_the_examples_in_docstrings(name: str, beside_a_store: Path) -> None:
         module = importlib.import_module(name)
         results = doctest.testmod(module, extraglobs=known, optionflags=DOCTEST)
     assert results.failed == 0
+
+
+def test_the_lines_for_cron_and_systemd_are_understood(tmp_path: Path) -> None:
+    """Each of the guide, on a store that somebody else's files are beside."""
+    store = unpack("5.3.3-clean", tmp_path)
+    lines = text(ROOT / "docs/guides/verify-in-cron.md").splitlines()
+    found = [re.search(r"(?:ExecStart=|^[\d *,-]+ )(mqstore .*?)(?= >|$)", line) for line in lines]
+    commands = [match[1] for match in found if match]
+    assert len(commands) == 4
+    for command in commands:
+        words = [
+            str(store) if word == "/data/store" else re.sub(r"^/var/.*/", f"{tmp_path}/", word)
+            for word in shlex.split(command)
+        ]
+        assert run(words[1:]) == ExitCode.DONE, command

@@ -145,7 +145,7 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
     assert all(name.startswith("mqstore_verify_") for name in families)
 
     def value(name: str, store: str, **labels: str) -> float:
-        wanted = {"store": store, **labels}
+        wanted = {"store": store, "mode": "deep", **labels}
         (sample,) = [s for s in families[f"mqstore_verify_{name}"].samples if s.labels == wanted]
         return sample.value
 
