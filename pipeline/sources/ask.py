@@ -17,7 +17,7 @@ FAIL = "fail"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
-_OPTIONS = frozenset(
+OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
     | {"pushdown", "split_bytes", "broker_config", "quick"}
 )
@@ -55,8 +55,8 @@ class Ask:
         Raises InvalidInput, and as `stores_of`.
         """
         given = {name.lower(): value for name, value in options.items()}
-        if unknown := sorted(given.keys() - _OPTIONS):
-            known = ", ".join(sorted(_OPTIONS))
+        if unknown := sorted(given.keys() - OPTIONS):
+            known = ", ".join(sorted(OPTIONS))
             raise InvalidInput(f"no option {unknown[0]!r} here", hint=f"there are {known}")
         return cls(
             stores=tuple(stores_of(_paths(given))),

@@ -6,6 +6,7 @@ files and the other parts of a store are not read there.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,10 @@ from ...store.errors import Missing, Unreadable, Unsupported
 from ...store.layout import COMMIT_LOG, Layout
 from ...store.mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
 from .fleet import is_uri
+
+_BLOCK_BYTES = 1 << 20
+"""What is fetched where a few bytes are wanted: around damage they are, many times."""
+_BLOCKS = 8
 
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
@@ -37,6 +42,7 @@ class RemoteFiles(MappedFileQueue):
         super().__init__((), files, size_of(files), foreign)
         self._place = place
         self._opened: dict[str, Any] = {}
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
     @classmethod
     def at(cls, root: str) -> RemoteFiles:
@@ -53,13 +59,26 @@ class RemoteFiles(MappedFileQueue):
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """Up to `size` bytes of one file from its byte `offset` on."""
-        wanted = max(0, min(size, file.size - offset))
-        if not wanted:
+        end = min(file.size, offset + size)
+        if offset >= end:
             return b""
+        if offset // _BLOCK_BYTES != (end - 1) // _BLOCK_BYTES:
+            return self._fetch(file, offset, end - offset)
+        start = offset - offset % _BLOCK_BYTES
+        block = self._blocks.get((file.path, start))
+        if block is None:
+            while len(self._blocks) >= _BLOCKS:
+                self._blocks.popitem(last=False)
+            block = self._fetch(file, start, min(_BLOCK_BYTES, file.size - start))
+            self._blocks[file.path, start] = block
+        return block[offset - start : end - start]
+
+    def _fetch(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """One range by one request."""
         try:
             if file.path not in self._opened:
                 self._opened[file.path] = self._place.open_input_file(file.path)
-            data: bytes = self._opened[file.path].read_at(wanted, offset)
+            data: bytes = self._opened[file.path].read_at(size, offset)
         except OSError as error:
             raise Unreadable(f"cannot read ({error})", path=file.path) from error
         return data

@@ -1,0 +1,57 @@
+"""docs/spark.md is so: its examples run in a plain session, its tables are those of the sources."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mqstore.pipeline.sources import log_columns, table_sources
+from mqstore.pipeline.sources.ask import OPTIONS
+
+from ..stores import unpack
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "spark.md"
+RUN = """
+import doctest, sys
+flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+results = doctest.testfile(sys.argv[1], module_relative=False, optionflags=flags)
+assert results.attempted > 10
+sys.exit(results.failed)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("java") is None, reason="a plain session needs a Java of its own")
+def test_the_examples_run_in_a_plain_session(tmp_path: Path) -> None:
+    """A process of its own: no setting of ours, as in somebody's notebook."""
+    unpack("5.3.3-clean", tmp_path).rename(tmp_path / "store")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(PAGE)],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_has_all_columns_and_options() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^\| `(rocketmq-\w+)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE))
+    wanted = {source.name(): list(source.table.all_columns()) for source in table_sources()}
+    wanted["rocketmq-log"] = list(log_columns.COLUMNS)
+    assert {name: re.findall(r"`(\w+)`", columns) for name, columns in shown.items()} == wanted
+    options = set(
+        re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)))
+    )
+    assert options - {"paths"} == OPTIONS - {"paths"}
