@@ -104,9 +104,7 @@ def repair(
     applied = after = None
     if apply and not found.nothing_to_do:
         applied = _apply(layout, found, asks, wait, follow_links, common)
-        after = _examine(
-            Layout.open(layout.root, layout.broker_config), choice, broker_version, common
-        )
+        after = _examine_again(found, common)
     options = ["--broker-version", broker_version] if broker_version else []
     options += repeated(common, journal, follow_links)
     _print(found, applied, after, options, common)
@@ -132,6 +130,13 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
     with reading_the_log(layout, common) as tell:
         now_ms = time.time_ns() // 1_000_000
         return examine(layout, choice, version, now_ms, tell, common.jobs)
+
+
+def _examine_again(found: Repair, common: Common) -> Repair:
+    from ..store.repair.again import examine_again
+
+    with reading_the_log(found.layout, common) as tell:
+        return examine_again(found, tell, common.jobs)
 
 
 def _code(found: Repair, after: Repair | None) -> ExitCode:

@@ -141,12 +141,14 @@ class CommitLog:
         """
         return LogScan(self, start, stop, crc, recent).run()
 
-    def end(self, start: int | None = None) -> LogEnd:
-        """Where the last record ends, walking from `start` (a record's position) on."""
+    def end(self, start: int | None = None, recent: Recent | None = None) -> LogEnd:
+        """Where the last record ends, walking from `start` (a record's position) on; `recent` as for
+        `scan`.
+        """
         position = self.min_offset if start is None else start
         reason, stored_ms, damage = "no record", None, list[int]()
         stale = False
-        for item in self.scan(start, crc=False):
+        for item in self.scan(start, crc=False, recent=recent):
             if isinstance(item, Batch):
                 stale = item.mark > Mark.AFTER_DAMAGE
                 if not stale:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 
 from ..errors import InUse, Refused, StoreError
@@ -264,15 +265,20 @@ def carry_through(journal: Journal, files: Files) -> None:
     check_places(journal, files)
     for directory in journal.directories:
         files.make_directory(journal.store / directory)
-    for step in journal.steps:
-        if step.kind == "write":
-            _write(journal, step, files)
-        elif step.kind == "truncate":
-            _truncate(journal, step, files)
-        elif step.kind == "create":
-            _create(journal, step, files)
-        else:
-            _move(journal.path_of(step), journal.folder_of(step) / step.moved_name, files)
+    for kind, steps in groupby(journal.steps, key=lambda step: step.kind):
+        renamed = dict[Path, None]()
+        for step in steps:
+            if kind == "write":
+                _write(journal, step, files)
+            elif kind == "truncate":
+                _truncate(journal, step, files)
+            elif kind == "create":
+                renamed |= dict.fromkeys(_create(journal, step, files))
+            else:
+                target = journal.folder_of(step) / step.moved_name
+                renamed |= dict.fromkeys(_move(journal.path_of(step), target, files))
+        for place in renamed:  # once for all files, before steps of another kind
+            files.sync_directory(place)
 
 
 def check_places(journal: Journal, files: Files) -> None:
@@ -315,22 +321,20 @@ def _copy(source: Path, target: OpenFile, offset: int) -> None:
             offset += len(data)
 
 
-def _create(journal: Journal, step: Step, files: Files) -> None:
+def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:
+    """Put a file in place; the directories that are to be flushed."""
     path, folder = journal.path_of(step), journal.folder_of(step)
     new = folder / step.new_name
-    if not new.exists():
-        return
-    if step.before is not None:
-        _move(path, folder / step.moved_name, files)
-    files.rename(new, path)
-    files.sync_directory(path.parent)
-    files.sync_directory(folder)
+    if new.exists():
+        if step.before is not None:
+            for directory in _move(path, folder / step.moved_name, files):
+                files.sync_directory(directory)  # else the old file could be lost to the new one
+        files.rename(new, path)
+    return path.parent, folder
 
 
-def _move(path: Path, target: Path, files: Files) -> None:
-    """Move a file into the session's folder, unless that has happened."""
-    if target.exists() or not path.exists():
-        return
-    files.rename(path, target)
-    files.sync_directory(path.parent)
-    files.sync_directory(target.parent)
+def _move(path: Path, target: Path, files: Files) -> tuple[Path, ...]:
+    """Move a file into the session's folder, unless that has happened; what is to be flushed."""
+    if not target.exists() and path.exists():
+        files.rename(path, target)
+    return tuple(directory for directory in (path.parent, target.parent) if directory.exists())

@@ -62,6 +62,7 @@ def stage(
                 stager.add(new)
         else:
             stager.add(edit)
+    stager.sync()
     for used in {journal.folder_of(step) for step in journal.steps}:
         files.sync_directory(used)
     files.sync_directory(folder)
@@ -120,6 +121,15 @@ class _Stager:
         self._moved: set[str] = set()
         #: Index files that have been made already, by name.
         self._made: dict[str, Path] = {}
+        #: Files of the session that are written, but not yet on disk.
+        self._unsynced: list[Path] = []
+
+    def sync(self) -> None:
+        """Bring all files to the disk: many together take a fraction of the time of one by one."""
+        for path in self._unsynced:
+            with self.files.open(path) as file:
+                file.sync()
+        self._unsynced.clear()
 
     def take_made(self, folder: Path) -> None:
         """These index files are made already."""
@@ -217,12 +227,12 @@ class _Stager:
                     break
                 total.update(data)
                 target.pwrite(data, begin)
-            target.sync()
+        self._unsynced.append(target.path)
         if edit.data is None:
             return replace(step, old_sha256=total.hexdigest())
         with self.files.create(folder / step.new_name) as target:
             target.pwrite(edit.data, 0)
-            target.sync()
+        self._unsynced.append(target.path)
         new = hashlib.sha256(edit.data).hexdigest()
         return replace(step, old_sha256=total.hexdigest(), new_sha256=new)
 
@@ -238,7 +248,7 @@ class _Stager:
             target.truncate(edit.length)
             for offset, data in edit.pieces:
                 target.pwrite(data, offset)
-            target.sync()
+        self._unsynced.append(staged)
         if neighbour is not None:
             state = FileState.of(neighbour)
             self.files.set_times(staged, state.accessed_ns, state.modified_ns)

@@ -21,11 +21,13 @@ from ..recovery.fingerprint import Fingerprint
 from ..recovery.index_audit import index_edits
 from ..recovery.journal import unfinished
 from ..recovery.loading import load_files, truncate
+from ..recovery.log_recovery import Switches
 from ..recovery.plan import Plan, make_plan
 from ..recovery.profiles import Profile, profile_of
 from ..recovery.recovery import switches_of
 from ..recovery.simulate import Outcome
 from ..recovery.snapshot import Snapshot
+from ..recovery.sound import SoundLog
 from ..recovery.wish import Policy, Wish
 from ..store import Store
 from ..write.profile import writer_profile
@@ -138,9 +140,10 @@ def _plan(
     named = frozenset((t, q) for t, q in choice.queues if q is not None)
     versions = (request.version,)
     wish = Wish(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
-    outcome = _as_it_lies(snapshot, profile)
-    light = profile.dispatch.multi_dispatch and outcome.switches.multi_dispatch
+    switches = switches_of(snapshot)
+    light = profile.dispatch.multi_dispatch and switches.multi_dispatch
     sound = made_anew(snapshot, profile.dispatch, multi_dispatch=light, jobs=jobs, tell=tell)
+    outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     if Part.INDEX in choice.parts and whole.index is None:
         _mend_index(snapshot, whole, request.version)
@@ -164,15 +167,19 @@ def _plan(
     return plan, config
 
 
-def _as_it_lies(snapshot: Snapshot, profile: Profile) -> Outcome:
+def _as_it_lies(
+    snapshot: Snapshot, profile: Profile, switches: Switches, sound: SoundLog | None
+) -> Outcome:
     """The log as it is, without a start: whoever keeps everything needs to know no more."""
-    log = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
-    outcome = Outcome(profile, snapshot, switches_of(snapshot), log)
+    log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout
     if log.files:
-        layout = snapshot.layout
-        with Store(layout.root, layout.broker_config) as store:
-            truncate(log.files, store.log_end.position, snapshot.log_file_bytes)
-    return outcome
+        if sound is not None and sound.runs:
+            end = CommitLog.open(layout).end(sound.end, sound.recent)
+        else:
+            with Store(layout.root, layout.broker_config) as store:
+                end = store.log_end
+        truncate(log.files, end.position, snapshot.log_file_bytes)
+    return Outcome(profile, snapshot, switches, log)
 
 
 def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:

@@ -23,6 +23,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * gen   root= body= gib=       a store of exactly that many commit log files, bodies 0.5 .. 1.5 of the mean
  * rate  root= body= secs= rounds= flush=   acknowledged messages a second, and dispatched ones, by one thread;
  *                                   CPU of the whole process for one, dispatch and flush included
+ * load  root=                  until the store has loaded and recovered
+ * rebuild root=                until a store without queues and index has both
  * one   root=                  one message, synchronous flush, from the start of the process (start= is its time)
  */
 public final class StoreBench {
@@ -43,6 +45,7 @@ public final class StoreBench {
             case "rate": rate(); break;
             case "one": one(); break;
             case "load": load(); break;
+            case "rebuild": rebuild(); break;
             default: throw new IllegalArgumentException(arguments[0]);
         }
         System.out.flush();
@@ -81,6 +84,13 @@ public final class StoreBench {
     private static void load() throws Exception {
         boolean loaded = unloaded(FlushDiskType.ASYNC_FLUSH).load();
         System.out.printf("R loaded_s=%.4f cpu_s=%.4f ok=%b%n", sinceStart(), cpu(), loaded);
+    }
+
+    /** The same, when a store without queues and index has made both from its log. */
+    private static void rebuild() throws Exception {
+        DefaultMessageStore store = open(FlushDiskType.ASYNC_FLUSH);
+        while (store.dispatchBehindBytes() > 0) Thread.sleep(1);
+        System.out.printf("R rebuilt_s=%.4f cpu_s=%.4f%n", sinceStart(), cpu());
     }
 
     private static double sinceStart() {

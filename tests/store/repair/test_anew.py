@@ -17,6 +17,7 @@ from mqstore.store.recovery import prove_log
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.edits import digest
 from mqstore.store.repair import anew, repair
+from mqstore.store.repair.again import examine_again
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import Repair
 from mqstore.store.write.files import Files
@@ -112,6 +113,25 @@ def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.Mo
     data[rng(f"anew {turn}").randrange(min(end, len(data)))] ^= 0x21
     path.write_bytes(data)
     check_plans(root, monkeypatch)
+
+
+def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
+    """Without planning anew; a byte that is not what was planned is left to do."""
+    root = bare("4.9.7-clean", tmp_path)
+    found = examined(root)
+    apply(found.layout, None, lambda: found.plan, Files(), command="repair")
+    after = examine_again(found)
+    assert after.nothing_to_do and after.plan.items is found.plan.items
+    assert examined(root).nothing_to_do
+    made = {edit.kind: edit for edit in found.plan.edits}
+    path = Path(made["create"].path)
+    data = bytearray(path.read_bytes())
+    data[made["create"].pieces[-1][0]] ^= 1
+    path.write_bytes(data)
+    index = next((root / "index").iterdir())
+    index.rename(root / "elsewhere")
+    left = [(edit.kind, edit.path) for edit in examine_again(found).plan.edits]
+    assert left == [("create", str(path)), ("rebuild", made["rebuild"].path)]
 
 
 def test_stores_with_queues_or_index_are_compared_first(tmp_path: Path) -> None:
