@@ -6,30 +6,20 @@ cell, records that are no messages) becomes rows, and takes the way of NDJSON.
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..formats.derive import Ragged
 from ..formats.derive.ragged import Ints
-from ..formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
-from ..formats.property_columns import Items, item_texts, with_items
-from ..store.dictionary import dictionary
+from ..pipeline.arrow_messages import record_of
 from ..store.errors import InvalidInput, Unsupported, from_os_error
 from ..store.write.bulk import STEP_ROWS
-from ..store.write.message_json import NUMBER_LIMITS, MessageReader, parse_host
 from .ndjson_input import Line
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
-
-_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "body_compression", "raw", "stale")
-"""Columns whose values make a row one for the slow way."""
-_SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
 
 class Rows(NamedTuple):
@@ -47,7 +37,7 @@ class Rows(NamedTuple):
     def lines(self) -> list[Line]:
         """The rows one by one, as NDJSON would have them. Raises InvalidInput."""
         rows = zip(self.numbers.tolist(), self.batch.to_pylist(), strict=True)
-        return [Line(number, _record(row, number)) for number, row in rows]
+        return [Line(number, record_of(row, number)) for number, row in rows]
 
 
 def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Rows]:
@@ -103,184 +93,3 @@ def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
         for batch in batches:
             for begin in range(0, batch.num_rows, STEP_ROWS):
                 yield batch.slice(begin, STEP_ROWS), source.tell() / source.size()
-
-
-def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, Any] | None:
-    """The columns of MESSAGE that a producer gives; None where rows are not plain."""
-    import pyarrow as pa
-
-    table = {name: batch.column(name) for name in batch.schema.names}
-    if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ODD):
-        return None
-    if "type" in table and not set(table["type"].unique().to_pylist()) <= {"message", None}:
-        return None
-    try:
-        columns: dict[str, Any] = {name: _strings(table[name]) for name in ("topic", "body")}
-        if any((column.length < 0).any() for column in columns.values()):
-            return None
-        for name, (least, largest) in NUMBER_LIMITS.items():
-            if name == "store_timestamp" and not reader.keep_times:
-                continue
-            if name in table:
-                numbers = _numbers(table[name], reader.default(name))
-                if numbers.min(initial=0) < least or numbers.max(initial=0) > largest:
-                    return None
-                columns[name] = numbers
-        columns.setdefault("born_timestamp", reader.default("born_timestamp"))
-        properties = _property_texts(table, batch.num_rows, reader)
-        if _has_values(table, "born_host"):
-            columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
-    except (pa.ArrowException, InvalidInput, UnicodeError):
-        return None  # the slow way says which row it is
-    return None if properties is None else columns | {"properties": properties}
-
-
-def _has_values(table: dict[str, Any], name: str) -> bool:
-    return name in table and table[name].null_count < len(table[name])
-
-
-def _strings(array: Any) -> Ragged:
-    """A column of texts or bytes, where it lies. Raises ArrowInvalid for another type."""
-    import numpy as np
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if not (pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)):
-        array = array.cast(pa.large_binary())
-    _, ends, data = array.buffers()
-    count = len(array)
-    if not count:
-        return Ragged.of([])
-    places = np.frombuffer(ends, np.int64)[array.offset : array.offset + count + 1]
-    length = np.diff(places)
-    if array.null_count:
-        length = np.where(array.is_valid().to_numpy(zero_copy_only=False), length, -1)
-    buffer = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return Ragged(buffer, places[:-1], length)
-
-
-def _numbers(array: Any, missing: int) -> Any:
-    """A column of whole numbers or times (ms since 1970), int64[n]."""
-    import pyarrow as pa
-
-    if pa.types.is_timestamp(array.type):
-        array = array.cast(pa.timestamp("ms", array.type.tz))
-    elif not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
-        raise pa.ArrowInvalid("not whole numbers")
-    return array.cast(pa.int64()).fill_null(missing).to_numpy(zero_copy_only=False)
-
-
-def _hosts(array: Any) -> tuple[Ragged, Any]:
-    """Addresses and ports of `ip:port`. Raises InvalidInput, UnicodeError."""
-    import numpy as np
-
-    known = dictionary(_strings(array))
-    hosts = [parse_host(text.decode(), "born_host") for text in known.values]
-    return Ragged.of([ip for ip, _ in hosts])[known.ids], np.array([p for _, p in hosts])[known.ids]
-
-
-def _property_texts(table: dict[str, Any], count: int, reader: MessageReader) -> Ragged | None:
-    """Property texts as `MessageReader` makes them; None where rows are not plain."""
-    if _has_values(table, "properties_raw"):
-        raw = _strings(table["properties_raw"])
-        return None if (raw.length < 0).any() else raw
-    texts = _given_texts(table.get("properties"), count)
-    if texts is None:
-        return None
-    items = {}
-    for field, name in (("keys", KEYS), ("tags", TAGS)):
-        if _has_values(table, field):
-            if hasattr(table[field], "flatten") and not _lists_are_known(table, field, texts):
-                return None
-            if not hasattr(table[field], "flatten"):
-                items[name] = _strings(table[field])
-    items[UNIQ_KEY] = _unique_keys(table, texts, reader)
-    if not all(map(_plain, items.values())):
-        return None
-    texts = with_items(texts, items)
-    if not reader.final_separator:
-        texts.length = (texts.length - len(ITEM_SEPARATOR)).clip(0)
-    return texts
-
-
-def _plain(strings: Ragged) -> bool:
-    """Whether no separator is in the strings, nor between them."""
-    import numpy as np
-
-    length = np.maximum(strings.length, 0)
-    if not length.any():
-        return True
-    begin, end = int(strings.start.min()), int((strings.start + length).max())
-    return not any((strings.buffer[begin:end] == mark).any() for mark in _SEPARATORS)
-
-
-def _lists_are_known(table: dict[str, Any], field: str, texts: Ragged) -> bool:
-    """Whether the properties have KEYS wherever there is a list of keys beside them."""
-    sizes = table[field].value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    return field == "keys" and bool((Items(texts).find(KEYS).length[sizes > 0] > 0).all())
-
-
-def _given_texts(array: Any, count: int) -> Ragged | None:
-    """The texts of a column of maps or of objects; None for what is not plain."""
-    import numpy as np
-    import pyarrow as pa
-
-    nothing = Ragged.repeat(b"", count)
-    if array is None or array.null_count == len(array):
-        return nothing
-    if pa.types.is_struct(array.type):
-        fields = zip((field.name for field in array.type), array.flatten(), strict=True)
-        values = {name: _strings(column) for name, column in fields}
-        plain = all(_plain(v) and not (v.length == 0).any() for v in values.values())
-        return with_items(nothing, values) if plain and all(values) else None
-    if not pa.types.is_map(array.type) or array.null_count:
-        return None
-    places = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + count + 1]
-    some = slice(int(places[0]), int(places[-1]))
-    names, values_ = _strings(array.keys[some]), _strings(array.items[some])
-    if not (_plain(names) and _plain(values_)):
-        return None
-    if (names.length <= 0).any() or (values_.length <= 0).any():
-        return None
-    items = item_texts(names, values_)
-    ends = np.append(items.start, len(items.buffer))
-    places = places - places[0]
-    start, stop = ends[places[:-1]], ends[places[1:]]
-    return Ragged(items.buffer, start, stop - start)
-
-
-def _unique_keys(table: dict[str, Any], texts: Ragged, reader: MessageReader) -> Ragged:
-    """A unique key for each row that lacks one, new where the file has no column of them."""
-    if "unique_key" in table:
-        return _strings(table["unique_key"])
-    lacks = Items(texts).find(UNIQ_KEY).length < 0
-    if not lacks.any():
-        return Ragged.repeat(b"", len(lacks))
-    return Ragged.of([reader.new_key().encode() if lack else None for lack in lacks.tolist()])
-
-
-def _record(row: dict[str, Any], number: int) -> dict[str, Any]:
-    """A row as NDJSON would have it. Raises InvalidInput."""
-    record: dict[str, Any] = {}
-    for name, value in row.items():
-        if isinstance(value, bytes) and name in ("topic", "body", "properties_raw"):
-            record[f"{name}_base64"] = base64.b64encode(value).decode()
-        elif name.endswith("_timestamp") and hasattr(value, "timestamp"):
-            record[name] = round(value.timestamp() * 1000)
-        elif name == "properties" and value is not None:
-            record[name] = _properties(value, number)
-        elif value is not None or name == "unique_key":
-            record[name] = value
-    return record
-
-
-def _properties(value: Any, number: int) -> Any:
-    """Properties that are a map, an object or JSON text. Raises InvalidInput."""
-    if isinstance(value, str):
-        try:
-            return json.loads(value)
-        except (ValueError, RecursionError) as error:
-            raise InvalidInput(f"row {number}: properties: {error}") from None
-    found = dict(value)
-    return {name: item for name, item in found.items() if item is not None}

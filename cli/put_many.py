@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..pipeline.arrow_messages import columns_of_rows
 from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from ..store.write.batch import NewBatch
 from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
@@ -16,7 +17,7 @@ from ..store.write.message_columns import columns_of, columns_where
 from ..store.write.message_json import BATCH, MessageReader, is_message
 from ..store.write.new_message import NewMessage
 from ..store.write.put import Stored, StoreWriter
-from .arrow_input import Rows, columns_of_rows, read_rows
+from .arrow_input import Rows, read_rows
 from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 

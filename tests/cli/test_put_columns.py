@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli import arrow_input
-from mqstore.cli.arrow_input import columns_of_rows, read_rows
+from mqstore.cli.arrow_input import read_rows
 from mqstore.cli.put import new_reader
 from mqstore.cli.terminal import escape_lines
+from mqstore.pipeline.arrow_messages import columns_of_rows
 
 from .. import stores
 from .datadriven import run_here
