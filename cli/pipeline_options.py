@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import Common
+
+if TYPE_CHECKING:
+    from ..pipeline.watch import Tell
 
 Stores = Annotated[
     list[str],
@@ -57,6 +61,21 @@ def settings_of(
             raise typer.BadParameter(f"not KEY=VALUE: {text}", param_hint="--conf")
         settings[key] = value
     return settings
+
+
+@contextmanager
+def showing(what: str, total_bytes: int, stages: int, common: Common) -> Iterator[Tell]:
+    """A progress bar for a job that works `total_bytes` off in so many stages of Spark."""
+    done = 0
+    with common.progress(what, total_bytes) as bar:
+
+        def tell(stages_done: float) -> None:
+            nonlocal done
+            now = int(min(stages_done / stages, 1) * total_bytes)
+            bar.advance(max(0, now - done))
+            done = max(done, now)
+
+        yield tell
 
 
 def source_options(common: Common) -> dict[str, str]:

@@ -18,6 +18,7 @@ from .pipeline_options import (
     Stores,
     master_of,
     settings_of,
+    showing,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def rebuild(
       mqstore pipeline rebuild @stores.txt --to /mnt/queues --conf spark.driver.memory=4g
     """
     from ..pipeline.plan import plan_of
-    from ..pipeline.rebuild import on_spark
+    from ..pipeline.rebuild import STAGES, on_spark
     from ..pipeline.rebuild import rebuild as run
     from ..pipeline.session import require_packages
     from ..pipeline.sources.fleet import stores_of
@@ -74,7 +75,10 @@ def rebuild(
             f" file, rules of broker {store.broker_version}"
         )
     common.explain(f"starting Spark on {master}")
-    report = report_of(plan, to, run(plan, to, on_spark(master, settings)))
+    total_bytes = sum(store.stop - store.start for store in plan.stores)
+    with showing("rebuilding", total_bytes, STAGES, common) as tell:
+        manifest = run(plan, to, on_spark(master, settings, tell))
+    report = report_of(plan, to, manifest)
     for line in losses_of(report):
         common.warn(line)
     with common.open_output() as output:

@@ -17,6 +17,7 @@ from .pipeline_options import (
     Stores,
     master_of,
     settings_of,
+    showing,
 )
 
 _BY = ("store", "topic", "queue_id", "tag", "host", "hour")
@@ -63,6 +64,7 @@ def stats(
     from ..pipeline.session import require_packages, spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.stats import stats_on, tasks_of
+    from ..pipeline.watch import watched
     from ..store.time_range import parse_range
 
     master = master_of(master, common)
@@ -73,7 +75,12 @@ def stats(
     inside = [name for name in wanted if name != "store"]
     tasks, unread = tasks_of(stores_of(stores), common.config(), inside, times)
     common.explain(f"starting Spark on {master} for {len(tasks)} parts of logs")
-    with spark_session(master, settings) as spark:
+    total_bytes = sum(stop - start for start, stop in (task["split"] for task in tasks))
+    with (
+        showing("counting", total_bytes, 1, common) as tell,
+        spark_session(master, settings) as spark,
+        watched(spark, tell),
+    ):
         counted, failed = stats_on(spark, tasks, wanted)
     unread += failed
     for error in unread:

@@ -19,6 +19,7 @@ from .pipeline_options import (
     Stores,
     master_of,
     settings_of,
+    showing,
 )
 from .verify import WORST, VerifyFormat, code_of, groups_of, print_verdicts
 
@@ -67,7 +68,8 @@ def verify(
     """
     from ..pipeline.session import require_packages, spark_session
     from ..pipeline.sources.fleet import stores_of
-    from ..pipeline.verify import tasks_of, verify_on
+    from ..pipeline.verify import log_bytes, tasks_of, verify_on
+    from ..pipeline.watch import watched
     from ..store.errors import StoreError
     from ..store.recovery.profiles import profile_of
 
@@ -87,7 +89,11 @@ def verify(
         broker_version=broker_version,
     )
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    with spark_session(master, settings) as spark:
+    with (
+        showing("checking", log_bytes(roots, common.config()), 1, common) as tell,
+        spark_session(master, settings) as spark,
+        watched(spark, tell),
+    ):
         found = verify_on(spark, tasks)
     codes = [ExitCode.DONE]
 

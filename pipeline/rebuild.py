@@ -23,6 +23,7 @@ from .publishing import publish_job
 from .rebuild_steps import QUEUES, complete, finish_index
 from .session import spark_session
 from .stage import Stage
+from .watch import Tell, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,11 +48,15 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
     return publish_job(target, fill, lambda found: Plan.of(found["plan"]) == plan, files)
 
 
-def on_spark(master: str, settings: Mapping[str, str]) -> Job:
+STAGES = 4
+"""Stages of Spark in a job: read and write, of queues and of the index."""
+
+
+def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
     """The job in a Spark session of its own. Raises SparkUnavailable, and as `spark_job`."""
 
     def job(plan: Plan, stage: Stage) -> None:
-        with spark_session(master, settings) as spark:
+        with spark_session(master, settings) as spark, watched(spark, tell):
             spark_job(spark, plan, stage)
 
     return job

@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+from warnings import catch_warnings
 
 from .masters import (
     LOOPBACK,
@@ -96,7 +97,8 @@ def spark_session(
                 session.addArtifacts(str(package_zip(Path(name))), pyfile=True)
             yield session
         finally:
-            session.stop()
+            with catch_warnings(action="ignore"):  # of a JVM that ends by itself
+                session.stop()
 
 
 def require_packages() -> None:

@@ -7,6 +7,7 @@ each other, the other checks the log for itself. Their findings together are the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,15 @@ def tasks_of(
         for root in roots
         for part in parts
     ]
+
+
+def log_bytes(roots: Iterable[str], config: BrokerConfig) -> int:
+    """Bytes of the logs of those stores that can be read."""
+    total = 0
+    for root in roots:
+        with suppress(StoreError), Store(root, config) as store:
+            total += sum(file.size for file in store.log_files.files)
+    return total
 
 
 def check(task: Task) -> dict[str, Any]:

@@ -96,7 +96,8 @@ class Group:
 
     @classmethod
     def from_json(cls, found: Sequence[Any]) -> Self:
-        return cls(*found[:-1], sizes=dict(found[-1]))
+        records, size, body, largest, first, last, sizes = found
+        return cls(records, size, body, largest, first, last, dict(sizes))
 
 
 class Stats:
