@@ -68,7 +68,7 @@ class Ask:
             on_damage=_one_of(given, "on_damage", (REPORT, FAIL)),
             pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_number(given, "split_bytes"),
-            config=_object(given, "broker_config"),
+            config=parse_object(given, "broker_config"),
             quick=_one_of(given, "quick", ("false", "true")) == "true",
         )
 
@@ -127,7 +127,8 @@ def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str
     return value
 
 
-def _object(given: Mapping[str, str], name: str) -> dict[str, str]:
+def parse_object(given: Mapping[str, str], name: str) -> dict[str, str]:
+    """A JSON object of an option, its values as texts. Raises InvalidInput."""
     try:
         found: Any = json.loads(given.get(name, "{}"))
     except ValueError as error:

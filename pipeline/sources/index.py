@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from pyspark.sql.datasource import DataSourceArrowWriter
+from pyspark.sql.types import StructType
 
 from ...formats.index_file import ITEM
 from ...store.index import Index, open_index_file
@@ -56,3 +58,8 @@ class IndexSource(TableSource):
     @classmethod
     def name(cls) -> str:
         return "rocketmq-index"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from .queue_writer import IndexItemsWriter
+
+        return IndexItemsWriter(self.options, schema.names, overwrite)

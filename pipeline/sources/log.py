@@ -15,7 +15,13 @@ from functools import reduce
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
 from ...store.commit_log import Batch, CommitLog, Extent, ExtentKind
@@ -36,7 +42,7 @@ _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
 
 class LogSource(DataSource):
-    """Options: those of `Ask`."""
+    """Options: those of `Ask`; to write, those of `LogWriter`."""
 
     @classmethod
     def name(cls) -> str:
@@ -50,6 +56,11 @@ class LogSource(DataSource):
         asked = replace(ask, fields=tuple(schema.names))
         asked.columns(COLUMNS, USUAL)  # one that is not known is told here
         return PushingLogReader(asked) if ask.pushdown else LogReader(asked)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from .log_writer import LogWriter
+
+        return LogWriter(self.options, schema.names, overwrite)
 
 
 def fields_of(ask: Ask) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter
+from pyspark.sql.types import StructType
 
 from ...formats.consume_queue import PRE_FILL, UNIT
 from ...store.consume_queue import ConsumeQueues
@@ -91,3 +93,8 @@ class QueueSource(TableSource):
     @classmethod
     def name(cls) -> str:
         return "rocketmq-queue"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        from .queue_writer import QueueUnitsWriter
+
+        return QueueUnitsWriter(self.options, schema.names, overwrite)
