@@ -19,7 +19,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-SEED = int(os.environ.get("MQSTORE_SEED", "1"))
+DEFAULT_SEED = 1
+SEED = int(os.environ.get("MQSTORE_SEED", DEFAULT_SEED))
 SLICE = float(os.environ.get("MQSTORE_SLICE", "1"))
 
 if not 0 < SLICE <= 1:

@@ -22,7 +22,7 @@ from mqstore.store.recovery.recovery import plan_again
 from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.write.files import Files
 from tests.recovery_cases import sparse_copy
-from tests.slices import SEED, rng, share
+from tests.slices import DEFAULT_SEED, SEED, rng, share
 from tests.store.recovery.recovered import started as outcome_of
 from tests.store.recovery.recovered import units_of
 
@@ -138,10 +138,16 @@ def clean(judge: Judge, feature: str, work: Path, *steps: Row) -> Found:
     return started(judge, store, root, work, *steps)
 
 
+def assert_known(found: Found, version: str, feature: str) -> None:
+    """Nothing is changed at a moment that the documentation does not tell."""
+    known = documented(version, feature)
+    for change, moments in found.items():
+        told = set(known.get(change, "").split(", "))
+        assert set(moments.split(", ")) <= told, f"{feature}, {change}: run with --rewrite"
+
+
 def test_a_start_of_a_plain_clean_store(judge: Judge, tmp_path: Path) -> None:
-    known = documented(judge.version, "plain")
-    for change, moments in clean(judge, "plain", tmp_path).items():
-        assert set(moments.split(", ")) <= set(known.get(change, "").split(", ")), change
+    assert_known(clean(judge, "plain", tmp_path), judge.version, "plain")
 
 
 @pytest.mark.slow
@@ -151,7 +157,9 @@ def test_a_start_of_a_clean_store(judge: Judge, tmp_path: Path, rewrite: bool) -
     if rewrite:
         document(found, judge.version)
     for feature, changes in found.items():
-        assert changes == documented(judge.version, feature), f"{feature}: run with --rewrite"
+        assert_known(changes, judge.version, feature)
+        if SEED == DEFAULT_SEED:  # a store of another one need not have all that is told
+            assert changes == documented(judge.version, feature), f"{feature}: run with --rewrite"
 
 
 def kept(root: Path, case: RandomCase, policy: Policy) -> Plan:
