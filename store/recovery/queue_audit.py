@@ -214,6 +214,8 @@ class QueueAudit:
             return self._fix(offsets, units, end + len(units), len(units), shifted=True)
         begin = self.next if self.first >= 0 else self._disk_first()
         end = self._tail_end(log, begin, checked=True)
+        if self.first < 0 and end == begin:
+            end = 0  # no unit: none of its files stays, and a broker begins anew
         missing = len(units)
         patched, patches = self._patch_holes(offsets, units)
         if self.first >= 0:

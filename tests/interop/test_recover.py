@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.store.mapped_file_queue import file_name
 from tests.damage import damage
 from tests.stores import NAMES, config, truth, unpack
 
@@ -80,3 +81,16 @@ def test_a_store_killed_on_purpose(
     unreadable = [served for served in got if not served.get("look_ok")]
     assert len(unreadable) <= len(spoiled)
     assert len(got) == sum(queue["max_offset"] for queue in plan["queues"])
+
+
+def test_a_queue_without_unit_and_message(judge: Judge, version: str, tmp_path: Path) -> None:
+    """Its messages have expired: the broker begins at 0 again, as the plan says, not where it was."""
+    root = tmp_path / "store"
+    put = {"do": "put", "messages": [message(number) for number in range(20)]}
+    loaded(judge, root, SIZES, put, exit="halt")
+    queue = root / "consumequeue" / "expired" / "0"
+    queue.mkdir(parents=True)
+    size = int(SIZES["mappedFileSizeConsumeQueue"])
+    (queue / file_name(3 * size)).write_bytes(bytes(size))
+    plan = recovered(root, SIZES, "--broker-version", version)
+    assert_left_alone(judge, root, SIZES, plan)
