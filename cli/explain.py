@@ -97,6 +97,8 @@ def _case(label: str, codes: list[str]) -> dict[str, Any]:
 
 
 def _of_invariant(told: Invariant) -> dict[str, Any]:
+    from ..store.verify.finding_json import command_of
+
     return {
         "type": "explanation",
         "code": told.code,
@@ -106,7 +108,7 @@ def _of_invariant(told: Invariant) -> dict[str, Any]:
         "log": told.log,
         "broker": told.broker,
         "effect": told.effect,
-        "repair": told.repair.format(store="STORE", topic="TOPIC", queue_id="QUEUE", path="FILE"),
+        "repair": command_of(told),
         "unchecked": told.unchecked,
         "links": list(told.links),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqstore.store.verify.catalogue import GROUPS, Invariant, catalogue
+from mqstore.store.verify.finding_json import command_of
 
 _TITLES = {
     "layout": "Layout",
@@ -55,7 +56,7 @@ def _story(row: Invariant) -> Iterator[str]:
         if text := getattr(row, name):
             yield f"* **{label}**: {text}"
     if row.repair:
-        command = row.repair.format(store="STORE", topic="TOPIC", queue_id="QUEUE", path="FILE")
+        command = command_of(row)
         yield f"* **Next**: `{command}`"
     if row.unchecked:
         yield f"* **Not checked**: {row.unchecked}"

@@ -17,7 +17,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ..dispatch import java_split
 from .catalogue import Severity
-from .records import Flags, Records, add_rows
+from .records import LOOK, Flags, Records, add_rows
 from .register import after, of_records
 from .scene import Scene
 
@@ -161,7 +161,8 @@ def poison_records(scene: Scene) -> None:
         if stuck:
             told += "; dispatch throws at it, for ever"
         severity = Severity.FATAL if stuck else None
-        scene.log_finding("I-048", position, size, told, severity=severity)
+        repair = None if stuck else LOOK
+        scene.log_finding("I-048", position, size, told, severity=severity, repair=repair)
 
 
 @of_records("I-050")

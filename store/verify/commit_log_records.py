@@ -7,7 +7,7 @@ import numpy as np
 from ...formats.message_properties import INNER_NUM
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from .catalogue import Severity
-from .records import Records, add_rows
+from .records import LOOK, Records, add_rows
 from .register import of_records
 from .scene import Scene
 
@@ -61,7 +61,7 @@ def has_store_time(scene: Scene, records: Records) -> None:
         one = np.zeros(len(wrong), np.bool_)
         one[0], wrong[0] = True, False
         add_rows(scene, records, "I-027", one, f"first of its file, {text}", time)
-    add_rows(scene, records, "I-027", wrong, text, time, severity=Severity.ERROR)
+    add_rows(scene, records, "I-027", wrong, text, time, severity=Severity.ERROR, repair=LOOK)
 
 
 @of_records("I-029")

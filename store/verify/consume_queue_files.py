@@ -129,7 +129,8 @@ def light_queues(scene: Scene) -> None:
     queues = queues_of(scene)
     for queue, path in sorted(queues.paths.items()):
         if queue.topic.startswith(LMQ_PREFIX) and queue.queue_id and queues.wanted(queue):
-            _add(scene, queue, "I-078", path, "a light queue has no other number than 0")
+            text, mend = "a light queue has no other number than 0", "mv {path} /somewhere/else"
+            _add(scene, queue, "I-078", path, text, repair=mend)
     if queues.in_database:
         return
     made = scene.profile.dispatch.slash_names

@@ -25,6 +25,7 @@ class Finding:
     path: the file, or the directory. offset, length: bytes of it, None where the whole is meant.
     count: how many items of the file it is about. message: what is wrong, told of the first.
     unclean: not damage, but a shutdown that was none. topic, queue_id: where it is about one queue.
+    repair: the next command where it is not that of the catalogue, in the same form.
     """
 
     code: str
@@ -37,6 +38,7 @@ class Finding:
     topic: str | None = None
     queue_id: int | None = None
     unclean: bool = False
+    repair: str | None = None
 
     @property
     def end(self) -> int:
@@ -63,11 +65,13 @@ class Findings:
         topic: str | None = None,
         queue_id: int | None = None,
         unclean: bool = False,
+        repair: str | None = None,
     ) -> None:
         """One finding. severity: default is that of the catalogue. Adjacent like ones are merged."""
         level = catalogue()[code].severity if severity is None else severity
-        new = Finding(code, level, path, message, offset, length, count, topic, queue_id, unclean)
-        same = self._found.setdefault((code, level, path, topic, queue_id, unclean), [])
+        kind = (topic, queue_id, unclean, repair)
+        new = Finding(code, level, path, message, offset, length, count, *kind)
+        same = self._found.setdefault((code, level, path, *kind), [])
         last = same[-1] if same else None
         adjacent = last is not None and offset is not None and last.end == offset
         if last is not None and (adjacent or len(same) >= _APART_MAX):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,8 @@ def lock(scene: Scene) -> None:
         return
     if content and content != CONTENT:
         text = f"its content is {content[:20]!r}, not {CONTENT!r}"
-        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING)
+        # a broker writes it anew when it starts
+        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
     process = holder(path)
     if process is not None:
         text = f"a broker or a tool works on the store (process {process or 'unknown'})"
@@ -130,9 +132,11 @@ def can_be_written(scene: Scene) -> None:
             continue
         if status.st_uid != owner:
             text = f"belongs to user {status.st_uid}, the store to {owner}"
-            scene.findings.add("I-012", os.fspath(path), text)
+            mend = "chown --reference={store} {path}"
+            scene.findings.add("I-012", os.fspath(path), text, repair=mend)
         elif not status.st_mode & stat.S_IWUSR:
-            scene.findings.add("I-012", os.fspath(path), "its owner may not write it")
+            text, mend = "its owner may not write it", "chmod u+w {path}"
+            scene.findings.add("I-012", os.fspath(path), text, repair=mend)
     used = disk.f_blocks - disk.f_bfree
     if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
         text = f"{used * 100 // (used + disk.f_bavail)} % of the disk is used"
@@ -149,7 +153,7 @@ def _everything(root: Path) -> Iterator[Path]:
 @after("I-013")
 def times_of_files(scene: Scene) -> None:
     """The files with messages were changed in the order of their names."""
-    newest, before_it = 0.0, ""
+    newest, before_it, older = 0.0, "", ""
     for file in scene.store.log_files.files:
         if file.start >= scene.log.end and scene.log.end:
             return
@@ -159,9 +163,11 @@ def times_of_files(scene: Scene) -> None:
             continue
         if time_s < newest - _TOLERANCE_S:
             text = f"last changed {newest - time_s:.0f} s before the older file {before_it}"
-            scene.findings.add("I-013", file.path, text)
+            other = shlex.quote(older).replace("{", "{{").replace("}", "}}")
+            mend = f"touch -r {{path}} {other}"
+            scene.findings.add("I-013", file.path, text, repair=mend)
         if time_s > newest:
-            newest, before_it = time_s, file_name(file.start)
+            newest, before_it, older = time_s, file_name(file.start), file.path
 
 
 @before("I-014")

@@ -21,6 +21,9 @@ from .topic_table import TopicTable
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+LOOK = "mqstore get {store} --at {position} --format json"
+"""The next command where none mends a record: who knows the message can judge it."""
+
 
 class Records:
     """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
@@ -100,6 +103,7 @@ def add_rows(
     values: Ints | None = None,
     *,
     severity: Severity | None = None,
+    repair: str | None = None,
 ) -> None:
     """A finding of each run of wrong records; values: a number of each, told behind the text."""
     if not wrong.any():
@@ -109,4 +113,6 @@ def add_rows(
         value = "" if values is None else f" {values[row]}"
         return f"record at {records.position[row]}: {text}{value}"
 
-    scene.log_rows(code, wrong, records.position, records.ends, told, severity=severity)
+    scene.log_rows(
+        code, wrong, records.position, records.ends, told, severity=severity, repair=repair
+    )
