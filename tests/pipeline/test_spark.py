@@ -1,10 +1,9 @@
-"""The job on a real Spark: one session for all of these tests."""
+"""The job on a real Spark: in the session of `conftest`."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ import pytest
 from mqstore.pipeline.plan import Plan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.rebuild_sinks import QueueSink, QueueWriter, Written
-from mqstore.pipeline.session import spark_session
 from mqstore.pipeline.stage import Stage
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Unreadable
@@ -24,16 +22,6 @@ from .test_rebuild import CLEAN, RESTARTED, contents, tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SETTINGS = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
-"""Starts faster, works slower."""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Two cores, and three attempts at a task."""
-    with spark_session("local[2,3]", SETTINGS) as session:
-        yield session
 
 
 def test_a_fleet_in_one_job(spark: SparkSession, tmp_path: Path) -> None:
