@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .options import command_app
+from .pipeline_diff import diff
 from .pipeline_export import export
 from .pipeline_rebuild import rebuild
 from .pipeline_sql import sql
@@ -17,5 +18,5 @@ app = command_app(
     """
 )
 
-for command in (rebuild, verify, export, sql, stats):
+for command in (rebuild, verify, export, sql, stats, diff):
     app.command()(command)

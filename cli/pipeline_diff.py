@@ -1,0 +1,88 @@
+"""`mqstore pipeline diff`: where two stores, or two fleets, part, on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from .exit_codes import ExitCode
+from .options import Common, shared
+from .pipeline_options import (
+    Conf,
+    ExecutorMemory,
+    Master,
+    Packages,
+    master_of,
+    settings_of,
+    showing,
+)
+
+_COLUMNS = (
+    *("type", "store", "topic", "queue_id", "queue_offset", "how"),
+    *("only_a", "only_b", "changed"),
+)
+_WHAT = "a store, a pattern, or @FILE with one a line."
+
+
+@shared()
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help=f"One side: {_WHAT}")],
+    b: Annotated[str, typer.Argument(metavar="B", help=f"The other side: {_WHAT}")],
+    *,
+    master: Master = None,
+    conf: Conf = None,
+    executor_memory: ExecutorMemory = None,
+    packages: Packages = None,
+    common: Common,
+) -> None:
+    """Find the first message of each queue in which two copies differ.
+
+    Messages meet by topic, queue and queue offset, and are compared by what the producer gave:
+    body, properties, flag, time and host of birth. Where they lie in the log does not count. Of
+    several stores those meet whose paths are the same below what all of their side have in common.
+    What has expired on one side is passed over.
+
+    Exit code: 0 no difference; 1 differences, or a store without a partner; 5 a store cannot be
+    read, no Spark.
+
+    \b
+    Examples:
+      mqstore pipeline diff /data/master/store /data/slave/store
+      mqstore pipeline diff '/backup/*/store' '/data/*/store' --format ndjson
+    """
+    from ..pipeline.diff import differences, log_bytes, pairs_of
+    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.sources.fleet import stores_of
+    from ..pipeline.watch import watched
+
+    master = master_of(master, common)
+    settings = settings_of(conf, executor_memory, packages)
+    config = common.config()
+    require_packages()
+    of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
+    total_bytes = log_bytes([*of_a, *of_b], config)
+    for name in alone:
+        common.warn(f"{name}: only one side has this store")
+    common.explain(f"starting Spark on {master} for {len(of_a)} pairs of stores")
+    with (
+        showing("comparing", total_bytes, 2, common) as tell,
+        spark_session(master, settings) as spark,
+        watched(spark, tell),
+    ):
+        rows = differences(spark, of_a, of_b, config)
+    with common.open_output() as output:
+        found = ({"type": "difference", **row} for row in rows)
+        output.records(found, text=_text, columns=_COLUMNS)
+    raise typer.Exit(ExitCode.NO if rows or alone else ExitCode.DONE)
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    store = f"{row['store']}: " if row["store"] else ""
+    first = {"only_a": "only A has it", "only_b": "only B has it", "changed": "it is another one"}
+    counts = f"{row['only_a']} only in A, {row['only_b']} only in B, {row['changed']} changed"
+    return (
+        f"{store}{row['topic']}/{row['queue_id']} from {row['queue_offset']} on"
+        f" ({first[row['how']]}): {counts}"
+    )

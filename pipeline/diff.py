@@ -1,0 +1,145 @@
+"""`pipeline diff`: the first message of each queue in which two stores, or two fleets, differ.
+
+Records of both sides meet by store, topic, queue and queue offset, and are compared by what the
+producer gave. Where they lie in the log, and when they were stored, does not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..store.config import BrokerConfig
+from ..store.layout import Layout
+from .failures import failures
+from .plan import folders_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_PLACE = ("pair", "topic", "queue_id", "queue_offset")
+_GIVEN = ("flag", "born_timestamp", "born_host", "body_crc", "body_length", "properties")
+_A, _B = 0, 1
+
+
+def pairs_of(
+    a: Sequence[str], b: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """The name of the pair of each store in `a` and in `b`, and the names that have no partner.
+
+    One store is the partner of the other one; of several those whose paths, below what all of
+    their side have in common, are the same.
+    """
+    if len(a) == len(b) == 1:
+        return {a[0]: ""}, {b[0]: ""}, []
+    sides = []
+    for roots in (a, b):
+        names = folders_of([Path(root) for root in roots])
+        names = [name or Path(root).name for name, root in zip(names, roots, strict=True)]
+        sides.append(dict(zip(roots, names, strict=True)))
+    alone = set(sides[0].values()) ^ set(sides[1].values())
+    kept = [{r: name for r, name in side.items() if name not in alone} for side in sides]
+    return kept[0], kept[1], sorted(alone)
+
+
+def log_bytes(roots: Sequence[str], config: BrokerConfig) -> int:
+    """Bytes of the logs of all stores. Raises Missing, NotAStore, Unreadable for one without."""
+    logs = [Layout.open(root, config).commit_log_files() for root in roots]
+    return sum(file.size for log in logs for file in log.files)
+
+
+def differences(
+    spark: SparkSession, a: Mapping[str, str], b: Mapping[str, str], config: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """A row for each queue that differs: where first, how, and how often. Raises as `rebuild`.
+
+    a, b: stores with the names of their pairs. Messages before the first one that the other side
+    still has of a queue have expired there; they are passed over.
+    """
+    if not a:
+        return []
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    with failures():
+        both = _side(spark, a, config, _A).unionByName(_side(spark, b, config, _B))
+        met = both.groupBy(*_PLACE).agg(
+            *(_count(side).alias(f"n{side}") for side in (_A, _B)),
+            *(_digest(side).alias(f"h{side}") for side in (_A, _B)),
+        )
+        queue = Window.partitionBy(*_PLACE[:-1])
+        firsts = [
+            f.coalesce(f.min(f.when(f.col(f"n{s}") > 0, f.col(_PLACE[-1]))).over(queue), f.lit(0))
+            for s in (_A, _B)
+        ]
+        met = met.withColumn("first", f.greatest(*firsts)).where("queue_offset >= first")
+        differ = met.where("n0 != n1 or h0 != h1").withColumn(
+            "how", f.expr("if(n0 = 0, 'only_b', if(n1 = 0, 'only_a', 'changed'))")
+        )
+        rows = (
+            differ.groupBy(*_PLACE[:-1])
+            .agg(
+                f.min(f.struct(_PLACE[-1], "how")).alias("least"),
+                *(f.sum(f.expr(f"int(how = '{how}')")).alias(how) for how in HOW),
+            )
+            .orderBy(*_PLACE[:-1])
+            .collect()
+        )
+    return [
+        {
+            "store": row["pair"],
+            "topic": row["topic"],
+            "queue_id": row["queue_id"],
+            "queue_offset": row["least"]["queue_offset"],
+            "how": row["least"]["how"],
+            **{how: row[how] for how in HOW},
+        }
+        for row in rows
+    ]
+
+
+HOW = ("only_a", "only_b", "changed")
+"""How a message differs: one side lacks it, or it is another one."""
+
+
+def _side(
+    spark: SparkSession, stores: Mapping[str, str], config: Mapping[str, str], side: int
+) -> DataFrame:
+    """Rows of one side: its number, the place of a message, a digest of what was given."""
+    from pyspark.sql import functions as f
+
+    from .sources.log import LogSource
+
+    spark.dataSource.register(LogSource)
+    options = {"paths": json.dumps(list(stores)), "fields": ",".join(_FIELDS)}
+    if config:
+        options["broker_config"] = json.dumps(dict(config))
+    rows = spark.read.format(LogSource.name()).options(**options).load().where("topic is not null")
+    names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
+    digest = f.xxhash64(
+        *(f.map_entries(name) if name == "properties" else f.col(name) for name in _GIVEN)
+    )
+    return rows.select(
+        f.lit(side).alias("side"),
+        names[f.col("store")].alias("pair"),
+        *_PLACE[1:],
+        digest.alias("digest"),
+    )
+
+
+_FIELDS = ("store", *_PLACE[1:], *_GIVEN)
+
+
+def _count(side: int) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.count_if(f.col("side") == side)
+
+
+def _digest(side: int) -> Column:
+    """Of all records with one queue offset, in any order."""
+    from pyspark.sql import functions as f
+
+    return f.sum(f.when(f.col("side") == side, f.col("digest").cast("decimal(20,0)")))
