@@ -58,7 +58,10 @@ def _parts(found: Repair) -> str:
     choice = found.request.choice
     if choice.everything:
         return "the whole store"
-    return ", ".join(sorted(choice.parts))
+    from ..store.repair.parts import queue_text
+
+    queues = [f"queue {escape(queue_text(queue))}" for queue in choice.queues]
+    return ", ".join([*queues, *sorted(choice.parts - ({"queue"} if queues else set()))])
 
 
 def _edits(found: Repair, applied: Applied | None, rows: int | None) -> Iterator[str]:

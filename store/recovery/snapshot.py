@@ -206,9 +206,18 @@ def _is_java_int(name: str) -> bool:
 
 
 def _check_supported(layout: Layout) -> None:
-    """Refuse what the prediction does not know yet."""
+    """Refuse what neither a prediction nor a plan is made of."""
     refuse_compressed(layout)
     if layout.dledger is not None:
-        raise Unsupported("recover does not know DLedger logs", path=layout.dledger)
+        raise Unsupported(
+            "a DLedger log is neither recovered nor repaired, nor what belongs to it",
+            path=layout.dledger,
+            hint="verify tells what is wrong; other nodes of its group have it, "
+            "salvage --layout compact gives its messages back",
+        )
     if layout.rocksdb_queues:
-        raise Unsupported("recover does not know RocksDB queues", path=layout.consume_queue)
+        raise Unsupported(
+            "RocksDB queues are neither recovered nor repaired, nor the log that they belong to",
+            path=layout.consume_queue,
+            hint="verify tells what is wrong; salvage gives the messages back",
+        )

@@ -18,6 +18,7 @@ from ..layout import (
     Layout,
 )
 from ..layout import INDEX as INDEX_FOLDER
+from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
 
 
@@ -78,7 +79,14 @@ class Choice:
             return part in self.parts
         place = Path(path).relative_to(layout.root).parts
         topic, number = "/".join(place[1:-2]), _number(place[-2])
-        return any(fnmatchcase(topic, t) and q in (None, number) for t, q in self.queues)
+        return number is not None and any(
+            covers(named, QueueId(topic, number)) for named in self.queues
+        )
+
+
+def covers(named: tuple[str, int | None], queue: QueueId) -> bool:
+    """A topic or pattern, with or without a number, means this queue."""
+    return fnmatchcase(queue.topic, named[0]) and named[1] in (None, queue.queue_id)
 
 
 def part_of(layout: Layout, path: Path) -> Part:

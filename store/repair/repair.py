@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..commit_log import CommitLog
-from ..errors import Refused
+from ..errors import NotFound, Refused, Unsupported
 from ..forked import cores
 from ..generation import generation_of
 from ..layout import Layout
@@ -37,7 +37,7 @@ from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .ext import ext_repair
 from .index import index_fix
-from .parts import Choice, Part, part_of
+from .parts import Choice, Part, covers, part_of, queue_text
 from .timer import timer_repair
 
 
@@ -145,6 +145,7 @@ def _plan(
     sound = made_anew(snapshot, profile.dispatch, multi_dispatch=light, jobs=jobs, tell=tell)
     outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
+    _check_named(layout, choice, whole)
     if Part.INDEX in choice.parts and whole.index is None:
         _mend_index(snapshot, whole, request.version)
     config = ConfigRepair()
@@ -165,6 +166,27 @@ def _plan(
     if choice.parts & {Part.CHECKPOINT, Part.INDEX}:
         set_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
     return plan, config
+
+
+def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
+    """Queues that are named are those of the store. Raises NotFound, Unsupported."""
+    known = [row.queue for row in whole.queues]
+    for named in choice.queues:
+        if any(covers(named, queue) for queue in known):
+            continue
+        text = queue_text(named)
+        if "/" in named[0] and (layout.consume_queue / named[0]).is_dir():
+            raise Unsupported(
+                f"{text} has a / in its name: its broker forgets it at the next start, and no repair "
+                "changes that",
+                path=layout.consume_queue / named[0],
+                hint="mqstore explain I-078; its messages are in the queues of their topics, too",
+            )
+        raise NotFound(
+            f"no queue {text}, neither on disk nor in the log",
+            path=layout.root,
+            hint=f"`mqstore inspect {layout.root}` lists them",
+        )
 
 
 def _as_it_lies(

@@ -11,7 +11,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.checkpoint import Checkpoint
 from mqstore.store.config import BrokerConfig
-from mqstore.store.errors import InvalidInput, Refused
+from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import Applied, apply
 from mqstore.store.recovery.undo import session_to_undo, undo
@@ -185,6 +185,28 @@ def test_a_checkpoint_that_is_missing_or_short(tmp_path: Path) -> None:
             path.write_bytes(bytes(short))
         repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
         assert path.stat().st_size == size
+
+
+@pytest.mark.parametrize("queue", ["nosuch", "orders/99", "x*"])
+def test_a_queue_that_the_store_has_not(queue: str, tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with pytest.raises(NotFound, match="no queue"):
+        examined(root, BrokerConfig({}), chosen([], (queue_of(queue),)))
+
+
+@pytest.mark.parametrize("queue", ["%LMQ%a/b", "%LMQ%a/b/0"])
+def test_a_queue_with_a_slash_in_its_name_is_left_and_told(queue: str, tmp_path: Path) -> None:
+    root = stores.unpack("4.9.7-lmq", tmp_path)
+    with pytest.raises(Unsupported, match="has a / in its name"):
+        examined(root, BrokerConfig({}), chosen([], (queue_of(queue),)))
+
+
+@pytest.mark.parametrize("name", ["4.9.7-dledger", "5.3.3-rocksdb"])
+def test_what_no_repair_changes_is_told(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    with pytest.raises(Unsupported, match="neither recovered nor repaired") as told:
+        examined(root, BrokerConfig({}), Choice())
+    assert "salvage" in told.value.hint
 
 
 def test_a_damaged_log_is_for_recover(tmp_path: Path) -> None:
