@@ -43,7 +43,7 @@ FILES = {
     "lock": "lock",
 }
 #: How often each is hit, where the store has it.
-WEIGHTS = {"log": 10, "queue": 6, "batch queue": 6, "ext": 6, "timer log": 6, "timer wheel": 3}
+WEIGHTS = {"log": 10, "queue": 6, "batch queue": 6, "ext": 6, "timer log": 9, "timer wheel": 3}
 NUMBERED = ("log", "queue", "batch queue", "ext", "timer log")
 #: Where `other_directory` moves log files to; no mishap but part of a configuration.
 SECOND_LOG = "log-b"
@@ -123,7 +123,8 @@ def odd_name(_victim: Victim, path: Path, chance: random.Random) -> None:
     """A copy under a name that is no number; of the right length or not."""
     copy = path.with_name(chance.choice((f"{path.name}.bak", "copy", "core", "0x10")))
     shutil.copyfile(path, copy)
-    os.truncate(copy, chance.choice((path.stat().st_size, *WHOLE_AND_NOT)))
+    size = path.stat().st_size
+    os.truncate(copy, chance.choice((size, size, *WHOLE_AND_NOT)))
 
 
 def odd_number(_victim: Victim, path: Path, chance: random.Random) -> None:

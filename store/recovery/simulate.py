@@ -56,6 +56,8 @@ class Outcome:
     delay_seconds: int = 0
     start: StartFile | None = None
     start_path: str | None = None
+    #: Position where the recovery began; its file may be gone afterwards.
+    scan_start: int = 0
     walk: LogWalk | None = None
     queues_end: int = -1
     log_removed: list[LoadedFile] = field(default_factory=list)
@@ -87,11 +89,6 @@ class Outcome:
             name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
             for name, stretch in run.queues.items()
         )
-
-    @property
-    def scan_start(self) -> int:
-        """Position where the recovery began."""
-        return self.log.files[self.start.number].start if self.start and self.log.files else 0
 
 
 def simulate(
@@ -242,8 +239,9 @@ def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
     switches = outcome.switches
     crashed = snapshot.abort
     outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
-    first = files[outcome.start.number].entry
-    outcome.start_path = first.path if first else None
+    first = files[outcome.start.number]
+    outcome.start_path = first.entry.path if first.entry else None
+    outcome.scan_start = first.start
     scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
     outcome.walk = scan
     dispatches = crashed or profile.dispatch.when_clean

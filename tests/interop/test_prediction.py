@@ -12,6 +12,7 @@ import pytest
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.cases import CASES
 from mqstore.store.recovery.recovery import examine
+from mqstore.store.recovery.wish import Policy
 from tests.mishaps import FILES
 from tests.slices import SEED, SLICE, share
 
@@ -54,17 +55,18 @@ def compared(judge: Judge, numbers: Sequence[int], work: Path, *tried: Tried) ->
         case = cases[number]
         seen = case.judged(judge)
         for rows, files in [tried] if tried else []:
-            rows[row_of(case), judge.version] += 1
+            rows.update((row, judge.version) for row in rows_of(case))
             files.update((mishap.where, judge.version) for _, mishap in case.mishaps)
         if found := seen.differences or unsaid(case, seen):
             wrong.append(reproduction(case, judge, found) if len(wrong) < SHOWN else str(case))
     return wrong
 
 
-def row_of(case: RandomCase) -> str:
-    """The row of the decision table that the damaged store falls into."""
+def rows_of(case: RandomCase) -> set[str]:
+    """The row of the decision table that the damaged store falls into, under either policy."""
     layout = Layout.open(case.made("examined"), case.config)
-    return examine(layout, case.version).prediction.case.label
+    each = (examine(layout, case.version, policy=policy) for policy in Policy)
+    return {found.prediction.case.label for found in each}
 
 
 def unsaid(case: RandomCase, seen: Seen) -> list[str]:

@@ -13,6 +13,7 @@ from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.cases import CASES, table
+from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.recovery import Recovery, examine
 from mqstore.store.recovery.wish import Policy
 
@@ -216,6 +217,20 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     )
     assert (found.prediction.outcome == "refuses") == (refuses or label == "empty-last-file")
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("policy", Policy)
+def test_the_file_where_the_recovery_begins_goes(
+    version: str, policy: Policy, tmp_path: Path
+) -> None:
+    """Its name is odd: it sorts behind the others, begins before them, and the log ends in it."""
+    root, _ = spoilt("4.9.7-halt-2", lambda root: None)(tmp_path)
+    first = min((root / "commitlog").iterdir())
+    first.rename(first.with_name("1"))
+    (root / "checkpoint").unlink()
+    found = examine(Layout.open(root, CONFIG), version, policy=policy)
+    assert found.prediction.case.label == "odd-number"
 
 
 def test_a_record_that_cannot_be_dispatched(tmp_path: Path) -> None:
