@@ -5,6 +5,7 @@ from __future__ import annotations
 from .options import command_app
 from .pipeline_diff import diff
 from .pipeline_export import export
+from .pipeline_import import import_
 from .pipeline_rebuild import rebuild
 from .pipeline_sql import sql
 from .pipeline_stats import stats
@@ -20,3 +21,4 @@ app = command_app(
 
 for command in (rebuild, verify, export, sql, stats, diff):
     app.command()(command)
+app.command("import")(import_)

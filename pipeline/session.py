@@ -46,6 +46,8 @@ JAVA_VERSION_MIN = 17
 """The oldest Java that Spark 4 runs on."""
 PACKAGES = ("pyspark", "pyarrow", "pandas")
 """What the extra `spark` brings and every job needs."""
+CONNECT_PACKAGES = ("grpc", "grpc_status")
+"""What a Connect server (`sc://`) is asked with: the extra `connect`."""
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _PY_FILES = "spark.submit.pyFiles"
@@ -84,7 +86,7 @@ def spark_session(
 
     settings: Spark options by name; they win over ours. Raises SparkUnavailable.
     """
-    require_packages()
+    require_packages(master)
     check_reachable(master)
     with (
         TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
@@ -101,14 +103,17 @@ def spark_session(
                 session.stop()
 
 
-def require_packages() -> None:
-    """Raise SparkUnavailable unless the packages of the extra `spark` are there."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise SparkUnavailable(
-            f"Spark is not installed ({', '.join(missing)} missing)",
-            hint="pip install 'mqstore[spark]'",
-        )
+def require_packages(master: str = "local") -> None:
+    """Raise SparkUnavailable unless the packages that `master` needs are there."""
+    for extra, packages in (("spark", PACKAGES), ("connect", CONNECT_PACKAGES)):
+        if extra == "connect" and not is_connect(master):
+            return
+        missing = [name for name in packages if importlib.util.find_spec(name) is None]
+        if missing:
+            raise SparkUnavailable(
+                f"Spark is not installed ({', '.join(missing)} missing)",
+                hint=f"pip install 'mqstore[{extra}]'",
+            )
 
 
 def options(master: str, folder: Path, settings: Mapping[str, str]) -> dict[str, str]:

@@ -159,7 +159,7 @@ def required(*extras: str) -> set[str]:
 
 
 EXTRAS = {
-    "pipeline": ("spark",),
+    "pipeline": ("spark", "avro"),
     "store": ("rocksdb",),
     "cli": ("arrow",),
     "formats": ("fast",),

@@ -87,6 +87,13 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         session.require_packages()
 
 
+def test_without_the_extra_for_connect(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "grpc", "grpc_status")
+    session.require_packages("local[2]")
+    with pytest.raises(SparkUnavailable, match=r"\(grpc, grpc_status missing\); pip install"):
+        session.require_packages("sc://h")
+
+
 def test_shim_drops_the_options_a_slim_java_does_not_know(tmp_path: Path) -> None:
     java = fake_java(tmp_path / "a folder", "17")
     home = session.java_home(java, tmp_path / "home")

@@ -1,0 +1,94 @@
+"""`pipeline import`: Parquet files become a store, through the writer that `put` has.
+
+A log has one writer, so Spark reads and sorts, and one process appends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..store.errors import InvalidInput
+from ..store.write.files import Files
+from .failures import failures
+from .publishing import publish_job
+from .session import spark_session
+from .sources.log import LogSource
+from .stage import Stage
+from .watch import Tell, watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STAGES = 3
+"""Stages of Spark: read, sort, write."""
+_ORDER = ("store_timestamp", "store", "position")
+_NEW = "new"
+
+
+def files_of(places: Sequence[Path]) -> list[Path]:
+    """The Parquet files that some files and directories are. Raises InvalidInput for none."""
+    found = [
+        file
+        for place in places
+        for file in (sorted(place.rglob("*.parquet")) if place.is_dir() else [place])
+    ]
+    if not found:
+        raise InvalidInput("no Parquet file there", path=places[0])
+    return found
+
+
+def import_store(
+    places: Sequence[Path],
+    target: Path,
+    options: Mapping[str, str],
+    master: str,
+    settings: Mapping[str, str],
+    tell: Tell | None = None,
+) -> dict[str, Any]:
+    """Make a store of all messages at `target`, a new or empty directory: the manifest.
+
+    options: of the writer of `rocketmq-log`. Raises as `publish_job` and `spark_session`,
+    InvalidInput, LimitExceeded for what no broker takes, JobFailed.
+    """
+    paths = [str(place.absolute()) for place in places]
+    same = {"places": paths, "options": dict(options)}
+
+    def job(stage: Stage) -> None:
+        with spark_session(master, settings) as spark, watched(spark, tell):
+            messages = fill(spark, paths, stage, options)
+        stage.seal({"job": same, "messages": messages})
+
+    return publish_job(target, job, lambda found: found.get("job") == same, Files())
+
+
+def fill(
+    spark: SparkSession, places: Sequence[str], stage: Stage, options: Mapping[str, str]
+) -> int:
+    """Put the messages of Parquet files into the stage's tree, in the order of their times: how many."""
+    spark.dataSource.register(LogSource)
+    new = stage.folder / _NEW
+    with failures():
+        rows = spark.read.option("recursiveFileLookup", "true").parquet(*places)
+        if "topic" in rows.columns:  # a row without one stands for damage
+            rows = rows.where("topic is not null")
+        rows = rows.orderBy(*(name for name in _ORDER if name in rows.columns))
+        messages = rows.count()
+        if messages:
+            write = rows.write.format(LogSource.name()).mode("append")
+            write.options(**options).save(str(new))
+    for path in sorted(new.iterdir()) if messages else ():
+        stage.files.rename(path, stage.tree / path.name)
+    stage.files.sync_directory(stage.tree)
+    return messages
+
+
+def options_of(
+    config: Mapping[str, str], as_broker: str | None, keep_times: bool
+) -> dict[str, str]:
+    """Of the writer."""
+    options = {"keep_times": str(keep_times).lower()}
+    options |= {"as_broker": as_broker} if as_broker is not None else {}
+    return options | ({"broker_config": json.dumps(dict(config))} if config else {})
