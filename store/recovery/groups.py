@@ -16,6 +16,7 @@ from ..errors import StoreError, Unreadable
 from ..regular_file import read_regular
 from .lost_messages import LostMessages
 from .snapshot import QueueId
+from .sound import SoundRun, Stretch
 from .survey import Messages
 
 _LARGEST_BYTES = 256 << 20
@@ -129,6 +130,16 @@ class GroupLoss:
             if count:
                 key = (group, messages.queue.topic)
                 self.counts[key] = self.counts.get(key, 0) + count
+
+    def add_run(self, run: SoundRun, queues: Mapping[QueueId, Stretch]) -> None:
+        """Count the messages of a run, all of them lost; queues: those that count."""
+        self.lost.add_run(run, queues)
+        for queue, stretch in queues.items():
+            for group, offset in self.progress.get(queue, {}).items():
+                count = stretch.next - max(stretch.first, offset)
+                if count > 0:
+                    key = (group, queue.topic)
+                    self.counts[key] = self.counts.get(key, 0) + count
 
     def to_json(self) -> list[dict[str, Any]]:
         """The contract's rows."""

@@ -93,14 +93,24 @@ class IndexAudit:
     uncovered: int | None = None
     #: First and last position in each sound file.
     ranges: list[tuple[int, int]] = field(default_factory=list)
+    #: The same of sound files that reach behind the log end.
+    given_up: list[tuple[int, int]] = field(default_factory=list)
 
     @classmethod
     def of(cls, files: IndexFiles, log_end: int, *, tagged: bool) -> IndexAudit:
         """Take those index files that lie before the log end."""
         ends = [end for _, end in files.ranges]
         sound = next((i for i, end in enumerate(ends) if end >= log_end), files.sound)
-        ranges = files.ranges[:sound]
-        return cls(files.headers, files.geometry, sound, log_end, tagged, ranges=ranges)
+        ranges, given_up = files.ranges[:sound], files.ranges[sound:]
+        return cls(
+            files.headers,
+            files.geometry,
+            sound,
+            log_end,
+            tagged,
+            ranges=ranges,
+            given_up=given_up,
+        )
 
     def records(self, batch: Batch) -> None:
         """Records of the log, in order."""
@@ -109,6 +119,14 @@ class IndexAudit:
         found = uncovered(self.ranges, batch, tagged=self.tagged)
         if found is not None and found < self.log_end:
             self.uncovered = found
+
+    @property
+    def takes_runs(self) -> bool:
+        """What `note_run` is told is as good as a look at the records: index files that are given
+        up cover none but those behind all that stay.
+        """
+        reached = max((end for _, end in self.ranges), default=-1)
+        return all(begin > reached for begin, _ in self.given_up)
 
     def note_run(self, unindexed: int | None) -> None:
         """Records of the log, of which `unindexed` is the first that no sound file covers."""

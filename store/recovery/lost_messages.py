@@ -8,9 +8,9 @@ have the hashes of its keys and its time to the second. Around it good records t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,15 @@ import numpy.typing as npt
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
-from ..batch import Batch
+from ..batch import Batch, Extent
 from ..commit_log import CommitLog
 from ..index_file import Geometry, IndexFile
 from ..log_items import PEEK_BYTES
 from .keep.gaps import Gap
 from .keep.lost_units import units_at
 from .snapshot import QueueId, Snapshot
-from .survey import Messages
+from .sound import SoundRun, Stretch
+from .survey import Messages, messages_of
 
 Ints = npt.NDArray[np.int64]
 MOST = 100_000
@@ -34,12 +35,35 @@ _AT_ONCE = 1000
 _SECOND_MS = 1000
 
 
+class _Range(NamedTuple):
+    """Lost messages of these queues between two log positions, at most so many."""
+
+    begin: int
+    end: int
+    queues: frozenset[QueueId]
+    most: int
+
+    def messages(self, log: CommitLog, most: int) -> Iterator[Messages]:
+        """The first `most` of them."""
+        left = min(most, self.most)
+        for item in log.scan(self.begin, self.end, crc=False):
+            if isinstance(item, Extent) or not left:
+                break
+            for messages in messages_of(item.take(slice(0, left))):
+                if messages.queue in self.queues and left:
+                    yield messages.take(np.arange(min(left, len(messages.offset))))
+                    left -= min(left, len(messages.offset))
+
+
 @dataclass
 class LostMessages:
-    """Messages in the order in which they were met. count: all of them; `MOST` are kept."""
+    """Messages in the order in which they were met. count: all of them; `MOST` are kept.
+
+    Of those in a run their place in the log is kept.
+    """
 
     count: int = 0
-    _parts: list[Messages] = field(default_factory=list)
+    _parts: list[Messages | _Range] = field(default_factory=list)
 
     def add(self, messages: Messages) -> None:
         """Note messages of one queue."""
@@ -49,9 +73,20 @@ class LostMessages:
             self._parts.append(messages.take(np.arange(min(size, room))))
         self.count += size
 
-    def __iter__(self) -> Iterator[tuple[QueueId, Messages]]:
-        """(queue, messages): what is kept."""
-        return iter([(part.queue, part) for part in self._parts])
+    def add_run(self, run: SoundRun, queues: Mapping[QueueId, Stretch]) -> None:
+        """Note the messages of a run; queues: those that count."""
+        size = sum(stretch.messages for stretch in queues.values())
+        if size and self.count < MOST:
+            self._parts.append(_Range(run.begin, run.end, frozenset(queues), MOST - self.count))
+        self.count += size
+
+    def messages(self, log: CommitLog, most: int) -> Iterator[Messages]:
+        """What is kept, of each run up to `most`, the first ones. Raises Unreadable."""
+        for part in self._parts:
+            if isinstance(part, Messages):
+                yield part
+            else:
+                yield from part.messages(log, most)
 
 
 def named(
@@ -62,7 +97,8 @@ def named(
     log: as it lies there, before any edit. gaps: the damaged ranges. What only index items tell of
     has a position and no queue.
     """
-    rows = [_row(queue, part, i) for queue, part in lost for i in range(len(part.offset))]
+    parts = lost.messages(log, most)
+    rows = [_row(part.queue, part, i) for part in parts for i in range(len(part.offset))]
     rows.sort(key=_place)
     damaged = [row for row in rows if row["known_from"] == "queue_unit"]
     if damaged:

@@ -19,7 +19,7 @@ from .packed_items import PackedItems
 from .profiles import Profile
 from .queue_audit import QueueAudit
 from .snapshot import QueueId, Snapshot
-from .sound import SoundLog, SoundRun
+from .sound import SoundRun
 from .survey import Auditor, Messages
 from .tally import Tally
 from .wish import Wish
@@ -60,9 +60,9 @@ class Maker(Auditor):
         self.lost = Tally()
         self.groups = groups
         self.last_record, self.last_timestamp = -1, 0
-        #: Index items of the records before a position, where there was no index.
+        #: Index items of the records, where there was no index; whether they are those of all.
         self._items: list[PackedItems] = []
-        self._items_end = -1
+        self._knows_items = True
         for name in snapshot.queues:
             self._audit(name)
 
@@ -84,32 +84,41 @@ class Maker(Auditor):
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         inside = batch.position < self.log.end
         if inside.any():
+            self._knows_items = False
             last = int(inside.nonzero()[0][-1])
             self.last_record = int(batch.position[last])
             self.last_timestamp = int(batch.columns.ints("store_timestamp")[last])
         self.index.records(batch)
         self.batches.records(batch, dispatched)
 
-    def takes(self, sound: SoundLog) -> bool:
-        """All of it stays in the log, as it is."""
-        same_index = sound.index is self._index_files and self.index.sound == sound.index.sound
-        exact = sound.exact or not self.exact
-        return same_index and exact and sound.end <= self.log.end
+    def takes(self, run: SoundRun) -> bool:
+        """All of it stays in the log, as it is, and goes on with the queues; or all of it is gone."""
+        if run.begin >= self.log.end:
+            return not run.further_by
+        exact = bool(run.units) or not self.exact
+        if not exact or run.end > self.log.end or not self.index.takes_runs:
+            return False
+        audits = self.queues
+        return all(n not in audits or audits[n].takes(each) for n, each in run.queues.items())
 
     def sound(self, run: SoundRun) -> None:
         """A run of good records, and their messages."""
+        if run.begin >= self.log.end:
+            self.groups.add_run(run, run.queues)
+            for name, stretch in run.queues.items():
+                self.lost.add_stretch(name, "", stretch)
+            return
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
         for name, stretch in run.queues.items():
             self._audit(name).add_sound(stretch, run.units.get(name))
-        if run.items:
-            self._items += run.items
-            self._items_end = run.end
+        self._items += run.items
+        self._knows_items = self._knows_items and bool(run.items)
 
     @property
     def all_items(self) -> list[PackedItems] | None:
         """Those of all records of the log, None: not all are known."""
-        return self._items if self.last_record < self._items_end else None
+        return self._items if self._items and self._knows_items else None
 
     def messages(self, messages: Messages) -> None:
         if not can_have_files(messages.queue):

@@ -142,6 +142,7 @@ def make_plan(
     sound = None if edits else sound
     queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
     cut: Sequence[CutProperties] = ()
+    written: Sequence[tuple[int, int]] = ()
     look = partial(
         survey,
         index_tags=rules.index_tags,
@@ -157,7 +158,7 @@ def make_plan(
             mended, queue, profile, outcome, wish, look, auditors, groups, sound
         )
         log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
-        cut = kept.cut
+        cut, written = kept.cut, kept.written
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -171,17 +172,16 @@ def make_plan(
         groups = GroupLoss(progress or {})
         maker = Maker(mended, log, groups, profile, wish, sound.index if sound else None)
         if keep:
-            look(commit_log, [maker], crc=False, progress=None)
+            untouched = sound and sound.beside(written)
+            look(commit_log, [maker], crc=False, progress=None, sound=untouched)
         else:
             look(commit_log, [maker, *auditors], sound=sound)
     for gone in tombstoned(mended, fills):
         maker.note_lost(gone)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
-    plan.files, plan.brought, plan.fills = queue, brought, fills
-    plan.cut = cut
-    plan.stale = log.stale
-    plan.tail_bytes = log.tail_bytes
+    plan.files, plan.brought, plan.fills, plan.cut = queue, brought, fills, cut
+    plan.stale, plan.tail_bytes = log.stale, log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
     plan.restored = restored
     plan.beyond = sum(int((f.lost.position >= outcome.log_end).sum()) for f in fills)
@@ -227,8 +227,9 @@ def _keep(
     look(CommitLog(queue), [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
         whole = replace(as_it_is, end=finder.end)
-        guess = Maker(snapshot, whole, GroupLoss({}), profile, wish)
-        look(CommitLog(queue), [guess], crc=False)
+        index = sound.index if sound else None
+        guess = Maker(snapshot, whole, GroupLoss({}), profile, wish, index)
+        look(CommitLog(queue), [guess], crc=False, sound=sound)
     silent = [*guess.nameless, *finder.silent]
     elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()

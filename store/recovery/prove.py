@@ -1,31 +1,35 @@
 """The pass that proves what is in order: see `sound`.
 
-Columns of some hundred thousand messages are sorted by queue and laid beside the units that the
-queues have on disk, all at once. Where a message differs in any way the proof ends before its
-group; what follows is looked at message by message, by others.
+Columns of some hundred thousand messages are sorted by queue and laid beside the units on disk, all
+at once. Windows with a message that differs, and all between two of them in such a group, are left to
+others, who look at one message after the other.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.message import MAGIC_V1, TRANSACTION_MASK, SysFlag
-from ...formats.message_properties import ends_with_crc
+from ...formats.message_properties import INNER_MULTI_DISPATCH, ends_with_crc
 from ..batch import Batch, Extent, ExtentKind
 from ..commit_log import CommitLog
+from ..dispatch import dispatch
+from ..dispatch_record import Further
 from ..errors import from_os_error
-from ..mapped_file_queue import MappedFile
 from ..mark import Mark
 from ..recent import LOOK_BACK
 from ..regular_file import open_regular
 from .index_audit import IndexFiles, uncovered
-from .queue_numbers import Numbers, QueueNumbers
+from .queue_numbers import Numbers, QueueMessages, QueueNumbers
 from .queue_units import UNIT_DTYPE, Units
 from .snapshot import QueueId, Snapshot
 from .sound import SoundLog, SoundRun, Stretch
@@ -33,43 +37,105 @@ from .sound import SoundLog, SoundRun, Stretch
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
 """Messages that are laid beside their units together: with many queues a window has few of each."""
+_FEW = 16
 _LONG_PROPERTIES = 4096
 """A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
+_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
-@dataclass
-class _Group:
-    """Messages that wait to be laid beside their units: columns, one array per window."""
+@dataclass(frozen=True)
+class Light:
+    """Records that name further queues. version: whose rules count. further: None: they get no units."""
 
-    count: int = 0
-    queue: list[Numbers] = field(default_factory=list)
-    offset: list[Ints] = field(default_factory=list)
-    position: list[Ints] = field(default_factory=list)
-    size: list[Ints] = field(default_factory=list)
+    version: str
+    further: Further | None
 
-    def add(self, queue: Numbers, batch: Batch) -> None:
-        """Take the messages of a window."""
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is known of the records of a window, or of several, one behind the other."""
+
+    begin: int
+    end: int
+    recent: Ints
+    store_timestamp: int
+    with_crc: bool
+    plain: bool
+    unindexed: int | None
+    named: bool
+
+    @classmethod
+    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> _Facts:
+        """Those of one window."""
         columns = batch.columns
-        self.queue.append(queue)
-        self.offset.append(columns.ints("queue_offset").astype(np.int64))
-        self.position.append(batch.position)
-        self.size.append(columns.ints("total_size").astype(np.int64))
-        self.count += len(batch)
+        plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
+        return cls(
+            int(batch.position[0]),
+            batch.end,
+            batch.position[-LOOK_BACK:].copy(),
+            int(columns.ints("store_timestamp")[-1]),
+            ends_with_crc(columns.ragged("properties")[len(batch) - 1]),
+            plain and not (columns.ints("sys_flag") & _LONG_HOSTS).any(),
+            unindexed,
+            named,
+        )
+
+    def and_then(self, later: _Facts) -> _Facts:
+        """Both together."""
+        return replace(
+            later,
+            begin=self.begin,
+            with_crc=self.with_crc or later.with_crc,
+            plain=self.plain and later.plain,
+            named=self.named or later.named,
+        )
+
+
+class _Window(NamedTuple):
+    """Messages of a window: number of their queue, queue offset, position, size, store time."""
+
+    queue: Numbers
+    offset: Ints
+    position: Ints
+    size: Ints
+    time: Ints
+    facts: _Facts
+
+    @classmethod
+    def of(cls, messages: QueueMessages, batch: Batch, facts: _Facts) -> _Window:
+        """Those of a batch."""
+        columns, record = batch.columns, messages.record
+        return cls(
+            messages.queue,
+            messages.offset.astype(np.int64),
+            batch.position[record],
+            columns.ints("total_size")[record].astype(np.int64),
+            columns.ints("store_timestamp")[record].astype(np.int64),
+            facts,
+        )
 
 
 class Prover:
     """Proves one part of a log.
 
-    queues: those that a message may belong to. tagged: tags are indexed, too.
+    queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
+    message is of several queues.
     """
 
     def __init__(
-        self, snapshot: Snapshot, queues: QueueNumbers, index: IndexFiles, *, tagged: bool
+        self,
+        snapshot: Snapshot,
+        queues: QueueNumbers,
+        index: IndexFiles,
+        *,
+        tagged: bool,
+        light: Light | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._queues = queues
         self._index, self._covered, self._tagged = index, index.ranges, tagged
+        self._light = light
         self._next = np.full(len(queues), -1, np.int64)
         self._unindexed: int | None = None
 
@@ -84,27 +150,34 @@ class Prover:
 
         tell: called with the position reached.
         """
-        items: list[SoundRun | Extent] = []
-        run = _Run(start, log.queue.file_at(start))
+        found = _Found(log, start, self._light.version if self._light else "")
+        windows: list[_Window] = []
         for item in log.scan(start, stop):
             if isinstance(item, Extent):
-                if not self._settle(run) or not goes_on(log, item, run.end):
-                    break
-                items += [*run.done(), item]
-                run = _Run(item.end, log.queue.file_at(item.end))
+                self._settle(windows, found)
+                if not found.passes(item):
+                    self._next[:] = -1
                 continue
             if tell is not None:
                 tell(item.end)
-            queue = self._queues_of(item, run)
-            if queue is None:
-                break
-            run.add(item, queue, self._unindexed_in(item))
-            if run.group.count >= _AT_ONCE and not self._settle(run):
-                break
-        self._settle(run)
-        items += run.done()
-        drop_full_end(log, items)
-        return SoundLog(items, items[-1].end if items else start, self._index)
+            for batch in _without_damaged(item):
+                self._add(batch, windows, found)
+        self._settle(windows, found)
+        return SoundLog(*found.done(), self._index)
+
+    def _add(self, batch: Batch, windows: list[_Window], found: _Found) -> None:
+        """Let records wait until there are enough of each queue; others end what waits."""
+        begin = int(batch.position[0])
+        messages = self._messages_of(batch) if is_in_order(batch, begin) else None
+        if messages is None or begin != (windows[-1].facts.end if windows else found.end):
+            self._settle(windows, found)
+            self._next[:] = -1
+        if messages is None:
+            return
+        facts = _Facts.of(batch, self._unindexed_in(batch), named=messages.named)
+        windows.append(_Window.of(messages, batch, facts))
+        if sum(len(window.queue) for window in windows) >= _AT_ONCE:
+            self._settle(windows, found)
 
     def _unindexed_in(self, batch: Batch) -> int | None:
         """The first record without its index items, unless there was one before."""
@@ -112,41 +185,69 @@ class Prover:
             self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
         return self._unindexed
 
-    def _queues_of(self, batch: Batch, run: _Run) -> Numbers | None:
-        """Number of each record's queue; None if some record is not as a run has them."""
-        return self._queues.of_records(batch.columns) if is_in_order(batch, run.reach) else None
+    def _messages_of(self, batch: Batch) -> QueueMessages | None:
+        """The messages of a window; None if some record is of a queue that is not there."""
+        if self._light is not None:
+            named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
+            if named and self._light.further is not None:
+                how = self._light.further._asdict()
+                made = dispatch(batch, index_tags=False, index=False, multi_dispatch=True, **how)
+                return self._queues.of_dispatched(made)
+            own = self._queues.of_records(batch.columns)
+            return None if own is None else own._replace(named=named)
+        return self._queues.of_records(batch.columns)
 
-    def _settle(self, run: _Run) -> bool:
-        """Lay the group beside its units; False: something differs, and the run ends before it."""
-        group, run.group = run.group, _Group()
-        if not group.count:
-            return True
-        queue = np.concatenate(group.queue)
+    def _settle(self, windows: list[_Window], found: _Found) -> None:
+        """Lay windows that follow one another beside their units; what is in order goes to `found`."""
+        group = list(windows)
+        windows.clear()
+        wrong = self._lay(group, found)
+        if wrong:
+            self._lay(group[: wrong[0]], found)
+            self._next[:] = -1
+            self._lay(group[wrong[-1] + 1 :], found)
+
+    def _lay(self, group: list[_Window], found: _Found) -> range:
+        """The same if all of them are in order, else: from which one to which they are not."""
+        if not group:
+            return range(0)
+        queue = np.concatenate([window.queue for window in group])
         order = np.argsort(queue, kind="stable")
-        columns = (group.offset, group.position, group.size)
-        offset, position, size = (np.concatenate(column)[order] for column in columns)
+        names = ("offset", "position", "size", "time")
+        offset, position, size, time = (
+            np.concatenate([getattr(window, name) for window in group])[order] for name in names
+        )
         queue = queue[order]
         new = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
         before = np.append(-1, offset[:-1]) + 1
         known = self._next[queue[new]]
         before[new] = np.where(known < 0, offset[new], known)
-        if (offset != before).any() or (offset[new] < 0).any():
-            return False
+        bad = (offset != before) | (offset < 0)
         ends = np.append(new[1:], len(queue)) - 1
-        units = self._units(queue[new].tolist(), offset[new].tolist(), (ends - new + 1).tolist())
-        if units is None or (units["physical_offset"] != position).any():
-            return False
-        if (units["size"] != size).any():
-            return False
+        if not bad.any():
+            counts = (ends - new + 1).tolist()
+            units = self._units(queue[new].tolist(), offset[new].tolist(), counts)
+            bad = (units["physical_offset"] != position) | (units["size"] != size)
+        if bad.any():
+            window = np.repeat(np.arange(len(group)), [len(w.queue) for w in group])[order[bad]]
+            return range(int(window.min()), int(window.max()) + 1)
         self._next[queue[new]] = offset[ends] + 1
         rows = (offset[new], offset[ends] + 1, position[new], position[ends], size[ends])
-        stretches = zip(queue[new].tolist(), *(row.tolist() for row in rows), strict=True)
-        run.settle((self._queues.names[number], Stretch(*rest)) for number, *rest in stretches)
-        return True
+        totals = [
+            way.reduceat(of, new)
+            for way, of in ((np.add, size), (np.minimum, time), (np.maximum, time))
+        ]
+        stretches = zip(
+            queue[new].tolist(), *(row.tolist() for row in (*rows, *totals)), strict=True
+        )
+        facts = reduce(_Facts.and_then, (window.facts for window in group))
+        names_of = self._queues.names
+        found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
+        return range(0)
 
-    def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units | None:
-        """Units on disk, one stretch behind the other; None where a file ends before."""
-        units = np.empty(sum(counts), UNIT_DTYPE)
+    def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:
+        """Units on disk, one stretch behind the other; zeros where a file is missing or ends."""
+        units = np.zeros(sum(counts), UNIT_DTYPE)
         room = units.view(np.uint8).data
         at = 0
         for number, first, count in zip(queues, firsts, counts, strict=True):
@@ -155,86 +256,103 @@ class Prover:
                 start = begin - begin % self._snapshot.queue_file_bytes
                 path = self._queues.files[number].get(start)
                 part = min(end, start + self._snapshot.queue_file_bytes) - begin
-                if path is None or not _read(path, begin - start, room[at : at + part]):
-                    return None
+                if path is not None:
+                    _read(path, begin - start, room[at : at + part])
                 begin, at = begin + part, at + part
         return units
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is known of the records of a run. recent: positions of the last ones."""
+class _Found:
+    """Runs and BLANKs of one part of a log, in pieces without a hole.
 
-    recent: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
-    store_timestamp: int = 0
-    with_crc: bool = False
-    plain: bool = True
-    unindexed: int | None = None
+    end: where the last piece ends, -1: it is complete. version: the generation whose rules tell
+    which further queues a message goes to.
+    """
 
-    def plus(self, batch: Batch, unindexed: int | None) -> _Facts:
-        """With a window more."""
-        columns = batch.columns
-        plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
-        plain &= not (columns.ints("sys_flag") & _LONG_HOSTS).any()
-        return _Facts(
-            batch.position[-LOOK_BACK:].copy(),
-            int(columns.ints("store_timestamp")[-1]),
-            self.with_crc or ends_with_crc(columns.ragged("properties")[len(batch) - 1]),
-            self.plain and plain,
-            unindexed,
-        )
+    def __init__(self, log: CommitLog, start: int, version: str) -> None:
+        self._log, self._start, self._version = log, start, version
+        self._pieces: list[list[SoundRun | Extent]] = [[]]
+        self.end = start
+        self._facts: _Facts | None = None
+        self._queues: dict[QueueId, Stretch] = {}
 
-
-class _Run:
-    """A run that grows. `end`: of the groups that are settled; `reach`: of all that was added."""
-
-    def __init__(self, begin: int, file: MappedFile | None) -> None:
-        self.begin = self.end = self.reach = begin
-        self.file = file
-        self.group = _Group()
-        self.queues: dict[QueueId, Stretch] = {}
-        self._settled = _Facts()
-        self._facts = _Facts()
-
-    def add(self, batch: Batch, queue: Numbers, unindexed: int | None) -> None:
-        """A window of records behind the last one."""
-        self.group.add(queue, batch)
-        self.reach = batch.end
-        self._facts = self._facts.plus(batch, unindexed)
-
-    def settle(self, stretches: Iterator[tuple[QueueId, Stretch]]) -> None:
-        """The group is in order."""
+    def take(self, facts: _Facts, stretches: Iterable[tuple[QueueId, Stretch]]) -> None:
+        """Records that are in order, behind all before."""
+        if self.end != facts.begin or self._is_elsewhere(facts.begin):
+            self._break()
         for queue, stretch in stretches:
-            before = self.queues.get(queue)
-            if before is not None:
-                stretch = stretch._replace(first=before.first, first_position=before.first_position)
-            self.queues[queue] = stretch
-        self.end, self._settled = self.reach, self._facts
+            self._queues[queue] = stretch.after(self._queues.get(queue))
+        self._facts = facts if self._facts is None else self._facts.and_then(facts)
+        self.end = facts.end
 
-    def done(self) -> list[SoundRun]:
-        """The run as far as it is settled, if it is at all."""
-        if self.file is None or not self.queues:
-            return []
-        facts = self._settled
-        run = SoundRun(
-            self.file.path,
-            self.begin,
-            self.end,
-            int(facts.recent[-1]),
-            facts.store_timestamp,
-            facts.with_crc,
-            facts.plain,
-            facts.unindexed,
-            facts.recent,
-            self.queues,
+    def passes(self, extent: Extent) -> bool:
+        """It is the BLANK of a file whose last record is in order; else a piece ends here."""
+        if not goes_on(self._log, extent, self.end):
+            self._break()
+            return False
+        self._close()
+        self._pieces[-1].append(extent)
+        self.end = extent.end
+        return True
+
+    def done(self) -> tuple[list[SoundRun | Extent], int]:
+        """Everything, and how far it goes from the start on without a hole."""
+        self._break()
+        for piece in self._pieces:
+            drop_full_end(self._log, piece)
+        first = self._pieces[0]
+        return list(chain(*self._pieces)), first[-1].end if first else self._start
+
+    def _is_elsewhere(self, position: int) -> bool:
+        """It lies in another file than the run that grows."""
+        at = self._log.queue.file_at
+        return self._facts is not None and at(self._facts.begin) != at(position)
+
+    def _break(self) -> None:
+        self._close()
+        self._pieces.append([])
+        self.end = -1
+
+    def _close(self) -> None:
+        """The run is complete."""
+        facts, queues, self._facts, self._queues = self._facts, self._queues, None, {}
+        file = self._log.queue.file_at(facts.begin) if facts else None
+        if facts is None or file is None:
+            return
+        self._pieces[-1].append(
+            SoundRun(
+                file.path,
+                facts.begin,
+                facts.end,
+                int(facts.recent[-1]),
+                facts.store_timestamp,
+                facts.with_crc,
+                facts.plain,
+                facts.unindexed,
+                facts.recent,
+                queues,
+                further_by=self._version if facts.named else "",
+            )
         )
-        return [run]
+
+
+def _without_damaged(batch: Batch) -> Iterator[Batch]:
+    """What stands before, between and behind records with a damaged body, if these are few."""
+    if batch.body_crc_ok is None or batch.body_crc_ok.all():
+        yield batch
+        return
+    damaged = np.flatnonzero(~batch.body_crc_ok)
+    done = 0
+    for row in [*damaged.tolist()[:_FEW], len(batch)]:
+        if row > done:
+            yield batch.take(slice(done, row))
+        done = row + 1
 
 
 def is_in_order(batch: Batch, reach: int) -> bool:
     """The records go on at `reach` and are what a `SoundRun` tells of them, but for the queues."""
     columns = batch.columns
-    if batch.mark is not Mark.NONE or int(batch.position[0]) != reach:
+    if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
         return False
     good = batch.body_crc_ok is not None and batch.body_crc_ok.all()
     if not good or (columns.ints("physical_offset") != batch.position).any():
@@ -271,13 +389,10 @@ def _may_be_torn(batch: Batch) -> bool:
     return bool((last == 0).any() or (text.length > _LONG_PROPERTIES).any())
 
 
-def _read(path: str, offset: int, room: memoryview) -> bool:
-    """Fill `room` from byte `offset` of a file; False where the file ends before. Raises Unreadable."""
+def _read(path: str, offset: int, room: memoryview) -> None:
+    """Fill `room` from byte `offset` of a file, as far as that goes. Raises Unreadable."""
     try:
-        descriptor = open_regular(path)
-        try:
-            return os.preadv(descriptor, [room], offset) == len(room)
-        finally:
-            os.close(descriptor)
+        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+            os.preadv(file.fileno(), [room], offset)
     except OSError as error:
         raise from_os_error(error, path) from error

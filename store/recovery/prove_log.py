@@ -11,7 +11,7 @@ from ..forked import Forked
 from ..log_items import LogItems
 from ..mapped_file_queue import MappedFile
 from .index_audit import IndexFiles
-from .prove import Prover
+from .prove import Light, Prover
 from .queue_numbers import QueueNumbers
 from .snapshot import Snapshot
 from .sound import SoundLog
@@ -27,17 +27,20 @@ def prove_log(
     index: IndexFiles,
     *,
     index_tags: bool,
+    light: Light | None = None,
     jobs: int = 1,
     tell: Callable[[int], None] | None = None,
 ) -> SoundLog:
-    """What is in order from the beginning of the log on. Raises Unreadable.
+    """What of the log is in order. Raises Unreadable.
 
-    tell: called with the log position reached. jobs: processes that work at the same time.
+    light: as of a `Prover`. tell: called with the log position reached. jobs: processes that work at
+    the same time.
     """
     queues = QueueNumbers.of(snapshot)
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
-        return Prover(snapshot, queues, index, tagged=index_tags).prove(log, begin, end, tell)
+        prover = Prover(snapshot, queues, index, tagged=index_tags, light=light)
+        return prover.prove(log, begin, end, tell)
 
     return in_parts(log, part, jobs, tell)
 
@@ -48,7 +51,7 @@ def in_parts(
     jobs: int,
     tell: Callable[[int], None] | None = None,
 ) -> SoundLog:
-    """Give each of `jobs` processes a part of the log; what they find, as far as it goes on.
+    """Give each of `jobs` processes a part of the log; what they find together.
 
     part: looks at the log between two positions. Raises Unreadable.
     """
@@ -60,12 +63,10 @@ def in_parts(
         ]
         sound = part(*bounds[0], _of_all(bounds, tell))
         for child, (begin, end) in zip(children, bounds[1:], strict=True):
-            if sound.end < begin:
-                break
             found = child.result() or part(begin, end, tell)
-            sound = found.after(sound) or sound
+            sound = found.after(sound)
             if tell is not None:
-                tell(sound.end)
+                tell(sound.items[-1].end if sound.items else end)
     return sound
 
 

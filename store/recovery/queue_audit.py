@@ -98,6 +98,14 @@ class QueueAudit:
                 found[mine] = gather(read, numbers)
         return found
 
+    def takes(self, stretch: Stretch) -> bool:
+        """The messages can stand behind those before: where offsets are left out, there is room."""
+        if self.first < 0:
+            return True
+        left_out = stretch.first - self.next
+        room = (stretch.first_position - self.last_position) // SMALLEST
+        return 0 <= left_out <= room
+
     def add_sound(self, stretch: Stretch, made: Units | None = None) -> None:
         """Messages of this queue that stay in the log, in order; with their units, unless these are
         `made`.

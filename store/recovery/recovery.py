@@ -31,6 +31,7 @@ from .maker import can_have_files
 from .plan import Plan, make_plan
 from .predict import Prediction, prediction
 from .profiles import Profile, is_exact, profile_of
+from .prove import Light
 from .prove_log import prove_log
 from .simulate import Outcome, simulate
 from .snapshot import QueueId, Snapshot
@@ -221,7 +222,7 @@ def examine(
     for outcome in outcomes:
         groups = GroupLoss(progress)
         after = Readability.after(outcome, expected)
-        after.on_lost = groups.add
+        after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     auditors = tuple(after for _, after, _ in watched)
     plan, refusal = None, None
@@ -270,13 +271,19 @@ def _sound(
     tell: Callable[[int], None] | None = None,
 ) -> SoundLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
-    if not snapshot.log or switches.multi_dispatch:
+    if not snapshot.log:
         return None
+    light = None
+    if switches.multi_dispatch:
+        rules = profile.dispatch
+        further = rules.further(switches.light_zero) if rules.multi_dispatch else None
+        light = Light(profile.version, further)
     return prove_log(
         snapshot,
         CommitLog.open(snapshot.layout),
         index_files(snapshot),
         index_tags=profile.dispatch.index_tags,
+        light=light,
         jobs=jobs or cores(),
         tell=tell,
     )

@@ -82,7 +82,7 @@ class Outcome:
 
     def has_all(self, run: SoundRun) -> bool:
         """No queue takes anything of these records: all have got as far before."""
-        if self.ext is not None or self.switches.multi_dispatch:
+        if self.ext is not None or run.further_by not in ("", self.profile.version):
             return False
         whole = self.profile.queues.reaches_end
         return all(

@@ -1,13 +1,13 @@
-"""What is in order from the beginning of the log on: told in few numbers, so that nobody looks twice.
+"""What of the log is in order, told in few numbers, so that nobody looks twice.
 
 Most of a log is whole, and most queues name it rightly, also after a crash. One pass proves that
 (`prove`), on several cores; the start of a broker, the plan and the counting then take the runs of
-records as they are and look one by one only at what follows.
+records as they are and look one by one only at what lies between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -26,7 +26,8 @@ class Stretch(NamedTuple):
     """Messages of one queue in a run: queue offsets `first` ≤ k < `next`, all there, and in order.
 
     first_position, last_position: log positions of the first and the last; last_bytes: of its
-    record.
+    record. bytes: of all their records. first_timestamp, last_timestamp: store times (ms), the
+    least and the greatest. These are left out where units are made: there no message is lost.
     """
 
     first: int
@@ -34,6 +35,9 @@ class Stretch(NamedTuple):
     first_position: int
     last_position: int
     last_bytes: int
+    bytes: int = 0
+    first_timestamp: int = 0
+    last_timestamp: int = 0
 
     @property
     def messages(self) -> int:
@@ -44,18 +48,31 @@ class Stretch(NamedTuple):
         """How far it goes in the log: to the end of its last record (`whole`), or to its begin."""
         return self.last_position + (self.last_bytes if whole else 0)
 
+    def after(self, before: Stretch | None) -> Stretch:
+        """Both together; `before` ends where this one begins."""
+        if before is None:
+            return self
+        return self._replace(
+            first=before.first,
+            first_position=before.first_position,
+            bytes=before.bytes + self.bytes,
+            first_timestamp=min(before.first_timestamp, self.first_timestamp),
+            last_timestamp=max(before.last_timestamp, self.last_timestamp),
+        )
+
 
 @dataclass(frozen=True)
 class SoundRun:
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
-    Each is whole, names its own position, has the checksum of its body, is a message of exactly one
-    queue, its own, and no tombstone; the unit there names it. last: position of the last one;
-    store_timestamp: its time (ms). with_crc: some last record of a window ends with a checksum of
-    the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the first record with
-    keys that no sound index file covers, None: all are covered. recent: positions of the last ones.
-    units: those of queues that had none on disk, made from the records. items: of an index that had
-    none.
+    Each is whole, names its own position, has the checksum of its body, is a message of its own queue
+    and of the light queues that it names, and no tombstone; the units there name it. last: position
+    of the last one; store_timestamp: its time (ms). with_crc: some last record of a window ends
+    with a checksum of the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the
+    first record with keys that no sound index file covers, None: all are covered. recent: positions
+    of the last ones. units: those of queues that had none on disk, made from the records. items: of
+    an index that had none. further_by: some record names further queues: the generation whose rules
+    tell which; "" without.
     """
 
     path: str
@@ -70,19 +87,26 @@ class SoundRun:
     queues: dict[QueueId, Stretch]
     units: dict[QueueId, Units] = field(default_factory=dict)
     items: list[PackedItems] = field(default_factory=list)
+    further_by: str = ""
+
+    def remembered(self) -> Recent:
+        """What a scan that goes on behind it has to know of the records before."""
+        recent = Recent()
+        recent.remember(self.recent, self.store_timestamp)
+        return recent
 
 
 @dataclass(frozen=True)
 class SoundLog:
-    """The log from its first byte to `end`: runs, and the BLANKs between files, in log order.
+    """Runs in log order, and the BLANKs between files, with whatever lies between them.
 
-    index: the index files, which tell what `unindexed` is. exact: units are right in every field.
+    From the log's first byte up to `end` there is nothing else. index: the index files, which tell
+    what `unindexed` is.
     """
 
     items: list[SoundRun | Extent]
     end: int
     index: IndexFiles
-    exact: bool = False
 
     @property
     def runs(self) -> list[SoundRun]:
@@ -91,47 +115,50 @@ class SoundLog:
 
     @property
     def recent(self) -> Recent:
-        """What a scan that goes on at `end` has to know of the records before."""
-        recent = Recent()
-        for run in self.runs[-1:]:
-            recent.remember(run.recent, run.store_timestamp)
-        return recent
+        """What a scan that begins at `end` has to know of the records before."""
+        before = [run for run in self.runs if run.end <= self.end]
+        return before[-1].remembered() if before else Recent()
 
     def offsets(self) -> dict[QueueId, tuple[int, int]]:
-        """Of each queue: the first offset that is in order, and the one behind the last."""
-        firsts = dict(self._first_stretches())
-        return {queue: (firsts[queue].first, end) for queue, end in _reached(self.runs).items()}
-
-    def after(self, before: SoundLog) -> SoundLog | None:
-        """Both together; None unless this one goes on exactly where `before` stops."""
-        if not self.runs:
-            return before
-        if self.items[0] is not self.runs[0] or self.runs[0].begin != before.end:
-            return None
-        reached = _reached(before.runs)
-        for queue, stretch in self._first_stretches():
-            if queue in reached and reached[queue] != stretch.first:
-                return None
-        return replace(before, items=[*before.items, *self.items], end=self.end)
-
-    def _first_stretches(self) -> list[tuple[QueueId, Stretch]]:
-        found: dict[QueueId, Stretch] = {}
+        """Of each queue, up to `end`: the first offset, and the one behind the last."""
+        found: dict[QueueId, tuple[int, int]] = {}
         for run in self.runs:
-            found = {**run.queues, **found}
-        return list(found.items())
+            if run.end > self.end:
+                break
+            for queue, stretch in run.queues.items():
+                first = found[queue][0] if queue in found else stretch.first
+                found[queue] = first, stretch.next
+        return found
 
+    def after(self, before: SoundLog) -> SoundLog:
+        """Both together."""
+        goes_on = bool(self.runs) and self.items[0] is self.runs[0]
+        goes_on = goes_on and self.runs[0].begin == before.end
+        reached = {queue: behind for queue, (_, behind) in before.offsets().items()}
+        for queue, (first, _) in self.offsets().items() if goes_on else ():
+            goes_on = goes_on and reached.get(queue, first) == first
+        end = self.end if goes_on else before.end
+        return replace(before, items=[*before.items, *self.items], end=end)
 
-def _reached(runs: Sequence[SoundRun]) -> dict[QueueId, int]:
-    """The queue offset behind the last message of each queue."""
-    return {queue: stretch.next for run in runs for queue, stretch in run.queues.items()}
+    def beside(self, ranges: Iterable[tuple[int, int]]) -> SoundLog:
+        """Without the runs that one of these ranges of the log touches."""
+        found: list[SoundRun | Extent] = []
+        changed, end = list(ranges), self.end
+        for item in self.items:
+            begin = item.begin if isinstance(item, SoundRun) else item.position
+            if any(low < item.end and begin < high for low, high in changed):
+                end = min(end, begin)
+            else:
+                found.append(item)
+        return replace(self, items=found, end=end)
 
 
 @runtime_checkable
 class TakesRuns(Protocol):
     """An auditor that need not see the records of a run."""
 
-    def takes(self, sound: SoundLog) -> bool:
-        """Whether it can do without them, for all runs."""
+    def takes(self, run: SoundRun) -> bool:
+        """Whether it can do without them, here and now."""
 
     def sound(self, run: SoundRun) -> None:
         """The records of a run, instead of `records` and `messages`."""

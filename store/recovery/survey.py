@@ -7,7 +7,7 @@ none. Memory does not grow with the log but for what is missing in queues.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -95,13 +95,18 @@ def survey(
     further: None: as the newest brokers do. named: as of `Recent`. start: position of a record to
     begin at. crc: check the bodies. progress: called with the position reached. items: a scan to
     take instead of one of the whole log. index: whether anybody looks at the index items. sound:
-    what is in order; where all auditors can do without its records, the scan begins behind it.
+    what is in order; the scan leaves out those of its runs whose records no auditor has to see.
     """
     pending = _Pending()
-    if items is None:
+
+    def takes(run: SoundRun) -> bool:
+        _hand_out(pending, auditors)
+        return _hand_out_run(run, auditors)
+
+    if items is None and sound is not None:
+        items = _Beside(log, crc, sound, takes, named)
+    elif items is None:
         recent = Recent()
-        if sound is not None and _hand_out_runs(sound, auditors):
-            start, recent = sound.end, sound.recent
         recent.named = named
         items = log.scan(start, crc=crc, recent=recent)
     for item in items:
@@ -130,19 +135,77 @@ def survey(
     _hand_out(pending, auditors)
 
 
-def _hand_out_runs(sound: SoundLog, auditors: list[Auditor]) -> bool:
-    """Give what is in order to all auditors; False: nothing was given, some want its records."""
+class _Beside:
+    """A scan of the log without the runs that `takes` takes.
+
+    It is asked once the scan has come to a run, and has found its records to be of this log.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        crc: bool,
+        sound: SoundLog,
+        takes: Callable[[SoundRun], bool],
+        named: Callable[[int, int], bool] | None,
+    ) -> None:
+        self._log, self._crc, self._takes, self._named = log, crc, takes, named
+        self._runs = {run.begin: run for run in sound.runs}
+        self._begins = np.array(sorted(self._runs), np.int64)
+        self._blanks = {item.position: item for item in sound.items if isinstance(item, Extent)}
+        self._at = log.min_offset
+        self._recent = Recent()
+
+    def __iter__(self) -> Iterator[Batch | Extent]:
+        going = True
+        while going:
+            while self._jumps(self._at):
+                if self._at in self._blanks:
+                    yield self._blanks[self._at]
+                    self._at = self._blanks[self._at].end
+            going = yield from self._scan()
+
+    def _scan(self) -> Generator[Batch | Extent, None, bool]:
+        """Everything up to the next run that is taken; returns whether there is one."""
+        self._recent.named = self._named
+        for item in self._log.scan(self._at, crc=self._crc, recent=self._recent):
+            if isinstance(item, Extent) or item.mark > Mark.AFTER_DAMAGE:
+                yield item
+                continue
+            done = 0
+            for row in self._rows(item):
+                if row > done:
+                    yield item.take(slice(done, row))
+                done = row
+                if self._jumps(int(item.position[row])):
+                    return True
+            yield item.take(slice(done, None)) if done else item
+        return False
+
+    def _rows(self, batch: Batch) -> list[int]:
+        """Rows of a batch with which runs begin."""
+        first, behind = np.searchsorted(self._begins, [batch.position[0], batch.end])
+        if first == behind:
+            return []
+        rows: list[int] = np.flatnonzero(np.isin(batch.position, self._begins)).tolist()
+        return rows
+
+    def _jumps(self, position: int) -> bool:
+        """Go behind the run at a position, if there is one and it is taken."""
+        run = self._runs.pop(position, None)
+        if run is None or not self._takes(run):
+            return False
+        self._at, self._recent = run.end, run.remembered()
+        return True
+
+
+def _hand_out_run(run: SoundRun, auditors: list[Auditor]) -> bool:
+    """Give all auditors a run without its records; False: some want to see these."""
     takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
-    if len(takers) < len(auditors) or not sound.items:
+    if len(takers) < len(auditors) or not all(taker.takes(run) for taker in takers):
         return False
-    if not all(taker.takes(sound) for taker in takers):
-        return False
-    for item in sound.items:
-        for auditor, taker in zip(auditors, takers, strict=True):
-            if isinstance(item, Extent):
-                auditor.extent(item)
-            else:
-                taker.sound(item)
+    for taker in takers:
+        taker.sound(run)
     return True
 
 
@@ -150,6 +213,13 @@ def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
     for messages in pending.take():
         for auditor in auditors:
             auditor.messages(messages)
+
+
+def messages_of(batch: Batch) -> Iterator[Messages]:
+    """The messages of good records in their own queues."""
+    pending = _Pending()
+    pending.add(batch, dispatch(batch, index_tags=False, index=False, multi_dispatch=False))
+    return pending.take()
 
 
 class _Pending:
@@ -214,6 +284,7 @@ class Readability:
     #: Called with the messages that can be read, and with those that are lost.
     seen: Callable[[Messages], None] | None = None
     on_lost: Callable[[Messages], None] | None = None
+    on_lost_run: Callable[[SoundRun, Mapping[QueueId, Stretch]], None] | None = None
 
     @classmethod
     def after(cls, outcome: Outcome, expected: Callable[[QueueId], bool]) -> Readability:
@@ -239,18 +310,22 @@ class Readability:
         """Count records that an earlier cut has given up."""
         self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
-    def takes(self, sound: SoundLog) -> bool:
-        """All messages are in the log, and their queues show the units that lie on disk."""
+    def takes(self, run: SoundRun) -> bool:
+        """Its messages are in the log, and their queues show the units that lie on disk; or all of
+        them are gone.
+        """
+        if self._is_gone(run):
+            return not run.further_by
         if self.seen is not None:
             return False
         starts, ends = _columns_of(self.ranges)
-        for run in sound.runs:
-            at = int(np.searchsorted(starts, run.begin, side="right")) - 1
-            if at < 0 or run.end > ends[at]:
-                return False
-            if not all(self._shows(name, stretch) for name, stretch in run.queues.items()):
-                return False
-        return True
+        at = int(np.searchsorted(starts, run.begin, side="right")) - 1
+        if at < 0 or run.end > ends[at]:
+            return False
+        return all(self._shows(name, stretch) for name, stretch in run.queues.items())
+
+    def _is_gone(self, run: SoundRun) -> bool:
+        return not any(run.begin < end and start < run.end for start, end in self.ranges)
 
     def _shows(self, name: QueueId, stretch: Stretch) -> bool:
         queue = self.queues.get(name)
@@ -259,11 +334,17 @@ class Readability:
         return queue.shows_disk(stretch.first, stretch.next)
 
     def sound(self, run: SoundRun) -> None:
-        """Count the messages of a run: all can be read."""
-        for name, stretch in run.queues.items():
-            if self.expected(name):
-                self.total += stretch.messages
-                self.readable += stretch.messages
+        """Count the messages of a run: all can be read, or none."""
+        queues = {name: each for name, each in run.queues.items() if self.expected(name)}
+        count = sum(stretch.messages for stretch in queues.values())
+        self.total += count
+        if not self._is_gone(run):
+            self.readable += count
+            return
+        for name, stretch in queues.items():
+            self.lost.add_stretch(name, "", stretch)
+        if self.on_lost_run is not None:
+            self.on_lost_run(run, queues)
 
     def messages(self, messages: Messages) -> None:
         """Count messages of one queue."""

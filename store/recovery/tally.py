@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .snapshot import QueueId
+from .sound import Stretch
 
 Ints = npt.NDArray[np.int64]
 
@@ -31,8 +32,11 @@ class Share:
 
     def add(self, sizes: Ints, times: Ints, offsets: Ints) -> None:
         """Count messages with these record sizes, store times (ms) and queue offsets."""
-        first, last = int(times.min()), int(times.max())
-        low, high = int(offsets.min()), int(offsets.max())
+        ends = (int(times.min()), int(times.max()), int(offsets.min()), int(offsets.max()))
+        self.add_all(len(sizes), int(sizes.sum()), *ends)
+
+    def add_all(self, messages: int, size: int, first: int, last: int, low: int, high: int) -> None:
+        """The same: their number and bytes, the first and last time, the ends of the offsets."""
         if self.messages:
             first, last = (
                 min(first, self.first_store_timestamp),
@@ -41,8 +45,8 @@ class Share:
             low, high = min(low, self.first_offset), max(high, self.last_offset)
         self.first_store_timestamp, self.last_store_timestamp = first, last
         self.first_offset, self.last_offset = low, high
-        self.messages += len(sizes)
-        self.bytes += int(sizes.sum())
+        self.messages += messages
+        self.bytes += size
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""
@@ -66,10 +70,16 @@ class Tally:
     def add(self, queue: QueueId, reason: str, sizes: Ints, times: Ints, offsets: Ints) -> None:
         """Count messages of a queue."""
         if len(sizes):
-            key = (queue, reason)
-            if key not in self.shares:
-                self.shares[key] = Share(queue, reason)
-            self.shares[key].add(sizes, times, offsets)
+            self._share(queue, reason).add(sizes, times, offsets)
+
+    def add_stretch(self, queue: QueueId, reason: str, stretch: Stretch) -> None:
+        """Count messages of a queue that are in order."""
+        times = (stretch.first_timestamp, stretch.last_timestamp)
+        offsets = (stretch.first, stretch.next - 1)
+        self._share(queue, reason).add_all(stretch.messages, stretch.bytes, *times, *offsets)
+
+    def _share(self, queue: QueueId, reason: str) -> Share:
+        return self.shares.setdefault((queue, reason), Share(queue, reason))
 
     @property
     def messages(self) -> int:

@@ -153,7 +153,7 @@ class _Part:
                 break
         self._settle(items)
         drop_full_end(self._log, items)
-        return SoundLog(items, items[-1].end if items else start, index, exact=True)
+        return SoundLog(items, items[-1].end if items else start, index)
 
     def _take(self, batch: Batch) -> bool:
         """Dispatch a window of records; False: some record is out of the ordinary."""

@@ -13,7 +13,7 @@ from ...batch import Batch, Extent, ExtentKind
 from ...dispatch import Dispatched
 from ...mark import Mark
 from ..snapshot import QueueId
-from ..sound import SoundLog, SoundRun
+from ..sound import SoundRun
 from ..survey import Messages
 from ..torn_properties import torn_properties
 from .forms import SERVICE_TOPICS
@@ -134,7 +134,7 @@ class GapFinder:
         if blank.end in self.files:
             self.end = max(self.end, blank.end)
 
-    def takes(self, sound: SoundLog) -> bool:
+    def takes(self, run: SoundRun) -> bool:
         """Records of a run are good, unless they have to prove more than a run knows."""
         return not self.verify
 

@@ -38,7 +38,7 @@ from .unnamed import Place, with_unnamed
 class KeptLog:
     """The log as it will be. queue: its files with what is written over them.
 
-    restored: number of records whose header is put right.
+    restored: number of records whose header is put right. written: the ranges that are.
     """
 
     plan: LogPlan
@@ -46,6 +46,7 @@ class KeptLog:
     fills: list[Fill]
     restored: int = 0
     cut: Sequence[CutProperties] = ()
+    written: Sequence[tuple[int, int]] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
@@ -106,15 +107,11 @@ def keep_log(
     cut = cut_properties(queue, whole, with_crc=forms.append_crc)
     edits += _without_the_cut(entries, size, cut)
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
-    patched = _patched(
-        snapshot,
-        queue,
-        entries,
-        [*brought, *pieces, *restored, *((c.position, c.data) for c in cut)],
-        end,
-    )
+    over = [*brought, *pieces, *restored, *((c.position, c.data) for c in cut)]
+    patched = _patched(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail))
-    return KeptLog(plan, patched, closed, len(restored), cut)
+    ranges = [(position, position + len(data)) for position, data in over]
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges)
 
 
 _BROUGHT = "brought back from the replica"

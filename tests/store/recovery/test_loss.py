@@ -183,7 +183,7 @@ def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
     assert content(root) == before
 
 
-def test_a_bounded_number_is_named() -> None:
+def test_a_bounded_number_is_named(tmp_path: Path) -> None:
     lost = LostMessages()
     count = MOST // 2 + 1
     numbers, flags = np.arange(count, dtype=np.int64), np.ones(count, np.bool_)
@@ -191,7 +191,8 @@ def test_a_bounded_number_is_named() -> None:
     for _ in range(3):
         lost.add(many)
     assert lost.count == 3 * count
-    assert sum(len(part.offset) for _, part in lost) == MOST
+    log = CommitLog.open(Layout.of(tmp_path))
+    assert sum(len(part.offset) for part in lost.messages(log, MOST)) == MOST
 
 
 # -- groups -----------------------------------------------------------------------------------------

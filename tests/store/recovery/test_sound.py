@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pytest
 
-from mqstore.store.commit_log import CommitLog
+from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery import prove, prove_log, recovery
+from mqstore.store.recovery.edits import digest
 from mqstore.store.recovery.index_audit import index_files
+from mqstore.store.recovery.lost_messages import MOST
 from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.snapshot import Snapshot
 from mqstore.store.recovery.sound import SoundLog
@@ -36,9 +39,16 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def told(root: Path, config: BrokerConfig, version: str | None, policy: Policy, jobs: int) -> Any:
     """Everything that `examine` says. The time of the plan's records is the clock's."""
+    named = list[Any]()
     found = recovery.examine(Layout.open(root, config), version, policy=policy, jobs=jobs)
+    for most in (7, MOST):
+        found.name_lost(most)
+        named.append(found.to_json())
     edits = [] if found.plan is None else found.plan.edits
-    return json.dumps([found.to_json(), [len(edit.to_json()) for edit in edits]], indent=1)
+    if found.plan is not None:
+        again = recovery.plan_again(Layout.open(root, config), found.main_version, found.wish)
+        assert digest(again.edits) == digest(edits), "another plan, where nobody predicts"
+    return json.dumps([*named, [len(edit.to_json()) for edit in edits]], indent=1)
 
 
 def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> None:
@@ -83,10 +93,12 @@ def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     assert log.end().position in reached
 
 
-def test_parts_that_do_not_meet_are_not_joined(tmp_path: Path) -> None:
+def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:
     sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
     first, *_, last = (SoundLog([run], run.end, sound.index) for run in sound.runs)
-    assert last.after(first) is None
+    together = last.after(first)
+    assert (together.items, together.end) == ([*first.items, *last.items], first.end)
+    assert together.offsets() == first.offsets()
 
 
 def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +138,41 @@ def test_the_proof_ends_before_a_wrong_byte(tmp_path: Path) -> None:
             file.write(bytes([byte ^ 1 << chance.randrange(8)]))
         same(root, BrokerConfig({}), None, Policy.KEEP)
         shutil.rmtree(root)
+
+
+def _spoiled(root: Path, at: int) -> int:
+    """One byte of a body is another one; the position of its record."""
+    log = CommitLog.open(Layout.open(root))
+    batch = next(b for b in log.scan() if isinstance(b, Batch) and int(b.position[-1]) >= at)
+    row = int(np.searchsorted(batch.position, at))
+    body = batch.columns.ragged("body")
+    place = int(body.start[row]) - int(batch.columns.starts[row])
+    position = int(batch.position[row])
+    file = log.queue.file_at(position)
+    assert file is not None
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(position - file.start + place)
+        byte = opened.read(1)[0]
+        opened.seek(position - file.start + place)
+        opened.write(bytes([byte ^ 1]))
+    return position
+
+
+@pytest.mark.parametrize("places", [(0,), (0, 20_000), (1000, 1600, 150_000)])
+@pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-clean"])
+def test_the_proof_goes_on_behind_damage(
+    name: str, places: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Most of the log is proved still, and of it nobody sees a record."""
+    root = stores.unpack(name, tmp_path)
+    whole = sum(run.end - run.begin for run in proved(root).runs)
+    spoiled = [_spoiled(root, at) for at in places]
+    sound = proved(root)
+    assert not any(run.begin <= at < run.end for run in sound.runs for at in spoiled)
+    assert sum(run.end - run.begin for run in sound.runs) > whole * 0.5
+    assert sound.end <= spoiled[0] < sound.runs[-1].begin
+    for policy in Policy:
+        same(root, BrokerConfig({}), None, policy)
 
 
 @pytest.mark.parametrize("case", recovery_cases.cases()[::40], ids=lambda case: case["kind"])
