@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -298,10 +299,12 @@ def print_verdicts(
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:
-            from .verify_text import page
+            from .verify_text import folded, page
 
             for path, verdict in verdicts:
                 text = page(path, verdict, verbose=common.verbose)
+                if out.on_terminal:
+                    text = folded(text, get_terminal_size().columns)
                 out.record(summary_json(path, verdict), text=lambda _, text=text: text)  # type: ignore[misc]
             return
         out.records(

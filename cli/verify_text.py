@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,30 @@ def page(path: Path, verdict: Verdict, *, verbose: bool) -> str:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
     lines += ["", *_what_now(path, verdict, None if verbose else _COMMANDS)]
     return "\n".join(lines)
+
+
+def folded(text: str, columns: int) -> str:
+    """The page for a terminal: long lines go on below their text. Commands stay whole."""
+    from textwrap import wrap
+
+    told, now, commands = text.partition(_WHAT_NOW)
+    lines = []
+    for line in told.split("\n"):
+        indent = " " * len(_INDENT.match(line)[0])  # type: ignore[index]
+        rows = wrap(
+            line,
+            max(columns, _NARROWEST),
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        lines += rows or [""]
+    return "\n".join(lines) + now + commands
+
+
+_WHAT_NOW = "\nWhat now:"
+_INDENT = re.compile(r" *(I-\d{3}  )?")
+_NARROWEST = 40
 
 
 def _verdict(path: Path, verdict: Verdict) -> str:

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mqstore.cli.app import run
+from mqstore.cli.verify_text import folded
 from mqstore.store.verify.catalogue import catalogue
 
 from .. import stores
@@ -176,6 +177,19 @@ def test_the_page_begins_with_the_verdict(world: Path) -> None:
     assert heads == ["Fatal:", "Error:", "Warning:", "Info:"]
     assert f"  mqstore recover {store}" in "\n".join(lines[-14:])
     assert "@114673: no record at 376817" in "\n".join(lines)
+
+
+def test_a_terminal_gets_lines_that_fit(world: Path) -> None:
+    """The same words; what is longer than a line goes on below, commands stay whole."""
+    text = run_here(["verify", str(world / "5.3.3-killed-page")]).stdout
+    narrow = folded(text, 80)
+    assert narrow.split() == text.split()
+    told, _, commands = narrow.partition("\nWhat now:")
+    assert commands == text.partition("\nWhat now:")[2]
+    long = [line for line in told.splitlines() if len(line) > 80]
+    assert all(len(line.split()) == 1 for line in long), "but for paths"
+    behind = told.split("  I-022  ")[1].splitlines()
+    assert behind[2].startswith(" " * 9)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
