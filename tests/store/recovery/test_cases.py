@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.config import BrokerConfig
@@ -219,6 +220,9 @@ def test_a_row(label: str, tmp_path: Path) -> None:
     assert (found.prediction.outcome == "hangs") == (label == "dispatch-waits")
 
 
+FUTURE_MS = 1 << 45
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("policy", Policy)
 def test_the_file_where_the_recovery_begins_goes(
@@ -228,8 +232,10 @@ def test_the_file_where_the_recovery_begins_goes(
     root, _ = spoilt("4.9.7-halt-2", lambda root: None)(tmp_path)
     first = min((root / "commitlog").iterdir())
     first.rename(first.with_name("1"))
-    (root / "checkpoint").unlink()
+    times = {str(field.name): FUTURE_MS for field in FIELDS.subcons}
+    (root / "checkpoint").write_bytes(CHECKPOINT.build(times | {"index_msg_timestamp": 0}))
     found = examine(Layout.open(root, CONFIG), version, policy=policy)
+    assert found.prediction.start_file == "commitlog/1"
     assert found.prediction.case.label == "odd-number"
 
 
