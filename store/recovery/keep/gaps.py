@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,8 @@ Ints = npt.NDArray[np.int64]
 class Gap:
     """Log positions [begin, end) of one file without a good record.
 
-    to_file_end: nothing follows in this file. store_timestamp: of the good record before, 0 without
-    one. previous: position of the good record that ends at `begin`, -1 without one.
+    to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one
+    of the next, 0 without any. previous: position of the good record that ends at `begin`, -1 without one.
     """
 
     begin: int
@@ -106,13 +106,18 @@ class GapFinder:
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
 
-    def close(self, position: int) -> None:
-        """What lies between the last good record and `position` is a gap, file by file."""
+    def close(self, position: int, next_ms: int = 0) -> None:
+        """What lies between the last good record and `position` is a gap, file by file.
+
+        next_ms: time of the good record there; a log does not begin with records without a time.
+        """
         while self.covered < position:
             file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
             end = min(position, file_end)
             to_file_end = end == file_end
-            self.gaps.append(self._gap(end, to_file_end))
+            gap = self._gap(end, to_file_end)
+            time_ms = gap.store_timestamp or next_ms
+            self.gaps.append(replace(gap, store_timestamp=time_ms))
             self.covered = end
 
     def _gap(self, end: int, to_file_end: bool) -> Gap:
@@ -172,7 +177,7 @@ class GapFinder:
         for at in np.flatnonzero(positions > before).tolist():
             if at:
                 self._note_last(positions, ends, times, at - 1)
-            self.close(int(positions[at]))
+            self.close(int(positions[at]), int(times[at]))
         self._note_last(positions, ends, times, len(positions) - 1)
         self.end = self.covered
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
