@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -143,3 +145,54 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert failing([root, "--to", new, "--broker-version", "x"], capsys)[0] == 2
     assert failing([root], capsys)[0] == 2
     assert not new.exists()
+
+
+@pytest.mark.slow
+def test_killed_between_its_steps_and_run_again(tmp_path: Path) -> None:
+    """SIGKILL when the queues are in the stage: nothing is seen, and the next run does it all."""
+    root, new = unpack("5.3.3-batchcq", tmp_path), tmp_path / "new"
+    command: list[str | Path] = [root, "--to", new, "--master=local[2]", *FAST_START]
+    killed = subprocess.Popen(
+        [sys.executable, "-m", "mqstore", *REBUILD, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not list(new.glob(".mqstore/*/queues.json")):
+        assert killed.poll() is None, "it ended too soon"
+        time.sleep(0.01)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert [path.name for path in new.iterdir()] == [".mqstore"]
+    done = program(command)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in ("consumequeue", "batchconsumequeue", "index"):
+        assert list(tree(new / part).values()) == list(tree(root / part).values()), part
+    assert not (new / ".mqstore").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
+    root, new = unpack("5.3.3-batchcq", tmp_path), tmp_path / "new"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mqstore", *REBUILD, root, "--to", new, *FAST_START],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        preexec_fn=interruptible,  # noqa: PLW1509 (no thread is running here)
+    )
+    while not list(new.glob(".mqstore/*/attempts/*")):
+        assert process.poll() is None, "it ended too soon"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (130, "")
+    assert err in ("", "mqstore: interrupted\n")
+    assert not new.exists()
+    assert not list(tmp_path.glob("mqstore-spark-*")), "the session's folder stays"
+
+
+def interruptible() -> None:
+    """A shell starts what is in the background with Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
