@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .options import command_app
+from .pipeline_compact import compact
 from .pipeline_diff import diff
 from .pipeline_export import export
 from .pipeline_import import import_
@@ -19,6 +20,6 @@ app = command_app(
     """
 )
 
-for command in (rebuild, verify, export, sql, stats, diff):
+for command in (rebuild, verify, export, sql, stats, diff, compact):
     app.command()(command)
 app.command("import")(import_)

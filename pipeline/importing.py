@@ -20,7 +20,7 @@ from .stage import Stage
 from .watch import Tell, watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 STAGES = 3
 """Stages of Spark: read, sort, write."""
@@ -68,17 +68,24 @@ def fill(
     spark: SparkSession, places: Sequence[str], stage: Stage, options: Mapping[str, str]
 ) -> int:
     """Put the messages of Parquet files into the stage's tree, in the order of their times: how many."""
-    spark.dataSource.register(LogSource)
-    new = stage.folder / _NEW
     with failures():
         rows = spark.read.option("recursiveFileLookup", "true").parquet(*places)
-        if "topic" in rows.columns:  # a row without one stands for damage
-            rows = rows.where("topic is not null")
-        rows = rows.orderBy(*(name for name in _ORDER if name in rows.columns))
-        messages = rows.count()
-        if messages:
-            write = rows.write.format(LogSource.name()).mode("append")
-            write.options(**options).save(str(new))
+        return write_store(spark, rows, stage, options)
+
+
+def write_store(
+    spark: SparkSession, rows: DataFrame, stage: Stage, options: Mapping[str, str]
+) -> int:
+    """Put messages into the stage's tree as a store, in the order of their times: how many."""
+    spark.dataSource.register(LogSource)
+    new = stage.folder / _NEW
+    if "topic" in rows.columns:  # a row without one stands for damage
+        rows = rows.where("topic is not null")
+    rows = rows.orderBy(*(name for name in _ORDER if name in rows.columns))
+    messages = rows.count()
+    if messages:
+        write = rows.write.format(LogSource.name()).mode("append")
+        write.options(**options).save(str(new))
     for path in sorted(new.iterdir()) if messages else ():
         stage.files.rename(path, stage.tree / path.name)
     stage.files.sync_directory(stage.tree)
