@@ -8,31 +8,30 @@ others, who look at one message after the other.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
-from ...formats.message import MAGIC_V1, TRANSACTION_MASK, SysFlag
-from ...formats.message_properties import INNER_MULTI_DISPATCH, ends_with_crc
-from ..batch import Batch, Extent, ExtentKind
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.message_properties import INNER_MULTI_DISPATCH
+from ..batch import Batch, Extent
 from ..commit_log import CommitLog
 from ..dispatch import dispatch
 from ..dispatch_record import Further
 from ..errors import from_os_error
 from ..mark import Mark
-from ..recent import LOOK_BACK
 from ..regular_file import open_regular
 from .index_audit import IndexFiles, uncovered
+from .proved import Facts, Found
 from .queue_numbers import Numbers, QueueMessages, QueueNumbers
 from .queue_units import UNIT_DTYPE, Units
-from .snapshot import QueueId, Snapshot
-from .sound import SoundLog, SoundRun, Stretch
+from .snapshot import Snapshot
+from .sound import SoundLog, Stretch
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
@@ -40,7 +39,6 @@ _AT_ONCE = 1 << 18
 _FEW = 16
 _LONG_PROPERTIES = 4096
 """A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
-_LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 _NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
@@ -52,46 +50,6 @@ class Light:
     further: Further | None
 
 
-@dataclass(frozen=True)
-class _Facts:
-    """What is known of the records of a window, or of several, one behind the other."""
-
-    begin: int
-    end: int
-    recent: Ints
-    store_timestamp: int
-    with_crc: bool
-    plain: bool
-    unindexed: int | None
-    named: bool
-
-    @classmethod
-    def of(cls, batch: Batch, unindexed: int | None, *, named: bool) -> _Facts:
-        """Those of one window."""
-        columns = batch.columns
-        plain = bool((columns.ints("magic_code") == MAGIC_V1).all())
-        return cls(
-            int(batch.position[0]),
-            batch.end,
-            batch.position[-LOOK_BACK:].copy(),
-            int(columns.ints("store_timestamp")[-1]),
-            ends_with_crc(columns.ragged("properties")[len(batch) - 1]),
-            plain and not (columns.ints("sys_flag") & _LONG_HOSTS).any(),
-            unindexed,
-            named,
-        )
-
-    def and_then(self, later: _Facts) -> _Facts:
-        """Both together."""
-        return replace(
-            later,
-            begin=self.begin,
-            with_crc=self.with_crc or later.with_crc,
-            plain=self.plain and later.plain,
-            named=self.named or later.named,
-        )
-
-
 class _Window(NamedTuple):
     """Messages of a window: number of their queue, queue offset, position, size, store time."""
 
@@ -100,10 +58,10 @@ class _Window(NamedTuple):
     position: Ints
     size: Ints
     time: Ints
-    facts: _Facts
+    facts: Facts
 
     @classmethod
-    def of(cls, messages: QueueMessages, batch: Batch, facts: _Facts) -> _Window:
+    def of(cls, messages: QueueMessages, batch: Batch, facts: Facts) -> _Window:
         """Those of a batch."""
         columns, record = batch.columns, messages.record
         return cls(
@@ -150,7 +108,7 @@ class Prover:
 
         tell: called with the position reached.
         """
-        found = _Found(log, start, self._light.version if self._light else "")
+        found = Found(log, start, self._light.version if self._light else "")
         windows: list[_Window] = []
         for item in log.scan(start, stop):
             if isinstance(item, Extent):
@@ -165,7 +123,7 @@ class Prover:
         self._settle(windows, found)
         return SoundLog(*found.done(), self._index)
 
-    def _add(self, batch: Batch, windows: list[_Window], found: _Found) -> None:
+    def _add(self, batch: Batch, windows: list[_Window], found: Found) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
         messages = self._messages_of(batch) if is_in_order(batch, begin) else None
@@ -174,7 +132,7 @@ class Prover:
             self._next[:] = -1
         if messages is None:
             return
-        facts = _Facts.of(batch, self._unindexed_in(batch), named=messages.named)
+        facts = Facts.of(batch, self._unindexed_in(batch), named=messages.named)
         windows.append(_Window.of(messages, batch, facts))
         if sum(len(window.queue) for window in windows) >= _AT_ONCE:
             self._settle(windows, found)
@@ -197,7 +155,7 @@ class Prover:
             return None if own is None else own._replace(named=named)
         return self._queues.of_records(batch.columns)
 
-    def _settle(self, windows: list[_Window], found: _Found) -> None:
+    def _settle(self, windows: list[_Window], found: Found) -> None:
         """Lay windows that follow one another beside their units; what is in order goes to `found`."""
         group = list(windows)
         windows.clear()
@@ -207,7 +165,7 @@ class Prover:
             self._next[:] = -1
             self._lay(group[wrong[-1] + 1 :], found)
 
-    def _lay(self, group: list[_Window], found: _Found) -> range:
+    def _lay(self, group: list[_Window], found: Found) -> range:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
@@ -240,7 +198,7 @@ class Prover:
         stretches = zip(
             queue[new].tolist(), *(row.tolist() for row in (*rows, *totals)), strict=True
         )
-        facts = reduce(_Facts.and_then, (window.facts for window in group))
+        facts = reduce(Facts.and_then, (window.facts for window in group))
         names_of = self._queues.names
         found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
         return range(0)
@@ -260,80 +218,6 @@ class Prover:
                     _read(path, begin - start, room[at : at + part])
                 begin, at = begin + part, at + part
         return units
-
-
-class _Found:
-    """Runs and BLANKs of one part of a log, in pieces without a hole.
-
-    end: where the last piece ends, -1: it is complete. version: the generation whose rules tell
-    which further queues a message goes to.
-    """
-
-    def __init__(self, log: CommitLog, start: int, version: str) -> None:
-        self._log, self._start, self._version = log, start, version
-        self._pieces: list[list[SoundRun | Extent]] = [[]]
-        self.end = start
-        self._facts: _Facts | None = None
-        self._queues: dict[QueueId, Stretch] = {}
-
-    def take(self, facts: _Facts, stretches: Iterable[tuple[QueueId, Stretch]]) -> None:
-        """Records that are in order, behind all before."""
-        if self.end != facts.begin or self._is_elsewhere(facts.begin):
-            self._break()
-        for queue, stretch in stretches:
-            self._queues[queue] = stretch.after(self._queues.get(queue))
-        self._facts = facts if self._facts is None else self._facts.and_then(facts)
-        self.end = facts.end
-
-    def passes(self, extent: Extent) -> bool:
-        """It is the BLANK of a file whose last record is in order; else a piece ends here."""
-        if not goes_on(self._log, extent, self.end):
-            self._break()
-            return False
-        self._close()
-        self._pieces[-1].append(extent)
-        self.end = extent.end
-        return True
-
-    def done(self) -> tuple[list[SoundRun | Extent], int]:
-        """Everything, and how far it goes from the start on without a hole."""
-        self._break()
-        for piece in self._pieces:
-            drop_full_end(self._log, piece)
-        first = self._pieces[0]
-        return list(chain(*self._pieces)), first[-1].end if first else self._start
-
-    def _is_elsewhere(self, position: int) -> bool:
-        """It lies in another file than the run that grows."""
-        at = self._log.queue.file_at
-        return self._facts is not None and at(self._facts.begin) != at(position)
-
-    def _break(self) -> None:
-        self._close()
-        self._pieces.append([])
-        self.end = -1
-
-    def _close(self) -> None:
-        """The run is complete."""
-        facts, queues, self._facts, self._queues = self._facts, self._queues, None, {}
-        file = self._log.queue.file_at(facts.begin) if facts else None
-        if facts is None or file is None:
-            return
-        self._pieces[-1].append(
-            SoundRun(
-                file.path,
-                facts.begin,
-                facts.end,
-                int(facts.recent[-1]),
-                facts.store_timestamp,
-                facts.with_crc,
-                facts.plain,
-                facts.unindexed,
-                facts.recent,
-                queues,
-                further_by=self._version if facts.named else "",
-            )
-        )
 
 
 def _without_damaged(batch: Batch) -> Iterator[Batch]:
@@ -362,23 +246,6 @@ def is_in_order(batch: Batch, reach: int) -> bool:
     if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
         return False
     return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch)
-
-
-def drop_full_end(log: CommitLog, items: list[SoundRun | Extent]) -> None:
-    """Leave the last run to others where it fills its file: they have to see how that ends."""
-    while items and (isinstance(items[-1], Extent) or _fills_its_file(log, items[-1])):
-        items.pop()
-
-
-def _fills_its_file(log: CommitLog, run: SoundRun) -> bool:
-    file = log.queue.file_at(run.begin)
-    return file is None or file.end == run.end
-
-
-def goes_on(log: CommitLog, extent: Extent, end: int) -> bool:
-    """It is the BLANK that closes a file, and there is a next one."""
-    closes = extent.kind is ExtentKind.BLANK and not extent.reason and extent.position == end
-    return closes and any(file.start == extent.end for file in log.files)
 
 
 def _may_be_torn(batch: Batch) -> bool:

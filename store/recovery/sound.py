@@ -67,12 +67,12 @@ class SoundRun:
 
     Each is whole, names its own position, has the checksum of its body, is a message of its own queue
     and of the light queues that it names, and no tombstone; the units there name it. last: position
-    of the last one; store_timestamp: its time (ms). with_crc: some last record of a window ends
-    with a checksum of the whole. plain: of version 1, with 4-byte hosts. unindexed: position of the
-    first record with keys that no sound index file covers, None: all are covered. recent: positions
-    of the last ones. units: those of queues that had none on disk, made from the records. items: of
-    an index that had none. further_by: some record names further queues: the generation whose rules
-    tell which; "" without.
+    of the last one; store_timestamp, first_timestamp: when the last and the first one were stored
+    (ms). with_crc: some last record of a window ends with a checksum of the whole. plain: of version
+    1, with 4-byte hosts. unindexed: position of the first record with keys that no sound index file
+    covers, None: all are covered. recent: positions of the last ones. units: those of queues that had
+    none on disk, made from the records. items: of an index that had none. further_by: some record
+    names further queues: the generation whose rules tell which; "" without.
     """
 
     path: str
@@ -88,6 +88,7 @@ class SoundRun:
     units: dict[QueueId, Units] = field(default_factory=dict)
     items: list[PackedItems] = field(default_factory=list)
     further_by: str = ""
+    first_timestamp: int = 0
 
     def remembered(self) -> Recent:
         """What a scan that goes on behind it has to know of the records before."""

@@ -23,8 +23,9 @@ from ..recovery.index_audit import IndexFiles, index_files
 from ..recovery.maker import can_have_files
 from ..recovery.packed_items import PackedItems
 from ..recovery.profiles import DispatchRules
-from ..recovery.prove import drop_full_end, goes_on, is_in_order
+from ..recovery.prove import is_in_order
 from ..recovery.prove_log import in_parts
+from ..recovery.proved import drop_full_end, goes_on
 from ..recovery.queue_audit import LARGEST_OFFSET
 from ..recovery.queue_units import UNIT_DTYPE, Units, joined
 from ..recovery.snapshot import QueueId, Snapshot
@@ -117,6 +118,7 @@ class _Group:
             queues,
             units,
             self.items,
+            first_timestamp=int(self.items[0].store_timestamp[0]),
         )
 
 

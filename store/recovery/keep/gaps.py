@@ -145,7 +145,7 @@ class GapFinder:
 
     def sound(self, run: SoundRun) -> None:
         """A run of good records: what `records` and `messages` do with them."""
-        self.close(run.begin)
+        self.close(run.begin, run.first_timestamp)
         self.covered = self.end = run.end
         self.last = run.last, run.end
         self.last_timestamp = run.store_timestamp
