@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -145,6 +146,51 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert failing([root, "--to", new, "--broker-version", "x"], capsys)[0] == 2
     assert failing([root], capsys)[0] == 2
     assert not new.exists()
+
+
+def every_command(store: Path, new: Path) -> list[list[str]]:
+    """A call of each command, but for the options of Spark."""
+    name, to = str(store), ["--to", str(new)]
+    return [
+        ["rebuild", name, *to],
+        ["verify", name],
+        ["stats", name],
+        ["diff", name, name],
+        ["import", name, *to],
+        ["compact", name, "--topic", "orders", *to],
+        ["export", name, *to],
+        ["sql", "SELECT 1", name],
+    ]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_what_is_missing_is_one_line(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For each command: nobody answers at --master, a setting that is none, no Spark."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    (root / "x.parquet").touch()
+    command = every_command(root, new)[number]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+        code, line = pipeline_failing([*command, "--master", f"spark://{place}"], capsys)
+        assert (code, line.partition(" (")[0]) == (5, f"no Spark answers at {place}")
+    assert pipeline_failing([*command, "--conf", "x"], capsys)[0] == 2
+    assert pipeline_failing([*command, "--rate", "1M"], capsys)[0] == 2
+    without(monkeypatch, "pyspark")
+    wanted = (5, "Spark is not installed (pyspark missing); pip install 'mqstore[spark]'")
+    assert pipeline_failing(command, capsys) == wanted
+    assert not new.exists()
+
+
+def pipeline_failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and the one line on stderr of a command of `pipeline`."""
+    code = run(["pipeline", *arguments])
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and err.startswith("mqstore: "), err
+    return code, err.removeprefix("mqstore: ").rstrip("\n")
 
 
 @pytest.mark.slow
