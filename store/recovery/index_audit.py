@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.derive import dtype_of
+from ...formats.derive import decode, dtype_of
 from ...formats.index_file import ITEM, SLOT, items_offset, slots_offset
+from ...formats.message import MESSAGE
 from ..batch import Batch
 from ..dispatch import dispatch
 from ..index_file import Geometry
@@ -38,14 +39,16 @@ class IndexFiles:
     sound: int
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], geometry: Geometry) -> IndexFiles:
+    def of(cls, snapshot: Snapshot, geometry: Geometry) -> IndexFiles:
         """Look at the index files of a store. Raises Unreadable."""
+        entries = snapshot.index
         named = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit()]
         headers = [read_header(entry) for entry in named]
         sound = 0
         for i, header in enumerate(headers):
             checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
-            if not is_sound(header, geometry, content=checked):
+            timed = _is_timed(header, snapshot)
+            if not timed or not is_sound(header, geometry, content=checked):
                 break
             sound += 1
         return cls(headers, geometry, sound)
@@ -73,7 +76,7 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
 def index_files(snapshot: Snapshot) -> IndexFiles:
     """Those of a store. Raises Unreadable."""
     sizes = snapshot.layout.sizes
-    return IndexFiles.of(snapshot.index, Geometry(sizes.index_slots.value, sizes.index_items.value))
+    return IndexFiles.of(snapshot, Geometry(sizes.index_slots.value, sizes.index_items.value))
 
 
 @dataclass
@@ -177,10 +180,30 @@ def is_sound(header: IndexHeader, geometry: Geometry, *, content: bool) -> bool:
     whole = items_offset(geometry.slots) + geometry.items * _ITEM_DTYPE.itemsize
     if header.entry.size != whole or not 1 < header.index_count <= geometry.items:
         return False
-    ordered = header.begin_physical_offset <= header.end_physical_offset
-    if not ordered or header.begin_timestamp > header.end_timestamp:
+    if header.begin_physical_offset > header.end_physical_offset:
         return False
     return not content or _content_is_sound(header, geometry)
+
+
+def _is_timed(header: IndexHeader, snapshot: Snapshot) -> bool:
+    """Its times rise, or are those of its first and its last record: the clock was set back."""
+    if header.begin_timestamp <= header.end_timestamp:
+        return True
+    begin = _stored_at(snapshot, header.begin_physical_offset)
+    end = _stored_at(snapshot, header.end_physical_offset)
+    return (begin, end) == (header.begin_timestamp, header.end_timestamp)
+
+
+def _stored_at(snapshot: Snapshot, position: int) -> int:
+    """The store timestamp of the record at a log position, -1 without one."""
+    for entry in snapshot.log:
+        offset = position - int(entry.name) if entry.name.isdigit() else -1
+        if entry.directory or not 0 <= offset < entry.size:
+            continue
+        columns = decode(MESSAGE, snapshot.bytes_of(entry), np.array([offset], np.int64))
+        if columns.ok[0] and int(columns.ints("physical_offset")[0]) == position:
+            return int(columns.ints("store_timestamp")[0])
+    return -1
 
 
 def _content_is_sound(header: IndexHeader, geometry: Geometry) -> bool:

@@ -9,8 +9,11 @@ import pytest
 
 from mqstore.store.layout import Layout
 from mqstore.store.message import Message
+from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import Recovery, examine
 from mqstore.store.recovery.wish import Policy
+from mqstore.store.write.files import Files
 from mqstore.store.write.new_message import NewMessage
 
 from ..write.test_transaction import log_of
@@ -27,8 +30,9 @@ def made(root: Path, version: str, back_at: int) -> list[Message]:
     with writer(root, version) as store:
         for number in range(COUNT):
             time = NOW + number * 1000 - (HOUR_MS if number >= back_at else 0)
-            topic = b"t%d" % (number % 3)
-            store.append(NewMessage(topic, b"body" * 5, queue_id=0, store_timestamp=time))
+            topic, keys = b"t%d" % (number % 3), b"KEYS\1k%d" % number
+            new = NewMessage(topic, b"body", properties=keys, store_timestamp=time)
+            store.append(new)
     return list(log_of(root, TINY))
 
 
@@ -41,6 +45,12 @@ def damaged(root: Path, version: str, lost: range, noise: bytes) -> list[Message
     (root / "abort").touch()
     (root / "checkpoint").unlink()
     return log
+
+
+def planned(root: Path, version: str) -> Plan:
+    plan = look(root, version, Policy.KEEP).plan
+    assert plan is not None
+    return plan
 
 
 def look(root: Path, version: str, policy: Policy) -> Recovery:
@@ -59,6 +69,14 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(
     assert found.plan is not None and found.plan.lost.messages == len(lost)
     assert found.plan.log_end == log[-1].position + log[-1].total_size
     assert found.dead == 0
+    apply(Layout.open(tmp_path, TINY), found.plan, lambda: planned(tmp_path, version), Files())
+    assert planned(tmp_path, version).edits == []
+
+
+@pytest.mark.parametrize("version", ["4.9", "5.5"])
+@pytest.mark.parametrize("lost", [range(19, 20), range(3)])
+def test_a_start_cuts_it_all(version: str, lost: range, tmp_path: Path) -> None:
+    log = damaged(tmp_path, version, lost, b"\xa5")
     broker = look(tmp_path, version, Policy.BROKER)
     assert broker.prediction.lost.messages == sum(m.position > log[lost[-1]].position for m in log)
     assert broker.prediction.case.label == "damage-cuts"
