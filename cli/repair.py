@@ -26,6 +26,7 @@ from .options import Common, command_app, keep_journal_in, shared
 if TYPE_CHECKING:
     from ..store.layout import Layout
     from ..store.recovery.apply import Applied
+    from ..store.repair.beyond import Beyond
     from ..store.repair.parts import Choice
     from ..store.repair.repair import Repair
 
@@ -71,7 +72,8 @@ def repair(
     of "delete all consumequeues and restart". Without an option for a part the plan of --all is
     shown. Nothing is written without --apply; then what was there is kept in STORE/.mqstore, or in
     DIR, and mqstore undo takes it back. A part alone leaves the log and abort as they are; where the
-    log itself is damaged, mqstore recover comes first.
+    log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
+    with the reason why no repair mends it, and what is left to do.
 
     Exit code: 0 nothing to do, or applied; 1 the plan loses messages; 3 there is something to do.
 
@@ -107,7 +109,7 @@ def repair(
         after = _examine_again(found, common)
     options = ["--broker-version", broker_version] if broker_version else []
     options += repeated(common, journal, follow_links)
-    _print(found, applied, after, options, common)
+    _print(found, applied, after, _beyond(after or found, common), options, common)
     raise typer.Exit(_code(found, after))
 
 
@@ -137,6 +139,16 @@ def _examine_again(found: Repair, common: Common) -> Repair:
 
     with reading_the_log(found.layout, common) as tell:
         return examine_again(found, tell, common.jobs)
+
+
+def _beyond(last: Repair, common: Common) -> list[Beyond]:
+    """What stays wrong where the whole store was asked for and nothing is left to do."""
+    from ..store.repair.beyond import beyond_repair
+
+    if not last.request.choice.everything or not last.nothing_to_do or last.in_order:
+        return []
+    with reading_the_log(last.layout, common) as tell:
+        return beyond_repair(last.layout, last.request.version, tell)
 
 
 def _code(found: Repair, after: Repair | None) -> ExitCode:
@@ -172,6 +184,7 @@ def _print(
     found: Repair,
     applied: Applied | None,
     after: Repair | None,
+    beyond: list[Beyond],
     options: list[str],
     common: Common,
 ) -> None:
@@ -184,5 +197,9 @@ def _print(
             "resumed": applied.resumed,
             "edits_left": len(after.plan.edits),
         }
+    if beyond:
+        record["beyond_repair"] = [row.to_json() for row in beyond]
     with common.open_output() as out:
-        out.record(record, text=lambda _: repair_text(found, applied, after, common, options))
+        out.record(
+            record, text=lambda _: repair_text(found, applied, after, beyond, common, options)
+        )

@@ -11,6 +11,7 @@ from .terminal import escape
 
 if TYPE_CHECKING:
     from ..store.recovery.apply import Applied
+    from ..store.repair.beyond import Beyond
     from ..store.repair.repair import Repair
     from .options import Common
 
@@ -22,14 +23,16 @@ def repair_text(
     found: Repair,
     applied: Applied | None,
     after: Repair | None,
+    beyond: Sequence[Beyond],
     common: Common,
     options: Sequence[str],
 ) -> str:
-    """The whole page. after: the store once the plan was carried out. options: those that the
-    command which is proposed needs as well.
+    """The whole page. after: the store once the plan was carried out. beyond: what stays wrong.
+    options: those that the command which is proposed needs as well.
     """
     rows = None if common.verbose else _ROWS
     lines = [_verdict(found, applied, after), *_edits(found, applied, rows), *_offsets(found, rows)]
+    lines += _beyond(beyond)
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
@@ -86,6 +89,19 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
         for row in found.clamped
     )
     yield from folded(lines, len(found.clamped), rows)
+
+
+def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
+    """What no repair mends, each with its reason and what is left to do."""
+    if not beyond:
+        return
+    yield ""
+    yield "Beyond repair:"
+    for row in beyond:
+        more = f" ({row.findings:,} times)" if row.findings > 1 else ""
+        yield f"  {row.code}  {escape(row.path)}: {escape(row.message)}{more}"
+        yield f"         {row.why}"
+        yield f"         what now: {escape(row.now)}"
 
 
 def _next(found: Repair, options: Sequence[str]) -> Iterator[str]:

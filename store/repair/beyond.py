@@ -1,0 +1,82 @@
+"""What is still wrong where a repair has nothing to change any more: told, each with its reason."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ..layout import Layout
+from ..store import Store
+from ..verify.catalogue import Severity
+from ..verify.run import verify
+from ..verify.scene import Scope
+
+_OTHER = "OTHER"
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Findings of one code that stay. path, offset, message: of the first. findings: how many.
+
+    why: nothing in the store tells how to mend it. now: what is left to do.
+    """
+
+    code: str
+    severity: Severity
+    findings: int
+    path: str
+    offset: int | None
+    message: str
+    why: str
+    now: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        return {
+            "code": self.code,
+            "severity": self.severity.label,
+            "findings": self.findings,
+            "path": self.path,
+            "offset": self.offset,
+            "message": self.message,
+            "why": self.why,
+            "now": self.now,
+        }
+
+
+def beyond_repair(
+    layout: Layout, version: str, tell: Callable[[int], None] | None = None
+) -> list[Beyond]:
+    """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
+
+    version: the generation of brokers. tell: called with the log position reached.
+    """
+    with Store(layout.root, layout.broker_config) as store:
+        found = verify(store, Scope(broker_version=version), progress=tell).findings
+    errors = [finding for finding in found if finding.severity >= Severity.ERROR]
+    told: dict[str, Beyond] = {}
+    for first in errors:
+        if first.code in told:
+            continue
+        texts = _texts().get(first.code) or _texts()[_OTHER]
+        places = {"store": layout.root, "path": first.path, "code": first.code}
+        told[first.code] = Beyond(
+            first.code,
+            first.severity,
+            sum(finding.count for finding in errors if finding.code == first.code),
+            first.path.removeprefix(f"{layout.root}/"),
+            first.offset,
+            first.message,
+            texts["why"],
+            texts["now"].format(**places),
+        )
+    return list(told.values())
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return tomllib.loads(files(__package__).joinpath("beyond.toml").read_text("utf-8"))
