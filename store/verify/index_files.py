@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import Any
 
 from ...formats.index_file import HEADER_BYTES, file_size, items_offset
-from ..errors import Missing
+from ..errors import Missing, StoreError
 from ..index_file import IndexFile
 from ..mapped_file_queue import MappedFile, MappedFileQueue
+from ..one_record import read_message
 from .catalogue import Severity
 from .register import after, before
 from .scene import Scene
@@ -82,7 +83,10 @@ def headers(scene: Scene) -> None:
             begin, end = getattr(header, f"begin_{name}"), getattr(header, f"end_{name}")
             if begin > end:
                 text = f"begin_{name} {begin} is greater than end_{name} {end}"
-                header_only(scene, "I-092", file, text)
+                back = name == "timestamp" and _clock_went_back(scene, file)
+                text += ": the clock was set back between its messages" if back else ""
+                severity = Severity.INFO if back else None
+                header_only(scene, "I-092", file, text, severity=severity)
     for file in files[:-1]:
         if file.header.index_count < file.items:
             count = file.header.index_count
@@ -95,6 +99,17 @@ def headers(scene: Scene) -> None:
             if begin < end:
                 text = f"begin_{name} {begin} is less than end_{name} {end} of the file before it"
                 header_only(scene, "I-104", newer, text)
+
+
+def _clock_went_back(scene: Scene, file: IndexFile) -> bool:
+    """The first and the last message of the file were stored when its header says."""
+    header, log = file.header, scene.store.log.queue
+    ends = (header.begin_physical_offset, header.end_physical_offset)
+    try:
+        stored = [read_message(log, position).store_timestamp for position in ends]
+    except StoreError:
+        return False  # it is told where the log is read
+    return stored == [header.begin_timestamp, header.end_timestamp]
 
 
 @before("I-107")

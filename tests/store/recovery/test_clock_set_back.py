@@ -13,6 +13,10 @@ from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import Recovery, examine
 from mqstore.store.recovery.wish import Policy
+from mqstore.store.store import Store
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.scene import Scope
 from mqstore.store.write.files import Files
 from mqstore.store.write.new_message import NewMessage
 
@@ -71,6 +75,9 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(
     assert found.dead == 0
     apply(Layout.open(tmp_path, TINY), found.plan, lambda: planned(tmp_path, version), Files())
     assert planned(tmp_path, version).edits == []
+    with Store(tmp_path, TINY) as store:
+        findings = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW).findings
+    assert {finding.severity for finding in findings if finding.code == "I-092"} <= {Severity.INFO}
 
 
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
