@@ -25,7 +25,6 @@ from ...recovery_cases import (
     Case,
     all_cases,
     all_feature_cases,
-    base,
     cases,
     config_of,
     damaged,
@@ -102,20 +101,25 @@ def _feature(case: Case) -> str:
 
 
 @cache
-def _before(name: str, options: str, now_ms: int | None, work: Path) -> frozenset[object]:
-    root = base(name, work)
-    return _said(root, config_of(json.loads(options), root), now_ms)
+def _before(undamaged: str, now_ms: int | None, work: Path) -> frozenset[tuple[object, ...]]:
+    case = json.loads(undamaged)
+    root = damaged(case, work)
+    return _said(root, config_of(case, root), now_ms)
 
 
 def _is_found(case: Case, work: Path) -> bool:
     """verify says something of it that it does not say of the base, or the bytes are the same."""
-    as_it_was = _undamaged().get(case["base"]) or _undamaged()[_feature(case)]
-    options = json.dumps({name: as_it_was[name] for name in ("config",) if name in as_it_was})
-    root, now_ms = damaged(case, work), _now_ms(case)
-    new = _said(root, config_of(case, root), now_ms) - _before(case["base"], options, now_ms, work)
+    usual = _undamaged().get(case["base"]) or _undamaged()[_feature(case)]
+    kept = {name: usual[name] for name in ("config", "topics") if name in usual}
+    undamaged = json.dumps({"base": case["base"], "edits": [], **kept})
+    now_ms = _now_ms(case)
+    before = _before(undamaged, now_ms, work)
+    root = damaged(case, work)
+    new = _said(root, config_of(case, root), now_ms) - before
     if new or not case["edits"]:
         return bool(new)
-    return _files(root) == _files(base(case["base"], work))
+    files = _files(root)
+    return files == _files(damaged(json.loads(undamaged), work))
 
 
 def _now_ms(case: Case) -> int | None:
