@@ -24,7 +24,7 @@ from .pipeline_options import (
 
 
 class FileFormat(Enum):
-    """What the files are."""
+    """What `--format` says of the files."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -40,14 +40,11 @@ class BodyOption(Enum):
     STORED = "stored"
 
 
-@shared()
+@shared(FileFormat)
 def export(
     stores: Stores,
     *,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New directory for the files.")],
-    file_format: Annotated[
-        FileFormat, typer.Option("--file-format", help="Of the files.")
-    ] = FileFormat.PARQUET,
     body: Annotated[
         BodyOption,
         typer.Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
@@ -65,6 +62,9 @@ def export(
     until: Annotated[
         str | None, typer.Option("--until", metavar="T", help="Messages stored before T.")
     ] = None,
+    answer_json: Annotated[
+        bool, typer.Option("--json", help="Answer with one JSON object: counts, files, damage.")
+    ] = False,
     master: Master = None,
     conf: Conf = None,
     executor_memory: ExecutorMemory = None,
@@ -76,7 +76,8 @@ def export(
     DIR gets topic=TOPIC/date=YYYY-MM-DD/part-….parquet (days are UTC days of the store time), which
     Spark, DuckDB and others read as a table. It appears whole or not at all: what was cut off is
     finished, or started anew, by running the same command again. Parquet and NDJSON are what
-    `mqstore put --from` takes.
+    `mqstore put --from` takes. --format is that of the files; the answer is a line, or with --json an
+    object.
 
     Exit code: 0 complete; 1 something could not be read, the rest is there; 4 another job works on
     DIR; 5 cannot be read or written, no Spark.
@@ -85,7 +86,7 @@ def export(
     Examples:
       mqstore pipeline export /data/store --to /data/export
       mqstore pipeline export @stores.txt --to /mnt/export --topic 'orders*' --since -7d
-      mqstore pipeline export /data/store --to out --file-format json --body none
+      mqstore pipeline export /data/store --to out --format json --body none
     """
     from ..pipeline.session import require_packages
 
@@ -96,6 +97,7 @@ def export(
     from ..pipeline.export import on_spark
     from ..pipeline.sources.fleet import stores_of
     from ..store.time_range import parse_range
+    from .json_text import dumps_wide
 
     roots = stores_of(stores)
     times = parse_range(since, until)
@@ -105,12 +107,15 @@ def export(
     ask |= {"topics": ",".join(topic)} if topic else {}
     ask |= {"fields": columns} if columns else {}
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    report = report_of(to, run(ask, file_format.value, to, on_spark(master, settings)))
+    report = report_of(to, run(ask, common.format.value, to, on_spark(master, settings)))
     for row in report["damage"]:
         at = "" if row["position"] is None else f" at {row['position']}, {row['size']} bytes"
         common.warn(f"not exported: {row['store']}{at} ({row['reason']})")
     with common.open_output() as output:
-        output.record(report, text=_text)
+        if answer_json:
+            output.raw(f"{dumps_wide(report)}\n".encode())
+        else:
+            output.record(report, text=_text)
     if report["status"] != "complete":
         raise typer.Exit(ExitCode.NO)
 

@@ -180,3 +180,19 @@ def test_export_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         one, other = (tmp_path / side / file["path"] for side in ("spark", "plain"))
         assert one.read_bytes() == other.read_bytes()
     assert not (tmp_path / "spark" / ".mqstore").exists()
+
+
+def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ("pipeline", "export", str(tmp_path), "--to", str(tmp_path / "new"))
+    for words, code in (
+        (["--format", "xml"], 2),
+        (["--body", "all"], 2),
+        (["--since", "whenever"], 2),
+        (["--rate", "1M"], 2),
+        (["--conf", "x"], 2),
+        ([str(tmp_path / "none*")], 5),
+    ):
+        assert run([*command, *words]) == code, words
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1, err
+    assert not (tmp_path / "new").exists()
