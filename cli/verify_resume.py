@@ -127,8 +127,15 @@ def _facts_json(facts: LogFacts) -> dict[str, Any]:
     for name in ("first_offset", "next_offset"):
         told[name] = [[*queue, offset] for queue, offset in getattr(facts, name).items()]
     told["last"], told["last_timestamp"] = facts.last, facts.last_timestamp
-    told["missing"] = [[*queue, list(gaps)] for queue, gaps in facts.missing.items() if gaps]
+    told["missing"] = [[*queue, _before(facts, gaps)] for queue, gaps in facts.missing.items()]
     return told
+
+
+def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
+    """Without what the next run reads once more: of two processes one was ahead."""
+    values, end = iter(gaps), facts.stopped_at
+    rows = zip(values, values, values, values, strict=True)
+    return [n for row in rows if end is None or row[2] < end for n in row]
 
 
 def _facts_of(told: dict[str, Any]) -> LogFacts:

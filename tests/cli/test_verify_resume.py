@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,17 @@ def test_other_options_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="other options"):
         Resume.read(state, root, {"quick": False})
     assert Resume.read(state, root, {"quick": True}).position == 0
+
+
+def test_two_processes_that_are_cut_tell_no_message_twice(tmp_path: Path) -> None:
+    """One of them is ahead of the other: what it has seen behind is read once more."""
+    root, state = unpack("5.5.0-clean-no-queues", tmp_path), tmp_path / "state"
+    whole = _in_one_run(root)
+    saved = Resume.read(state, root, {})
+    with Store(root) as store:
+        half = verify(store, jobs=2, stop=lambda: True)
+    behind = replace(half, facts=replace(whole.facts, stopped_at=half.stopped_at))
+    saved.write(behind)
+    parts = _in_parts(root, state, [])
+    count = {f.code: f.count for f in parts.findings}
+    assert count["I-114"] == {f.code: f.count for f in whole.findings}["I-114"]
