@@ -23,7 +23,7 @@ except ImportError:
 
 #: Strings longer than this are hashed one by one.
 _WIDE = 256
-_WORD = np.dtype(">u8")
+_WORD = np.dtype("<u8")
 _WORD_BYTES = _WORD.itemsize
 _ALL = np.uint64((1 << 64) - 1)
 _NOT_ASCII = np.uint64(0x8080808080808080)
@@ -65,11 +65,13 @@ def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
     for at in range(0, min(longest, _WIDE), _WORD_BYTES) if len(words) else ():
         longer = (units > at) & ~slow
         rows = slice(None) if longer.all() else np.flatnonzero(longer)
-        word = words[end[rows] - (at + _WORD_BYTES)].astype(np.uint64)
+        word = words[end[rows] - (at + _WORD_BYTES)].astype(np.uint64, copy=False)
         left = units[rows] - at
         if int(left.min(initial=_WORD_BYTES)) < _WORD_BYTES:
             unused = np.maximum(_WORD_BYTES - left, 0) * 8
-            word &= _ALL >> unused.astype(np.uint64)
+            word &= _ALL << unused.astype(np.uint64)
+        if len(word) and word[0] == word[-1] and (word == word[0]).all():
+            word = word[:1]  # what the keys of one producer begin with
         seen[rows] |= word
         total[rows] += _hash_of_word(word) * np.uint64(pow(31, at, 1 << 32))
     hashes = total.astype(np.uint32)
@@ -82,12 +84,12 @@ def _hash(strings: Ragged) -> tuple[npt.NDArray[np.uint32], Ints]:
 
 
 def _hash_of_word(word: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Sum of c·31^(7-i) over the eight characters of each word, the first in its top byte.
+    """Sum of c·31^(7-i) over the eight characters of each word, the first in its lowest byte.
 
     Neighbours are added up within the word: 8 characters to 4 pairs, to 2 fours, to their sum.
     """
     for bits, mask, weight in _FOLDS:
-        word = (word >> bits & mask) * weight + (word & mask)
+        word = (word & mask) * weight + (word >> bits & mask)
     return word
 
 

@@ -16,6 +16,7 @@ from .message_properties import (
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
 )
+from .property_shapes import Shapes
 
 Flags = npt.NDArray[np.bool_]
 
@@ -57,7 +58,7 @@ class Items:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
     Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item. ended: each text
-    ends with a separator.
+    ends with a separator. Texts of few shapes are not taken apart for most of the questions.
     """
 
     def __init__(self, properties: Ragged) -> None:
@@ -66,25 +67,41 @@ class Items:
         blob, begin, self.ended = _separated(Ragged(properties.buffer, properties.start, length))
         self._found: dict[str, Ragged] = {}
         self._blob: Bytes = blob
-        end = len(blob) - _SLACK_BYTES
-        # an item lies between two separators
-        self._cuts: Ints = np.flatnonzero(blob[:end] == _SEPARATOR)
-        words = overlapping(blob, np.dtype(">u8"))
-        self._heads = words[self._cuts[:-1] + 1].astype(np.uint64)
-        is_begin = np.zeros(end, np.bool_)
-        is_begin[begin - 1] = True
+        self._begin = begin
+        self._end = len(blob) - _SLACK_BYTES
+        self._shapes = Shapes.of(blob, self._end, begin, length) if self.ended else None
+
+    @cached_property
+    def _cuts(self) -> Ints:
+        """Where separators of items stand: an item lies between two of them."""
+        return np.flatnonzero(self._blob[: self._end] == _SEPARATOR)
+
+    @cached_property
+    def _heads(self) -> npt.NDArray[np.uint64]:
+        """The first bytes of each item."""
+        words = overlapping(self._blob, np.dtype(">u8"))
+        return words[self._cuts[:-1] + 1].astype(np.uint64)
+
+    @cached_property
+    def _record(self) -> Ints:
+        """The text that each item is in."""
+        is_begin = np.zeros(self._end, np.bool_)
+        is_begin[self._begin - 1] = True
         first = np.flatnonzero(is_begin[self._cuts])
         items = np.diff(first, append=len(self._cuts) - 1)
-        self._record: Ints = np.repeat(np.arange(self._count), items)
+        return np.repeat(np.arange(self._count), items)
 
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent or empty. The last one wins."""
         if name not in self._found:
-            self._found[name] = self._find(name)
+            of = self._find if self._shapes is None else self._shapes.find
+            self._found[name] = of(name)
         return self._found[name]
 
     def has_name(self, name: str) -> bool:
         """Some text has an item of this name."""
+        if self._shapes is not None:
+            return self._shapes.has_name(name)
         return bool(len(self._items_named(name)[0]))
 
     def _find(self, name: str) -> Ragged:
@@ -103,6 +120,8 @@ class Items:
 
     def count(self, name: str) -> Ints:
         """How often each text has the name, int64[n]."""
+        if self._shapes is not None:
+            return self._shapes.count(name)
         _, record = self._items_named(name)
         return np.bincount(record, minlength=self._count).astype(np.int64)
 
@@ -131,8 +150,8 @@ class Items:
     def has_nul(self) -> Flags:
         """bool[n]: the text has a NUL byte somewhere."""
         found = np.zeros(self._count, np.bool_)
-        text = self._blob[: len(self._blob) - _SLACK_BYTES]
-        if not text.min(initial=_SEPARATOR):
+        text = self._blob[: self._end]
+        if self._shapes is None and not text.min(initial=_SEPARATOR):
             at = np.flatnonzero(text == 0)
             found[self._record[np.searchsorted(self._cuts, at) - 1]] = True
         return found
@@ -178,15 +197,17 @@ class Items:
     def run_together(self) -> Flags:
         """bool[n]: the text has an item with more than one separator of name and value."""
         found = np.zeros(self._count, np.bool_)
-        if not self._one_each:
+        if self._shapes is None and not self._one_each:
             first, behind = (np.searchsorted(self._name_ends, bound) for bound in self._bounds)
             found[self._record[self._full][behind - first > 1]] = True
         return found
 
     def malformed(self) -> Flags:
         """bool[n]: the text has an item that readers drop: without a name or without a value."""
-        length = self._name_lengths
         found = np.zeros(self._count, np.bool_)
+        if self._shapes is not None:
+            return found
+        length = self._name_lengths
         if len(length) and length.min() <= 0:
             found[self._record[self._full][length <= 0]] = True
         return found
@@ -212,6 +233,8 @@ class Items:
 
         Texts in a row mostly have the same names: those are looked at once.
         """
+        if self._shapes is not None:
+            return self._shapes.repeated()
         length, record = self._name_lengths, self._record[self._full]
         key = self._heads[self._full] & _FRONT[np.clip(length, 0, _SLACK_BYTES)]
         key ^= length.astype(np.uint64)

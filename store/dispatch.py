@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Protocol
 
 import numpy as np
@@ -300,7 +301,7 @@ def _items(
     tags: Ragged | None,
 ) -> IndexItems:
     """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""
-    prefixes = np.array([java_hash(java_string(t) + "#") for t in topics], np.int32)
+    prefixes = np.array([_hash_before_key(topic) for topic in topics], np.int32)
     rolled_back = (columns.ints("sys_flag") & TRANSACTION_MASK) == SysFlag.ROLLBACK
     unique = properties.find(names.UNIQ_KEY)
     key_row, keys = split_keys(properties.find(names.KEYS))
@@ -331,7 +332,7 @@ def _items(
     place(at, key_row, prefixes, keys)
     if tags is not None:
         rows = np.flatnonzero(has_tags)
-        marked = [java_hash(java_string(t) + "#" + _TAG_MARK) for t in topics]
+        marked = [_hash_before_key(topic, _TAG_MARK) for topic in topics]
         place(begin[rows] + count[rows] - 1, rows, np.array(marked, np.int32), tags[rows])
     return IndexItems(
         record,
@@ -339,6 +340,12 @@ def _items(
         _int64(columns.ints("physical_offset"))[record],
         _int64(columns.ints("store_timestamp"))[record],
     )
+
+
+@lru_cache(maxsize=1 << 12)
+def _hash_before_key(topic: bytes, mark: str = "") -> int:
+    """Hash of what stands before a key of the topic in the index."""
+    return java_hash(f"{java_string(topic)}#{mark}")
 
 
 def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:

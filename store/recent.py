@@ -32,8 +32,8 @@ class Recent:
     before the second; None: nobody knows.
     """
 
-    def __init__(self) -> None:
-        self.named: Callable[[int, int], bool] | None = None
+    def __init__(self, named: Callable[[int, int], bool] | None = None) -> None:
+        self.named = named
         self._store_timestamp = 0
         self._position: Ints = np.empty(0, np.int64)
 

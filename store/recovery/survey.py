@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..dispatch import Dispatched, dispatch
+from ..dispatch import Dispatched, dispatch, dispatch_columns
 from ..dispatch_record import Further
 from ..lost import tombstones
 from ..mark import Mark
@@ -27,6 +27,7 @@ from .simulate import Outcome
 from .snapshot import QueueId
 from .sound import SoundLog, SoundRun, Stretch, TakesRuns
 from .tally import Tally
+from .topic_table import TopicTable
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -97,7 +98,7 @@ def survey(
     take instead of one of the whole log. index: whether anybody looks at the index items. sound:
     what is in order; the scan leaves out those of its runs whose records no auditor has to see.
     """
-    pending = _Pending()
+    pending, topics = _Pending(), TopicTable()
 
     def takes(run: SoundRun) -> bool:
         _hand_out(pending, auditors)
@@ -106,9 +107,7 @@ def survey(
     if items is None and sound is not None:
         items = _Beside(log, crc, sound, takes, named)
     elif items is None:
-        recent = Recent()
-        recent.named = named
-        items = log.scan(start, crc=crc, recent=recent)
+        items = log.scan(start, crc=crc, recent=Recent(named))
     for item in items:
         if isinstance(item, Extent):
             for auditor in auditors:
@@ -120,11 +119,12 @@ def survey(
             for auditor in auditors:
                 auditor.stale(item)
             continue
-        dispatched = dispatch(
-            item,
+        dispatched = dispatch_columns(
+            item.columns,
             index_tags=index_tags,
             index=index,
             multi_dispatch=multi_dispatch,
+            topics=topics.of(item.columns.ragged("topic")),
             **(further or Further())._asdict(),
         )
         for auditor in auditors:

@@ -18,10 +18,12 @@ from .scene import Scene
 
 _PLACE_BITS = 20
 """Room for so many unique keys, as a power of two: the same one is looked for among these."""
+_ROW_BITS = 17
+"""The same for those of one batch, few enough to stay in a processor's cache."""
 _DIGITS_MAX = 9
 _QUEUES = 1 << 16
 """Queues of a topic that are looked at; a damaged number must not ask for memory."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MIX = 0x9E3779B97F4A7C15
 _WORD = np.dtype(np.uint64)
 _WORDS = 4
 """Words of a unique key that count: its first 32 characters."""
@@ -70,7 +72,7 @@ def rising_times(scene: Scene, records: Records) -> None:
             records.position,
             records.ends,
             lambda row: (
-                f"record at {records.position[row]}: stored {before[row] - time[row]} ms before"
+                f"record at {records.position[row]}: stored {int(before[row]) - int(time[row])} ms before"
                 " the record in front of it"
             ),
         )
@@ -199,20 +201,25 @@ class _Seen:
 
     def __init__(self) -> None:
         self._marks = np.zeros(1 << _PLACE_BITS, np.uint32)
-        self._rows = np.zeros(1 << _PLACE_BITS, np.int32)
+        self._rows = np.zeros(1 << _ROW_BITS, np.int32)
 
     def add(self, numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Note them; bool[n]: which of them were met before, or stand here twice."""
         place = (numbers >> np.uint64(64 - _PLACE_BITS)).astype(np.int64)
         mark = numbers.astype(np.uint32) | np.uint32(1)  # 0 is a free place
         twice: npt.NDArray[np.bool_] = self._marks[place] == mark
-        own = np.arange(len(numbers), dtype=np.int32)
         self._marks[place] = mark
-        self._rows[place[::-1]] = own[::-1]
-        first = self._rows[place]
-        shared = np.flatnonzero(first != own)  # one of these before it has the same place
+        own = np.arange(len(numbers), dtype=np.int32)
+        small = place >> (_PLACE_BITS - _ROW_BITS)
+        self._rows[small[::-1]] = own[::-1]
+        first = self._rows[small]
+        shared = np.flatnonzero(first != own)  # one of these before it has the same small place
         if len(shared):
-            twice[shared] |= mark[shared] == mark[first[shared]]
+            some = np.zeros(len(numbers), np.bool_)
+            some[shared] = some[first[shared]] = True
+            rows = np.flatnonzero(some)
+            rows = rows[np.argsort(numbers[rows], kind="stable")]
+            twice[rows[1:]] |= numbers[rows[1:]] == numbers[rows[:-1]]
         return twice
 
 
@@ -221,10 +228,18 @@ def _numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[
     seeds = np.array([hash(topic) & 0xFFFFFFFFFFFFFFFF for topic in topics], np.uint64)
     mixed = seeds[topic_ids] ^ keys.length.astype(np.uint64)
     words = overlapping(keys.buffer, _WORD)
+    shortest = int(keys.length.min())
     for number in range(_WORDS):
+        behind = (number + 1) * _WORD.itemsize
         at = keys.start + number * _WORD.itemsize
-        whole = (number + 1) * _WORD.itemsize <= keys.length
-        part = words[np.minimum(at, len(words) - 1)]
-        mixed = (mixed ^ np.where(whole, part, np.uint64(0))) * _MIX
-        mixed ^= mixed >> np.uint64(29)
+        if behind <= shortest:
+            part = words[at]
+        else:
+            part = words[np.minimum(at, len(words) - 1)]
+            part[behind > keys.length] = 0
+        part *= np.uint64(pow(_MIX, number + 1, 1 << 64))
+        mixed += part
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(_MIX)
+    mixed ^= mixed >> np.uint64(29)
     return mixed

@@ -31,6 +31,13 @@ class Ranges:
     def __bool__(self) -> bool:
         return bool(self._first)
 
+    def add_any(self, numbers: Ints) -> None:
+        """Add numbers in any order, int64[n]; those in a row quickly."""
+        if len(numbers) and (np.diff(numbers) == 1).all():
+            self.add_range(int(numbers[0]), int(numbers[-1]) + 1)
+        else:
+            self.add(np.sort(numbers))
+
     def add(self, numbers: Ints) -> None:
         """Add ascending numbers, int64[n]."""
         for begin, end in runs(numbers):

@@ -25,7 +25,7 @@ from ..lost import tombstones
 from .catalogue import Severity
 from .consume_queue_state import queues_of
 from .index_files import index_files
-from .index_items import ItemCursor, Picked, key_of, surplus
+from .index_items import ItemCursor, Picked, among, key_of, surplus
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
@@ -119,7 +119,7 @@ class IndexCompare:
         lacking = [plain.take(surplus(required, keys))]
         tag_items = surplus(allowed, required)
         if tag_items.any():
-            found = np.isin(allowed[tag_items], keys)
+            found = among(allowed[tag_items], keys)
             self._tags_seen |= bool(found.any())
             if self._tags_seen and self._scene.profile.dispatch.index_tags:
                 lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
@@ -127,7 +127,7 @@ class IndexCompare:
         if self._scene.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
-        known = np.isin(keys, allowed)
+        known = among(keys, allowed)
         twice = picked.take(extra & known)
         self._report_items("I-102", twice, _twice(len(np.unique(twice.position))))
         self._unasked(records, picked.take(extra & ~known))
@@ -157,7 +157,7 @@ class IndexCompare:
         scope = self._scene.scope
         kept = lacking.position != self.first
         if scope.topic is not None:
-            kept &= np.isin(lacking.record, records.of_topic(scope.topic))
+            kept &= among(lacking.record, records.of_topic(scope.topic))
             if scope.queue_id is not None:
                 kept &= records.ints("queue_id")[lacking.record] == scope.queue_id
         early = lacking.position < self.first if self.first >= 0 else np.ones_like(kept)

@@ -14,9 +14,9 @@ from ...formats.property_columns import Items
 from ..commit_log import Batch
 from ..dictionary import Dictionary, dictionary
 from ..dispatch import Dispatched
+from ..recovery.topic_table import TopicTable
 from .catalogue import Severity
 from .scene import Scene
-from .topic_table import TopicTable
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -17,6 +17,7 @@ from ..mark import Mark
 from ..recent import LOOK_BACK
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages, survey
+from ..recovery.topic_table import TopicTable
 from ..store import Store
 from .catalogue import GROUPS, Severity, catalogue
 from .finding import Finding
@@ -24,7 +25,6 @@ from .log_pass import Part, items_of, parts_of
 from .records import Records
 from .register import CHECKS
 from .scene import LogFacts, Scene, Scope
-from .topic_table import TopicTable
 
 F = TypeVar("F")
 

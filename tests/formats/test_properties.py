@@ -136,3 +136,53 @@ def test_malformed_digits(digits: bytes) -> None:
 def test_items_with_more_than_one_separator(texts: list[bytes]) -> None:
     wanted = [any(item.count(b"\x01") > 1 for item in text.split(b"\x02")) for text in texts]
     assert Items(Ragged.of(texts)).run_together().tolist() == wanted
+
+
+SHAPES = [
+    b"KEYS\x01k%06d\x02UNIQ_KEY\x01%08d\x02TAGS\x01a\x02",
+    b"KEYS\x01k%06d\x02UNIQ_KEY\x01%08d\x02TAGS\x01bb\x02",
+    b"UNIQ_KEY\x01%08d\x0212345678\x01%d\x0212345678\x01again\x02",
+    b"TAGS\x01%d\x02KEYS\x01%d\x02UNIQ_KEYS\x01x\x02",
+]
+"""As producers make them; numbers grow, so that one of them has texts of several lengths."""
+
+
+NAMES_ASKED = ("KEYS", "TAGS", "UNIQ_KEY", "UNIQ_KEYS", "12345678", "absent", "K")
+
+
+def answers(items: Items) -> list[list[object]]:
+    """All that can be asked, row by row."""
+    found: list[list[object]] = [
+        flags.tolist() for flags in (items.has_nul(), items.malformed(), items.run_together())
+    ]
+    for name in NAMES_ASKED:
+        values = items.find(name)
+        found += [values.tolist(), values.length.tolist(), items.count(name).tolist()]
+    _, names, values = items.pairs()
+    return [*found, items.repeated().tolist(), names.tolist(), values.tolist()]
+
+
+@given(
+    st.lists(st.sampled_from(SHAPES), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 299), st.integers(0, 60), PIECES), max_size=3),
+    st.booleans(),
+)
+@settings(max_examples=40)
+def test_texts_of_few_shapes(
+    shapes: list[bytes], damage: list[tuple[int, int, bytes]], apart: bool
+) -> None:
+    """Many texts are answered by their shapes, few are taken apart: the answers are the same."""
+    wanted = [shapes[n % len(shapes)] for n in range(300)]
+    texts = [shape % ((n,) * shape.count(b"%")) for n, shape in enumerate(wanted)]
+    for row, at, piece in damage:
+        texts[row] = texts[row][:at] + piece + texts[row][at + len(piece) :]
+    many = Ragged.of(texts)
+    if apart:
+        many = many[np.arange(len(texts))[::-1]]
+        texts.reverse()
+    items = Items(many)
+    parts = [Items(Ragged.of(texts[begin : begin + 100])) for begin in (0, 100, 200)]
+    expected = [[*one, *two, *three] for one, two, three in zip(*map(answers, parts), strict=True)]
+    assert answers(items) == expected
+    for name in NAMES_ASKED:
+        assert items.has_name(name) == any(part.has_name(name) for part in parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...formats.derive import Ragged
 from ..dictionary import Dictionary, dictionary
-from ..recovery.known_topics import KnownTopics
+from .known_topics import KnownTopics
 
 _TOPICS_MAX = 1000
 """More are numbered batch by batch: what is made of each of them would be made too often."""
