@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from ...formats.blank import BLANK
 from ...formats.commit_log import PLAIN
@@ -16,6 +17,7 @@ from .scenario import Place, Scene, create, cut, killed, remove, scenario, write
 _PAGE_BYTES = 4096
 _LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
 _STALE_RECORDS = 5
+_LARGEST_COPY = 1 << 24
 
 
 def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
@@ -176,3 +178,15 @@ def _stray_file(scene: Scene) -> Iterator[Edit]:
     path = f"{files.directories[0]}/{file_name(files.start)}.bak"
     data = scene.rng.randbytes(scene.rng.randint(1, min(_PAGE_BYTES, files.file_size)))
     yield create(path, data, "not of the broker", files.file_size)
+
+
+@scenario("duplicate-segment", 8859, 1231)
+def _duplicate_segment(scene: Scene) -> Iterator[Edit]:
+    """Of several log directories two hold a file of one name: which one counts is a matter of luck."""
+    directories = [path for path in scene.store.layout.commit_log_directories if path.is_dir()]
+    if len(directories) < 2:
+        raise NotFound("the store has one log directory", path=scene.store.layout.root)
+    file = scene.rng.choice(scene.log)
+    other = next(path for path in directories if path != Path(file.path).parent)
+    stale = scene.store.log_files.read_file(file, 0, min(file.size, _LARGEST_COPY) // 2)
+    yield create(other / Path(file.path).name, stale, "an older file of the log", file.size)

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive import offset_of
-from ...formats.index_file import HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
+from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
 from ..errors import NotFound
 from ..index import open_index_file
+from ..index_file import Header
+from ..layout import COMPACTION, COMPACTION_LOG
 from ..mapped_file_queue import MappedFileQueue, file_name
 from ..recovery.edits import Edit
+from ..recovery.queue_edits import last_byte
+from ..recovery.snapshot import Entry
+from ..write.index import file_name as index_file_name
 from .scenario import Scene, create, cut, killed, remove, scenario, write, zeros
 
 _MOVED_UNITS = 1 << 16
 """At most so many units move up."""
+_ENDLESS_FILES = 20
+_LONG_AGO = datetime(1970, 1, 1)
+"""Names then follow the newest file, not the clock: the same for the same seed."""
 
 
 def _place(files: MappedFileQueue, queue_offset: int) -> tuple[str, int, int]:
@@ -125,3 +134,34 @@ def _index_cut(scene: Scene) -> Iterator[Edit]:
     """The newest index file ends early."""
     path = _newest_index(scene)
     yield cut(path, scene.rng.randrange(path.stat().st_size), "the newest index file ends early")
+
+
+@scenario("index-endless", 7539)
+def _index_endless(scene: Scene) -> Iterator[Edit]:
+    """One index file after the other was begun and never filled: they fill the disk."""
+    newest = _newest_index(scene)
+    size = newest.stat().st_size
+    with open_index_file(newest, scene.store.config) as index:
+        end = index.header
+    fields = (
+        end.end_timestamp,
+        end.end_timestamp,
+        end.end_physical_offset,
+        end.end_physical_offset,
+    )
+    header = HEADER.build(dict(zip(Header._fields, (*fields, 0, 1), strict=True)))
+    name = newest.name
+    for _ in range(_ENDLESS_FILES):
+        name = index_file_name(_LONG_AGO, name)
+        yield create(newest.with_name(name), header, "an index file without an item", size)
+
+
+@scenario("compaction-cut")
+def _compaction_cut(scene: Scene) -> Iterator[Edit]:
+    """The log of a compaction topic lost its end, its queue still points there."""
+    path = scene.file_of(f"{COMPACTION}/{COMPACTION_LOG}/*/*/*", "log of a compaction topic")
+    entry = Entry(path.name, str(path), path.stat().st_size, directory=False)
+    end = last_byte(entry, 0)
+    at = scene.rng.randrange(end // 4, end // 2)
+    yield zeros(path, at, end - at, "the end of a compaction log")
+    yield from killed(scene)

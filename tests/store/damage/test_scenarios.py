@@ -19,6 +19,7 @@ from tests.stores import unpack
 #: A store that has what a scenario damages; the others take the base, which is small.
 STORE = "5.3.3-clean"
 STORES = {"timer-ahead": "5.3.3-timer-clean", "ext-cut": "5.3.3-cqext"}
+STORES |= {"duplicate-segment": "5.3.3-multipath-killed", "compaction-cut": "5.3.3-compaction"}
 STORES |= dict.fromkeys(["topic-forgotten", "offset-beyond"], STORE)
 STORES |= dict.fromkeys(["config-cut", "config-tail", "config-zeros"], STORE)
 STORES |= dict.fromkeys(["timer-wheel-gone", "timer-wheel-length"], STORE)
