@@ -215,9 +215,9 @@ class QueueAudit:
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
             end = self._tail_end(log, self._disk_first(), checked=False)
-            last = self.read(end - 1, 1)[0] if end else _PRE_FILL
-            behind = units["physical_offset"] > last["physical_offset"]
-            units = units[behind]
+            if end:
+                last = self.read(end - 1, 1)[0]
+                units = units[units["physical_offset"] > last["physical_offset"]]
             offsets = end + np.arange(len(units), dtype=np.int64)
             return self._fix(offsets, units, end + len(units), len(units), shifted=True)
         begin = self.next if self.first >= 0 else self._disk_first()
