@@ -321,7 +321,7 @@ CASES: tuple[Case, ...] = (
         "beside-the-log",
         "log and queues are in order, files of timer or consumequeue_ext are not",
         "starts; reads what it can of them",
-        "puts right what a later version would refuse",
+        "puts right what a later version would refuse, moves empty files away",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         (),
         ("I-079", "I-126"),

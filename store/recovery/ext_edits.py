@@ -45,8 +45,19 @@ def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
             if entry not in files:
                 yield Edit("move", entry.path, "not a whole file of consumequeue_ext", ("I-003",))
         named = _named(snapshot, queue)
+        for entry in _spare(files, named):
+            files.remove(entry)
+            yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
         for entry in files:
             yield from _mended(snapshot.bytes_of(entry), entry, named, last=entry is files[-1])
+
+
+def _spare(files: list[Entry], named: Ints) -> list[Entry]:
+    """Files of zeros behind the one with the last unit that the queue names: a start deletes them."""
+    if not len(named):
+        return []
+    end = int(named.max())
+    return [entry for entry in files if int(entry.name) > end and not last_byte(entry, 0)]
 
 
 def _mended(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[Edit]:

@@ -12,11 +12,12 @@ from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.maker import can_have_files
+from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.profiles import VERSIONS
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.simulate import Outcome
 from mqstore.store.recovery.survey import Readability, survey
-from mqstore.store.recovery.wish import Policy
+from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases
@@ -133,3 +134,21 @@ def test_all_measured_damage(tmp_path: Path) -> None:
         if found:
             failed[case["case"]] = found
     assert not failed
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_path: Path) -> None:
+    """A start would delete it: the plan moves it away, and the next start changes nothing."""
+    case = recovery_cases.case_of("ext_extra_next")
+    root = recovery_cases.damaged(case, tmp_path)
+    config = recovery_cases.config_of(case, root)
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, config), case["version"], Wish(policy, 0))
+
+    plan = again()
+    apply(Layout.open(root, config), plan, again, Files())
+    assert [edit.path for edit in plan.edits if edit.kind == "remove"] == [
+        str(root / case["edits"][0]["file"])
+    ]
+    assert not changes_of_starts(root, config, plan, ("5.3", "5.4", "5.5"))
