@@ -76,8 +76,9 @@ def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | 
     """The items of the parts, until the run is to end. Raises Unreadable."""
     log = scene.store.log
     scene.begin_reading()
+    goes_on = scene.scope.start if scene.scope.earlier is not None else None
     for part in parts:
-        exact = part.start <= log.min_offset or scene.scope.earlier is not None
+        exact = part.start <= log.min_offset or part.start == goes_on
         start = part.start if exact else _begin(log, part)
         for item in log.scan(start, part.stop, crc=crc, recent=_recent(scene.log)):
             if reason := scene.stopped():

@@ -12,7 +12,7 @@ from mqstore.store.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.finding import Finding
 from mqstore.store.verify.run import Verdict, verify
-from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.verify.scene import LogFacts, Scene, Scope
 
 from ...stores import unpack
 
@@ -50,6 +50,7 @@ def test_a_sample_has_the_end_and_no_more_than_asked(
 ) -> None:
     monkeypatch.setattr(log_pass, "SLICE_BYTES", 1 << 15)
     with Store(store) as opened:
+        start = int(opened.log.record(0).columns.ints("total_size")[0])
         whole = log_pass.parts_of(Scene(opened, Scope()))
         assert whole == [log_pass.Part(0, None)]
         for percent in (0.1, 10, 50, 90):
@@ -61,8 +62,9 @@ def test_a_sample_has_the_end_and_no_more_than_asked(
             assert scene.unread and not scene.log.complete
     sampled = _verified(store, sample_percent=50)
     assert 0 < sampled.records < 600
+    goes_on = _verified(store, sample_percent=50, start=start, earlier=LogFacts())
     alarms = {"I-020", "I-021", "I-023", "I-040", "I-054"}
-    assert not alarms & {f.code for f in sampled.findings}
+    assert not alarms & {f.code for f in (*sampled.findings, *goes_on.findings)}
 
 
 def test_a_run_is_ended_from_outside(store: Path) -> None:
