@@ -77,14 +77,18 @@ def ddl_of(ask: Ask) -> str:
 class LogPartition(InputPartition):
     """What one task reads: a split of the log of a store, or all of a small log (`split` None).
 
-    problem: why the store cannot be read.
+    problem: why the store cannot be read. behind: the log has ended; there may be damage, but no
+    message.
     """
 
-    def __init__(self, store: str, split: Split | None, problem: str = "") -> None:
-        super().__init__((store, split, problem))
+    def __init__(
+        self, store: str, split: Split | None, problem: str = "", *, behind: bool = False
+    ) -> None:
+        super().__init__((store, split, problem, behind))
         self.store = store
         self.split = split
         self.problem = problem
+        self.behind = behind
 
 
 class LogReader(DataSourceReader):
@@ -149,8 +153,11 @@ def _splits(root: str, size: int, ask: Ask) -> list[LogPartition]:
         return _remote_splits(root, size, ask)
     with Store(root, ask.broker_config) as store:
         start, stop = time_bounds(store, ask.times)
-        stop = min(stop, store.log_end.position)
-        return [LogPartition(root, split) for split in splits(start, stop, size)]
+        end = store.log_end.position
+        found = [LogPartition(root, split) for split in splits(start, min(stop, end), size)]
+        if stop > end:
+            found.append(LogPartition(root, Split(max(start, end), stop), behind=True))
+        return found
 
 
 def _remote_splits(root: str, size: int, ask: Ask) -> list[LogPartition]:
@@ -179,7 +186,9 @@ def rows_of(ask: Ask, partition: LogPartition, pushed: Pushed) -> Iterator[pa.Re
                     if item.kind in _DAMAGE_KINDS:
                         yield from _report(ask, partition, item.position, item.size, item.reason)
                     continue
-                if item.mark <= Mark.AFTER_DAMAGE and len(wanted := _wanted(item, conditions)):
+                if partition.behind or item.mark > Mark.AFTER_DAMAGE:
+                    continue
+                if len(wanted := _wanted(item, conditions)):
                     yield from rows_of_batch(store, wanted, fields, raw=ask.body == STORED_BODY)
     except StoreError as error:
         if ask.fails:
