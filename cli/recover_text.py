@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 _SHIFTED_SHOWN = 3
 _ROWS = 12
 """Lines of a list before it is folded."""
-_DEAD = (
-    "records that an earlier start has cut off: they are old, and no queue names what stood there"
-)
+_DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 

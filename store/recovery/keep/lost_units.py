@@ -100,8 +100,10 @@ def lost_units(
 def names_record(snapshot: Snapshot, begin: int, end: int) -> bool:
     """Whether a unit names a record that begins at `begin` and ends at or before `end`.
 
-    Raises Unreadable.
+    Where all queues are gone none can deny it: true. Raises Unreadable.
     """
+    if not any((*snapshot.queues.values(), *snapshot.batch_queues.values())):
+        return True
     found = lost_units(snapshot, [Gap(begin, end, False, 0)], (), np.zeros(0, np.int64), {})
     return begin in found.position
 

@@ -89,10 +89,19 @@ def test_a_start_cuts_it_all(version: str, lost: range, tmp_path: Path) -> None:
     assert broker.prediction.case.label == "damage-cuts"
 
 
-def test_without_queues_it_is_told_as_dead(tmp_path: Path) -> None:
-    """Nothing tells it from what an earlier start has cut off: nobody loses it, but it is said."""
-    damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
+def test_without_any_queue_nothing_is_given_up(tmp_path: Path) -> None:
+    log = damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
     shutil.rmtree(tmp_path / "consumequeue")
+    found = look(tmp_path, "5.3", Policy.KEEP)
+    assert (found.messages, found.dead) == (COUNT - 1, 0)
+    assert found.plan is not None
+    assert found.plan.log_end == log[-1].position + log[-1].total_size
+
+
+def test_what_no_queue_names_is_told_as_dead(tmp_path: Path) -> None:
+    """Nothing tells it from what an earlier start has cut off: nobody loses it, but it is said."""
+    log = damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
+    shutil.rmtree(tmp_path / "consumequeue" / log[19].topic)
     found = look(tmp_path, "5.3", Policy.BROKER)
     assert found.dead == COUNT - 20
     assert found.to_json()["summary"]["dead"] == found.dead
