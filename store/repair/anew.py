@@ -50,7 +50,8 @@ def made_anew(
 
     None where queues or index have files: these are compared with the log first. Raises Unreadable.
     """
-    if not snapshot.log or snapshot.queues or snapshot.batch_topics or snapshot.index:
+    compared = any(snapshot.queues.values()) or snapshot.batch_topics or snapshot.index
+    if not snapshot.log or compared:
         return None
     log, index = CommitLog.open(snapshot.layout), index_files(snapshot)
 

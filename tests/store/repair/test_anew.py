@@ -134,6 +134,15 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     assert left == [("create", str(path)), ("rebuild", made["rebuild"].path)]
 
 
+def test_directories_without_files_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = bare("5.3.3-clean", tmp_path)
+    for queue in ("orders/0", "orders/9", "gone/0"):
+        (root / "consumequeue" / queue).mkdir(parents=True)
+    assert check_plans(root, monkeypatch).plan.items
+
+
 def test_stores_with_queues_or_index_are_compared_first(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     shutil.rmtree(root / "index")
