@@ -11,7 +11,7 @@ Rows are made where the log is read, so that neither bodies nor properties cross
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +217,7 @@ class _Rows:
         if of_batches.any():
             yield from self._of_batch_queues(units.take(~placeless & of_batches))
 
-    def _of_topics(self, holds: Any) -> npt.NDArray[np.bool_]:
+    def _of_topics(self, holds: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """bool[n]: units whose topic is such a one."""
         units, topics = self._made.units, self._made.topics
         chosen = np.array([holds(topic) for topic in topics], np.bool_)

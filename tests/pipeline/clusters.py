@@ -16,7 +16,7 @@ from pathlib import Path
 from mqstore.pipeline.session import find_java, java_home
 
 HOST = "127.0.0.1"
-_START_S = 90
+_START_S = 300
 
 
 def free_port() -> int:

@@ -40,7 +40,7 @@ def program(
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 
@@ -232,7 +232,7 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
         assert process.poll() is None, "it ended too soon"
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert (process.returncode, out) == (130, "")
     assert err in ("", "mqstore: interrupted\n")
     assert not new.exists()

@@ -31,7 +31,7 @@ def program(*arguments: object, environment: dict[str, str]) -> subprocess.Compl
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 
