@@ -49,7 +49,12 @@ def test_queues_are_the_same_files(spark: SparkSession, root: Path, tmp_path: Pa
     ).save(str(tmp_path / "new"))
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["consumequeue"]
-    gaps = ordered.filter("queue_offset <> 1").write.format("rocketmq-queue")
+
+
+@pytest.mark.slow
+def test_a_gap_is_refused(spark: SparkSession, root: Path, tmp_path: Path) -> None:
+    units = spark.read.format("rocketmq-queue").load(str(root)).coalesce(1)
+    gaps = units.filter("problem IS NULL AND queue_offset <> 1").write.format("rocketmq-queue")
     assert isinstance(failing(gaps, tmp_path / "gaps"), Refused)
 
 
