@@ -19,7 +19,17 @@ from ...formats.message import SMALLEST
 from ..commit_log import CommitLog
 from ..delay_level import SCHEDULE_TOPIC
 from .queue_fix import Hole, QueueFix
-from .queue_units import UNIT_DTYPE, Units, gather, is_valid, joined, pre_fill, read_units
+from .queue_units import (
+    UNIT_DTYPE,
+    UNITS_AT_ONCE,
+    Units,
+    gather,
+    is_valid,
+    joined,
+    pre_fill,
+    read_units,
+    used_rows,
+)
 from .snapshot import Entry, QueueId
 from .sound import Stretch
 from .survey import Messages, points_at
@@ -99,17 +109,12 @@ class QueueAudit:
         return found
 
     def takes(self, stretch: Stretch) -> bool:
-        """The messages can stand behind those before: where offsets are left out, there is room."""
-        if self.first < 0:
-            return True
-        left_out = stretch.first - self.next
+        """The messages can stand behind those before: for offsets left out there is room."""
         room = (stretch.first_position - self.last_position) // SMALLEST
-        return 0 <= left_out <= room
+        return self.first < 0 or 0 <= stretch.first - self.next <= room
 
     def add_sound(self, stretch: Stretch, made: Units | None = None) -> None:
-        """Messages of this queue that stay in the log, in order; with their units, unless these are
-        `made`.
-        """
+        """Messages that stay in the log, in order; with their units, unless these are `made`."""
         if self.first < 0:
             self.first, self.first_position = stretch.first, stretch.first_position
         elif self.next < stretch.first:
@@ -244,7 +249,7 @@ class QueueAudit:
         count = 0
         for first, most in self._windows(end, self._disk_end(), _WINDOW):
             units = self.read(first, most)
-            used = _used(units)
+            used = used_rows(units)
             if not len(used):
                 break
             count += int((units["physical_offset"][used] >= self.log_end).sum())
@@ -356,13 +361,16 @@ class QueueAudit:
     def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
         """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""
         more_offsets, more_units = [offsets], [units]
-        for begin, end, _, _ in self.holes:
-            there = self.read(begin, end - begin)
-            bad = np.flatnonzero(~is_valid(there) | (there["physical_offset"] >= self.log_end))
-            for at in bad.tolist():
-                before = self._unit_at(begin + at - 1, more_offsets, more_units)
-                more_offsets.append(np.array([begin + at], np.int64))
-                more_units.append(before)
+        for hole in self.holes:
+            for begin in range(hole.begin, hole.end, UNITS_AT_ONCE):
+                there = self.read(begin, min(UNITS_AT_ONCE, hole.end - begin))
+                bad = ~is_valid(there) | (there["physical_offset"] >= self.log_end)
+                numbers = np.flatnonzero(bad).astype(np.int64) + begin
+                for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+                    if len(run):
+                        before = self._unit_at(int(run[0]) - 1, more_offsets, more_units)
+                        more_units.append(np.repeat(before, len(run)))
+                        more_offsets.append(run)
         return np.concatenate(more_offsets), joined(more_units)
 
     def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:
@@ -389,10 +397,3 @@ class QueueAudit:
         if not self.log_start and len(bad):
             filled[:] = self._unit_at(self.first, [offsets], [units])
         return bad + first_of_file, filled
-
-
-def _used(units: Units) -> Ints:
-    """Rows of units that a broker takes for valid, but for pre-fill."""
-    rows: Ints = np.flatnonzero(is_valid(units))
-    used: Ints = rows[units[rows] != _PRE_FILL]
-    return used

@@ -14,15 +14,17 @@ from ...formats.consume_queue import UNIT_BYTES
 from ..errors import from_os_error
 from ..mapped_file_queue import NAME_DIGITS, file_name
 from ..regular_file import open_regular
-from .edits import Edit
+from .edits import Content, Edit
 from .queue_fix import QueueFix
-from .queue_units import pre_fill
+from .queue_units import Units, pre_fill, read_units
 from .snapshot import Entry
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
 _UNIT_GAP_BYTES = 1 << 16
 _ZEROS = bytes(_WINDOW_BYTES)
+_MANY_RUNS = 1000
+_NEAR_UNITS = 256
 
 
 def queue_edits(
@@ -72,8 +74,11 @@ def _new_file(
     units = fix.units[mine]
     at = fix.offsets[mine] - start // unit_bytes
     front = pre_fill(int(at[0]))
-    pieces = [(0, front.tobytes())] if len(front) else []
-    pieces += [(int(at[i[0]]) * unit_bytes, units[i].tobytes()) for i in _runs(at)]
+    pieces: list[tuple[int, Content]] = [(0, front.tobytes())] if len(front) else []
+    for first, count, run in _runs(at):
+        data = np.zeros(count, units.dtype)
+        data[at[run] - first] = units[run]
+        pieces.append((first * unit_bytes, _bytes(data)))
     path = str(directory / file_name(start))
     reason = f"{len(units)} units of messages in the log"
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
@@ -82,21 +87,38 @@ def _new_file(
 def _changes(
     fix: QueueFix, mine: Ints, entry: Entry, start: int, unit_bytes: int
 ) -> Iterator[Edit]:
-    """Units to be written over an existing file, run by run."""
+    """Units to be written over an existing file, run by run, with what stands between near ones."""
     at = fix.offsets[mine] - start // unit_bytes
     units = fix.units[mine]
-    for run in _runs(at):
-        data = units[run].tobytes()
-        offset = int(at[run[0]]) * unit_bytes
-        reason = f"{len(run)} units of messages in the log"
-        yield Edit("write", entry.path, reason, ("I-070",), offset, len(data), data)
+    for first, count, run in _runs(at):
+        there = read_units(entry, first, count, units.dtype)
+        there[at[run] - first] = units[run]
+        data = _bytes(there)
+        reason = f"{run.stop - run.start} units of messages in the log"
+        yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
 
 
-def _runs(numbers: Ints) -> list[Ints]:
-    """Index arrays of neighbours that follow one another without a gap."""
+def _bytes(units: Units) -> Content:
+    """The bytes of an array that nobody else changes, without a copy."""
+    return units.view(np.uint8).data
+
+
+def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
+    """Numbers that follow one another: the first, how many from there to the last, their rows.
+
+    A gap parts them, and of very many only one of some size: each run costs more than its units.
+    """
+    steps = np.diff(numbers)
+    ends = np.flatnonzero(steps != 1)
+    if len(ends) > _MANY_RUNS:
+        ends = np.flatnonzero(steps > _NEAR_UNITS)
     if not len(numbers):
-        return []
-    return np.split(np.arange(len(numbers)), np.flatnonzero(np.diff(numbers) != 1) + 1)
+        return
+    ends = np.append(ends + 1, len(numbers))
+    begins = np.append(0, ends[:-1])
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        first = int(numbers[begin])
+        yield first, int(numbers[end - 1]) - first + 1, slice(begin, end)
 
 
 def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:

@@ -219,12 +219,15 @@ class QueueState:
                 position += 1
 
     def _regular_run(self, reach: Ints, offsets: Ints) -> int:
-        """How many of the first units simply follow the end of the queue, one after the other."""
+        """How many of the first units are appended, one after the other.
+
+        Behind a shift the offsets lie ahead of the end: nobody asks by how much (B1).
+        """
         if not self.files or self.files[-1].wrote == 0:
             return 0
         before = np.concatenate([np.array([self.max_physical], np.int64), reach[:-1]])
         expected = self.end // self.dtype.itemsize + np.arange(len(reach))
-        odd = np.flatnonzero((reach <= before) | (offsets != expected))
+        odd = np.flatnonzero((reach <= before) | (offsets < expected))
         return int(odd[0]) if len(odd) else len(reach)
 
     def _put_one(self, unit: Units, queue_offset: int) -> None:

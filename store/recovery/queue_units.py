@@ -81,3 +81,10 @@ def pre_fill(count: int) -> Units:
     for name, value in PRE_FILL.items():
         units[name] = value
     return units
+
+
+def used_rows(units: Units) -> npt.NDArray[np.int64]:
+    """Rows of units that a broker takes for valid, but for pre-fill."""
+    rows: npt.NDArray[np.int64] = np.flatnonzero(is_valid(units))
+    used: npt.NDArray[np.int64] = rows[units[rows] != pre_fill(1)[0]]
+    return used
