@@ -1,7 +1,8 @@
 """What a tombstone has to hold so that the service that reads its topic passes over it.
 
 A plain tombstone stops some of a broker's own services for ever: the timer of every version, a
-delay level of 4.9, the op progress of 4.9. Measured with the real services (repair answers, 9).
+delay level of 4.9, the op progress of 4.9, POP's revive service of 5.1. Measured with the real
+services (repair answers, 9).
 """
 
 from __future__ import annotations
@@ -16,21 +17,28 @@ from ....formats.message_properties import (
     REAL_QID,
     REAL_TOPIC,
     TAGS,
+    TIMER_DELIVER_MS,
     TIMER_OUT_MS,
     format_properties,
 )
+from ....formats.pop import REVIVE_TOPIC
 from ....formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ...delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC)
-"""Topics that a service of the broker reads, and may stop at."""
+_SERVICE_TOPICS = (TIMER_TOPIC, SCHEDULE_TOPIC, HALF_TOPIC, OP_TOPIC, REVIVE_TOPIC)
+_SERVICE_PREFIXES = tuple(topic.encode() for topic in _SERVICE_TOPICS)
 _OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
 _TIMER_DELETE = "TIMER_DEL_UNIQKEY"
 _SECOND_MS = 1000
 _PLAIN_GENERATION = "4.3"
 """The only generation whose delay service drops a message that names no topic."""
+
+
+def is_for_service(topic: bytes) -> bool:
+    """A service of the broker reads this topic, and may stop at a record without properties."""
+    return topic.startswith(_SERVICE_PREFIXES)
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,10 @@ class Forms:
             return self._schedule()
         if topic == OP_TOPIC:
             return _only(format_properties({TAGS: "d"}))
+        if topic.startswith(REVIVE_TOPIC):
+            return _only(
+                format_properties({TIMER_DELIVER_MS: "0"})
+            )  # of no check point, so no time
         if topic == HALF_TOPIC:
             # older than any check waits for: written to TRANS_CHECK_MAX_TIME_TOPIC at once
             return Form(born_timestamp=1)

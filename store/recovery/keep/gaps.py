@@ -16,7 +16,7 @@ from ..snapshot import QueueId
 from ..sound import SoundRun
 from ..survey import Messages
 from ..torn_properties import torn_properties
-from .forms import SERVICE_TOPICS
+from .forms import is_for_service
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,9 +49,6 @@ class TornRecord:
     queue_id: int
     queue_offset: int
     sys_flag: int
-
-
-_SERVICE_TOPICS = frozenset(topic.encode() for topic in SERVICE_TOPICS)
 
 
 @dataclass
@@ -189,7 +186,7 @@ class GapFinder:
         """
         good = ~torn_properties(batch.columns)
         for row in np.flatnonzero(~good).tolist():
-            good[row] = batch.columns.ragged("topic")[row] not in _SERVICE_TOPICS
+            good[row] = not is_for_service(batch.columns.ragged("topic")[row])
         if batch.body_crc_ok is not None:
             good &= batch.body_crc_ok
         if self.verify:

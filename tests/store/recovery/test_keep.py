@@ -11,6 +11,7 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MAGIC_V1, MESSAGE, SMALLEST
 from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, crc_ok, parse
+from mqstore.formats.pop import REVIVE_TOPIC
 from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -18,7 +19,7 @@ from mqstore.store.errors import Refused
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.keep.fill import SMALLEST_FILLER, fill
-from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, Forms
+from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, Forms, is_for_service
 from mqstore.store.recovery.keep.gaps import Gap
 from mqstore.store.recovery.keep.lost_units import LostUnits
 from mqstore.store.recovery.keep.records import encoded, padded
@@ -337,6 +338,15 @@ def test_every_delayed_record_has_room_for_a_tombstone(generations: tuple[str, .
         assert properties["LOST"] == "t" and properties["REAL_QID"] == "0", size
         small = properties["REAL_TOPIC"] == FILLER_TOPIC.decode()
         assert small == (size < forms.whole(SCHEDULE_TOPIC)), size
+
+
+def test_a_tombstone_for_the_revive_service_has_a_time() -> None:
+    """That of 5.1 parses it before it looks at anything else, and stops at a record without."""
+    topic = f"{REVIVE_TOPIC}cluster"
+    size = FORMS.whole(topic)
+    (piece,) = encoded(fill(Gap(0, size, False, 5), lost((0, size, topic)), FORMS), FORMS, {})
+    assert parse(MESSAGE.parse(piece[1]).properties) == {"LOST": "t", "TIMER_DELIVER_MS": "0"}
+    assert is_for_service(topic.encode()) and not is_for_service(b"TopicA")
 
 
 @pytest.mark.parametrize("append_crc", [False, True])
