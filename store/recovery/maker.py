@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..write.consume_queue import queue_directory
 from .batch_audit import BatchAudits
 from .groups import GroupLoss
 from .index_audit import IndexAudit, IndexFiles, index_files
+from .keep.unnamed import Unplaced
 from .log_plan import LogPlan
 from .packed_items import PackedItems
 from .profiles import Profile
@@ -139,7 +141,13 @@ class Maker(Auditor):
     def stale(self, batch: Batch) -> None:
         pass
 
-    def note_lost(self, gone: Messages) -> None:
-        """Count messages that got a tombstone."""
-        self.groups.add(gone)
-        self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+    def note_lost(self, marked: Iterable[Messages], unplaced: Sequence[Unplaced]) -> None:
+        """Count messages that got a tombstone, and those that got none: nothing is known of these
+        but their places in queues.
+        """
+        for gone in marked:
+            self.groups.add(gone)
+            self.lost.add(gone.queue, "", gone.size, gone.store_timestamp, gone.offset)
+        for place in unplaced:
+            time, offset = np.array([[place.store_timestamp], [place.queue_offset]], np.int64)
+            self.lost.add(place.queue, "", np.zeros(1, np.int64), time, offset)

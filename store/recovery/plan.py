@@ -31,7 +31,7 @@ from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.lost_units import names_record
 from .keep.misnamed import misnamed
-from .keep.unnamed import places
+from .keep.unnamed import Unplaced, places
 from .log_plan import LogPlan, plan_log
 from .loss import tombstoned
 from .maker import Maker
@@ -143,6 +143,7 @@ def make_plan(
     queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
     cut: Sequence[CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
+    unplaced: Sequence[Unplaced] = ()
     look = partial(
         survey,
         index_tags=rules.index_tags,
@@ -158,7 +159,7 @@ def make_plan(
             mended, queue, profile, outcome, wish, look, auditors, groups, sound
         )
         log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
-        cut, written = kept.cut, kept.written
+        cut, written, unplaced = kept.cut, kept.written, kept.unplaced
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -176,15 +177,13 @@ def make_plan(
             look(commit_log, [maker], crc=False, progress=None, sound=untouched)
         else:
             look(commit_log, [maker, *auditors], sound=sound)
-    for gone in tombstoned(mended, fills):
-        maker.note_lost(gone)
+    maker.note_lost(tombstoned(mended, fills), unplaced)
     plan = Plan(policy, log.start, log.end, lost=maker.lost)
     plan.groups = maker.groups
+    plan.restored, plan.beyond = restored, _beyond(fills, outcome.log_end)
     plan.files, plan.brought, plan.fills, plan.cut = queue, brought, fills, cut
     plan.stale, plan.tail_bytes = log.stale, log.tail_bytes
     plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
-    plan.restored = restored
-    plan.beyond = sum(int((f.lost.position >= outcome.log_end).sum()) for f in fills)
     plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
     if switches.consume_queue_ext:
         plan.edits += ext_edits(snapshot)
@@ -256,6 +255,11 @@ def _without_log(
     plan.edits += ending(snapshot, plan.checkpoint)
     check_kinds(plan.edits)
     return plan
+
+
+def _beyond(fills: Sequence[Fill], log_end: int) -> int:
+    """Lost records behind the broker's log end."""
+    return sum(int((fill.lost.position >= log_end).sum()) for fill in fills)
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:

@@ -31,14 +31,15 @@ from .lost_units import LostUnits, lost_units
 from .op_bodies import op_bodies
 from .overlay import PatchedQueue
 from .records import Piece, encoded, padded
-from .unnamed import Place, with_unnamed
+from .unnamed import Place, Unplaced, with_unnamed
 
 
 @dataclass(frozen=True)
 class KeptLog:
     """The log as it will be. queue: its files with what is written over them.
 
-    restored: number of records whose header is put right. written: the ranges that are.
+    restored: number of records whose header is put right. written: the ranges that are. unplaced:
+    lost messages without a tombstone.
     """
 
     plan: LogPlan
@@ -47,6 +48,7 @@ class KeptLog:
     restored: int = 0
     cut: Sequence[CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
+    unplaced: Sequence[Unplaced] = ()
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
@@ -90,7 +92,7 @@ def keep_log(
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
-    closed = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
+    closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
     bodies = op_bodies(CommitLog(queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
@@ -111,7 +113,7 @@ def keep_log(
     patched = _patched(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail))
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges)
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced)
 
 
 _BROUGHT = "brought back from the replica"

@@ -29,6 +29,14 @@ _OP_BODY_BYTES = 512
 """Room for what an op record has to say again."""
 
 
+class Unplaced(NamedTuple):
+    """A lost message for which there is no room. store_timestamp: of what comes before the gap."""
+
+    queue: QueueId
+    queue_offset: int
+    store_timestamp: int
+
+
 class Place(NamedTuple):
     """A lost message; `low`, `high`: log positions between which its record lay."""
 
@@ -76,13 +84,14 @@ class _Room:
 
 def with_unnamed(
     closed: Sequence[Fill], wanted: Iterator[Place], known: Sequence[LostUnits], forms: Forms
-) -> list[Fill]:
-    """The fills with tombstones in the place of fillers, as far as there is room.
+) -> tuple[list[Fill], list[Unplaced]]:
+    """The fills with tombstones in the place of fillers, as far as there is room; and who has none.
 
     known: other places that units name.
     """
+    unplaced: list[Unplaced] = []
     if not closed:
-        return []
+        return [], unplaced
     queues = closed[0].lost.queues
     numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
     taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
@@ -96,7 +105,8 @@ def with_unnamed(
         least = forms.smallest(place.queue.topic)
         most = least + _more_bytes(place, forms)
         low = max(place.low, reach.get(place.queue, 0))
-        for room in rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]:
+        between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
+        for room in between:
             if room.begin < low or not (size := room.take(least, most)):
                 continue
             if place.queue not in numbers:
@@ -106,12 +116,15 @@ def with_unnamed(
             room.begin += size
             reach[place.queue] = room.begin
             break
+        else:
+            times = [closed[room.fill].gap.store_timestamp for room in between[:1]]
+            unplaced += [Unplaced(place.queue, place.queue_offset, time) for time in times]
     changed = list(closed)
     for number in [number for number, mine in enumerate(rows) if mine]:
         mine = [room for room in rooms if room.fill == number]
         _grow_last(rows[number], mine, queues)
         changed[number] = _with_rows(closed[number], rows[number], mine)
-    return changed
+    return changed, unplaced
 
 
 def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
