@@ -40,6 +40,7 @@ class CommitLog:
         self.queue = files
         self._dledger = os.fspath(dledger) if dledger else None
         self._rate_bytes = rate_bytes
+        self.queue.aside |= rate_bytes is not None
 
     @classmethod
     def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:
@@ -167,7 +168,6 @@ class CommitLog:
         began = time.monotonic()
         got = self.queue.read_into(file, offset, buffer)
         if self._rate_bytes:
-            self.queue.forget(file, offset, got)
             time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
         return got
 

@@ -70,6 +70,7 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
 
     descriptor = open_regular(path)
     try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # a few bytes, nothing behind them
         return bool(compression_of(os.pread(descriptor, MAGIC_BYTES, 0)))
     except OSError as error:
         raise from_os_error(error, path) from error

@@ -27,6 +27,7 @@ from ..formats.index_file import (
 )
 from .compressed import open_any
 from .errors import from_os_error
+from .page_cache import is_aside, read_aside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,8 +71,8 @@ class IndexFile:
     """An index file opened for reading. Use as a context manager or `close`.
 
     slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
-    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_column` read; they
-    then leave nothing in the page cache.
+    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_column` read; the
+    page cache is then left as it was.
     """
 
     def __init__(self, path: str | os.PathLike[str], geometry: Geometry) -> None:
@@ -85,7 +86,11 @@ class IndexFile:
 
     def _read(self, offset: int, size: int) -> bytes:
         try:
-            return os.pread(self._descriptor, size, offset).ljust(size, b"\0")
+            if not self.rate_bytes and not is_aside():
+                return os.pread(self._descriptor, size, offset).ljust(size, b"\0")
+            data = bytearray(size)  # what the file lacks stays zero
+            read_aside(self._descriptor, memoryview(data), offset)
+            return bytes(data)
         except OSError as error:
             raise from_os_error(error, self.path) from error
 
@@ -94,7 +99,6 @@ class IndexFile:
         began = time.monotonic()
         data = self._read(offset, size)
         if self.rate_bytes:
-            os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
             time.sleep(max(0.0, size / self.rate_bytes - (time.monotonic() - began)))
         return data
 

@@ -32,6 +32,7 @@ from .compressed import (
     whole_size,
 )
 from .errors import from_os_error
+from .page_cache import is_aside, read_aside
 
 NAME_DIGITS = 20
 LARGEST_START = (1 << 63) - 1
@@ -90,7 +91,10 @@ class MappedFileQueue:
 
     files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
     files tell; 0 where nothing tells. foreign: entries that are no file of this stream.
+    aside: reading leaves the page cache as it was.
     """
+
+    aside = False
 
     def __init__(
         self,
@@ -177,8 +181,12 @@ class MappedFileQueue:
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """Up to `size` bytes of one file of this queue from its byte `offset` on."""
+        size = max(0, min(size, file.size - offset))
         try:
-            return os.pread(self.descriptor(file), max(0, min(size, file.size - offset)), offset)
+            if file.compressed or not (self.aside or is_aside()):
+                return os.pread(self.descriptor(file), size, offset)
+            data = bytearray(size)
+            return bytes(data[: read_aside(self.descriptor(file), memoryview(data), offset)])
         except OSError as error:
             raise from_os_error(error, file.path) from error
 
@@ -186,6 +194,8 @@ class MappedFileQueue:
         """Fill `buffer` from byte `offset` of one file on; returns the bytes there were."""
         room = buffer[: max(0, min(len(buffer), file.size - offset))]
         try:
+            if (self.aside or is_aside()) and not file.compressed:
+                return read_aside(self.descriptor(file), room, offset)
             return os.preadv(self.descriptor(file), [room], offset) if len(room) else 0
         except OSError as error:
             raise from_os_error(error, file.path) from error
@@ -223,12 +233,6 @@ class MappedFileQueue:
             return min(file.size, os.lseek(self.descriptor(file), offset, os.SEEK_HOLE))
         except OSError:
             return file.size
-
-    def forget(self, file: MappedFile, offset: int, size: int) -> None:
-        """Drop a range from the page cache: reading it left no trace there."""
-        if file.compressed:
-            return  # its content is in a temporary file, which goes with the process
-        os.posix_fadvise(self.descriptor(file), offset, size, os.POSIX_FADV_DONTNEED)
 
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:

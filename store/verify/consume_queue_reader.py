@@ -35,7 +35,7 @@ class QueueReader:
 
     directory: of the queue, there or not. vanished: a file was deleted while it was read, as a
     broker does with one whose records are all expired. rate_bytes: most bytes per second that
-    `windows` reads; it then leaves nothing in the page cache.
+    `windows` reads; the page cache is then left as it was.
     """
 
     def __init__(
@@ -138,7 +138,6 @@ class QueueReader:
             began = time.monotonic()
             data = self.files.read_file(file, offset, size)
             if self._rate_bytes:
-                self.files.forget(file, offset, size)
                 time.sleep(max(0.0, size / self._rate_bytes - (time.monotonic() - began)))
             count = len(data) // UNIT_BYTES
             if not count:

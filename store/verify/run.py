@@ -14,6 +14,7 @@ from ..commit_log import Batch, Extent
 from ..dispatch import Dispatched
 from ..errors import Missing
 from ..mark import Mark
+from ..page_cache import aside
 from ..recent import LOOK_BACK
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages, survey
@@ -87,7 +88,8 @@ def verify(
     began = time.monotonic()
     load_checks()
     scope = scope or Scope()
-    scene, beside = _settled(store, scope, now_ms, progress, stop, jobs)
+    with aside(store.rate_bytes is not None):
+        scene, beside = _settled(store, scope, now_ms, progress, stop, jobs)
     findings = [*scene.findings, *beside]
     findings.sort(key=lambda f: (-f.severity, f.code, f.path, f.offset or 0))
     return Verdict(
