@@ -41,6 +41,9 @@ class Format(StrEnum):
     CSV = "csv"
 
 
+FORMAT_HELP = "Text is for people, the others are stable."
+
+
 def parse_bytes(text: str | int) -> int:
     """`4096`, `64K`, `10MB`, `1GiB`: a number of bytes, units are powers of 1024."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?(?:/s)?", str(text).strip(), re.IGNORECASE)
@@ -53,9 +56,7 @@ def parse_bytes(text: str | int) -> int:
 class Common:
     """The values of the shared options; the annotations are their declaration."""
 
-    format: Annotated[
-        Format, typer.Option("--format", help="Text is for people, the others are stable.")
-    ] = Format.TEXT
+    format: Annotated[Format, typer.Option("--format", help=FORMAT_HELP)] = Format.TEXT
     fields: Annotated[
         str | None,
         typer.Option("--fields", metavar="A,B,C", help="Only these fields, in this order."),
@@ -176,10 +177,13 @@ def command_app(help: str | None = None) -> typer.Typer:
     )
 
 
-def shared(formats: type[Enum] = Format) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def shared(
+    formats: type[Enum] = Format, format_help: str = FORMAT_HELP
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: add the shared options to a command that has a parameter `common`.
 
-    formats: an enumeration with more formats than `Format`, its first member is the default.
+    formats: an enumeration of other formats than `Format`, its first member is the default;
+    format_help: what the help says of them.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -193,7 +197,7 @@ def shared(formats: type[Enum] = Format) -> Callable[[Callable[..., None]], Call
                     _print_traceback()
                 raise
 
-        parameters = [*_own_parameters(function), *_shared_parameters(formats)]
+        parameters = [*_own_parameters(function), *_shared_parameters(formats, format_help)]
         for parameter in parameters:
             _leave_paths_alone(parameter)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -212,7 +216,7 @@ def _own_parameters(function: Callable[..., None]) -> list[inspect.Parameter]:
     ]
 
 
-def _shared_parameters(formats: type[Enum]) -> list[inspect.Parameter]:
+def _shared_parameters(formats: type[Enum], format_help: str) -> list[inspect.Parameter]:
     """The fields of `Common` as parameters."""
     hints = get_type_hints(Common, include_extras=True)
     parameters = [
@@ -225,9 +229,9 @@ def _shared_parameters(formats: type[Enum]) -> list[inspect.Parameter]:
         for field in fields(Common)
     ]
     if formats is not Format:
-        option = hints["format"].__metadata__
+        option = typer.Option("--format", help=format_help)
         parameters[0] = parameters[0].replace(
-            annotation=Annotated[formats, *option], default=next(iter(formats))
+            annotation=Annotated[formats, option], default=next(iter(formats))
         )
     return parameters
 

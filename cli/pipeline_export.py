@@ -40,7 +40,7 @@ class BodyOption(Enum):
     STORED = "stored"
 
 
-@shared(FileFormat)
+@shared(FileFormat, "That of the files.")
 def export(
     stores: Stores,
     *,

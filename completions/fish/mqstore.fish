@@ -318,7 +318,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_su
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l conf -x -d 'A setting of Spark; wins over ours.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l executor-memory -x -d 'Memory of each executor: 2g, 8g, …'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l packages -x -d 'Maven packages that Spark loads.'
-complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l format -x -a 'parquet json csv avro' -d 'Text is for people, the others are stable.'
+complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l format -x -a 'parquet json csv avro' -d 'That of the files.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -l fields -x -d 'Only these fields, in this order.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -s o -l output -r -d 'Write data to FILE, not to stdout.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from export' -s q -l quiet -d 'No warnings and no progress, errors only.'
