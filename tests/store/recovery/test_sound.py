@@ -13,12 +13,13 @@ import pytest
 
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.config import BrokerConfig
+from mqstore.store.dispatch import LMQ_PREFIX
 from mqstore.store.layout import Layout
 from mqstore.store.recovery import prove, prove_log, recovery
 from mqstore.store.recovery.edits import digest
 from mqstore.store.recovery.index_audit import index_files
 from mqstore.store.recovery.lost_messages import MOST
-from mqstore.store.recovery.profiles import VERSIONS
+from mqstore.store.recovery.profiles import VERSIONS, profile_of
 from mqstore.store.recovery.snapshot import Snapshot
 from mqstore.store.recovery.sound import SoundLog
 from mqstore.store.recovery.wish import Policy
@@ -138,6 +139,17 @@ def test_the_proof_ends_before_a_wrong_byte(tmp_path: Path) -> None:
             file.write(bytes([byte ^ 1 << chance.randrange(8)]))
         same(root, BrokerConfig({}), None, Policy.KEEP)
         shutil.rmtree(root)
+
+
+def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
+    sound = recovery._sound(snapshot, profile, recovery.switches_of(snapshot), 1)
+    assert sound is not None and sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert {run.further_by for run in sound.runs} == {profile.version}
+    assert any(queue.topic.startswith(LMQ_PREFIX) for run in sound.runs for queue in run.queues)
+    for version in (None, profile.version):
+        same(root, BrokerConfig({}), version, Policy.KEEP)
 
 
 def _spoiled(root: Path, at: int) -> int:
