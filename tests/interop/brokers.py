@@ -23,15 +23,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from ..slices import pick
 from .oracle import HERE, cache_directory, java_flags, move_into_place, source_hash
 
 VERSIONS = ("5.3.3", "5.5.0")
+#: Slow tests ask more, as far as a slice takes them.
+ALL_VERSIONS = (*VERSIONS, *pick(("4.9.7", "5.1.4", "5.4.0"), "brokers of other versions"))
+#: 4.x has neither timer nor POP.
+VERSIONS_OF_5 = tuple(version for version in ALL_VERSIONS if not version.startswith("4."))
 #: A broker that has not started, or a client that has not answered by then, never will.
-TIMEOUT_SECONDS = 60
-SOURCE = HERE / "java" / "broker" / "BrokerMain.java"
+TIMEOUT_SECONDS = 180
+SOURCES = sorted((HERE / "java" / "broker").glob("*.java"))
+#: Extends a class that 4.x has not.
+SINCE_5 = "LoopbackReplication.java"
 
+#: Of cluster and broker.
+NAME = "interop"
 #: What keeps a start short. Nothing here changes what is delivered.
-BROKER = {"brokerClusterName": "interop", "enablePropertyFilter": "true"}
+BROKER = {"brokerClusterName": NAME, "brokerName": NAME, "enablePropertyFilter": "true"}
 STORE = {"duplicationEnable": "false", "timerWheelEnable": "true", "warmMapedFileEnable": "false"}
 
 
@@ -59,16 +68,21 @@ def _fetch(version: str) -> Path:
     return jars
 
 
-def class_path(version: str, source: Path = SOURCE) -> str:
-    """Jars and driver of a version."""
+def class_path(version: str, *sources: Path) -> str:
+    """The jars of a version, and the classes of `sources` compiled against them."""
     jars = _fetch(version)
-    classes = jars.parent / f"broker-{source_hash([source])}"
+    classes = jars.parent / f"broker-{source_hash(sources)}"
     if not classes.exists():
         fresh = Path(tempfile.mkdtemp(prefix="broker.", dir=jars.parent))
         command = ["javac", "-nowarn", "-Xlint:-options", "-d", str(fresh), "-cp", f"{jars}/*"]
-        subprocess.run([*command, str(source)], check=True)
+        subprocess.run([*command, *map(str, sources)], check=True)
         move_into_place(fresh, classes)
     return f"{classes}:{jars}/*"
+
+
+def _driver(version: str) -> list[Path]:
+    """The sources that this version compiles."""
+    return [path for path in SOURCES if path.name != SINCE_5 or not version.startswith("4.")]
 
 
 class Broker:
@@ -92,7 +106,7 @@ class Broker:
         self._jvm = subprocess.Popen(
             [
                 *("java", *java_flags("1g"), *small, "-Doracle.log=warn"),
-                *("-cp", class_path(version), "broker.BrokerMain"),
+                *("-cp", class_path(version, *_driver(version)), "broker.BrokerMain"),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

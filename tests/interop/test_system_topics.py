@@ -17,17 +17,21 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats import pop
 from mqstore.formats.tombstone import LOST
 from mqstore.store.config import BrokerConfig
 from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.store import Store
 from mqstore.store.timer_check import read_timer_check
 
-from .brokers import VERSIONS, Broker
+from .brokers import ALL_VERSIONS, NAME, VERSIONS_OF_5, Broker
 from .served import Row, as_broker, mqstore, put, rows, settings
 from .test_brokers import LEVEL_MS, SIZES, assert_on_time, broker, message, sent
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.parametrize("version", VERSIONS)]
+pytestmark = [pytest.mark.interop, pytest.mark.slow]
+
+of_all = pytest.mark.parametrize("version", ALL_VERSIONS)
+of_5 = pytest.mark.parametrize("version", VERSIONS_OF_5)
 
 OFTEN = {"transactionCheckInterval": 1_000, "transactionTimeOut": 1_000}
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -113,6 +117,7 @@ def until(running: Broker, count: int, seconds: float) -> list[Row]:
         time.sleep(0.2)
 
 
+@of_all
 @spoilt
 def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time() * 1000)
@@ -138,6 +143,7 @@ def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
         assert table[queue_id + 1] == end
 
 
+@of_5
 @spoilt
 def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     root, now = tmp_path / "store", int(time.time()) * 1000
@@ -163,6 +169,7 @@ def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     assert check.last_timer_queue_offset == ends(root, TIMER_TOPIC)[0]
 
 
+@of_all
 @spoilt
 @pytest.mark.parametrize("topic", [HALF, OP])
 def test_transactions_go_on(version: str, spoil: Spoil, topic: str, tmp_path: Path) -> None:
@@ -211,6 +218,7 @@ def _op_of(root: Path, offset: int) -> Row:
     return next(row for row in got if row["type"] == "message" and row["queue_offset"] == offset)
 
 
+@of_all
 @spoilt
 def test_retries_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     root = tmp_path / "store"
@@ -227,3 +235,68 @@ def test_retries_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
         time.sleep(QUIET_SECONDS)
         assert Counter(row["body"] for row in real(running.received(0))) == Counter(wanted), got
         running.stop()
+
+
+REVIVE, POPPERS = pop.REVIVE_TOPIC + NAME, "poppers"
+REVIVE_QUEUE = 3
+_INVISIBLE_MS = 1_000
+
+
+def revive_line(tag: str, number: int, pop_ms: int) -> Row:
+    """What a broker notes of message `number` of `orders`, which was given to a consumer."""
+    place: Row = {"t": "orders", "c": POPPERS, "q": 1, "so": number, "pt": pop_ms, "bn": NAME}
+    own: dict[str, Row] = {
+        pop.CHECK_POINT_TAG: {"it": _INVISIBLE_MS, "n": 1, "bm": 0, "d": []},
+        pop.ACK_TAG: {"ao": number},
+    }
+    properties = {
+        "TAGS": tag,
+        "UNIQ_KEY": f"orders@1@{number}@{POPPERS}@{pop_ms}@{NAME}@{tag}",
+        "TIMER_DELIVER_MS": str(pop_ms + _INVISIBLE_MS),  # the service's clock
+    }
+    return message(REVIVE, json.dumps(place | own[tag]), properties, REVIVE_QUEUE)
+
+
+def came_back(root: Path) -> Counter[str]:
+    """Bodies of the messages that the broker gives to the group again."""
+    topic, _ = pop.retry_topics("orders", POPPERS)
+    with Store(root, BrokerConfig({k: str(v) for k, v in SIZES.items()})) as store:
+        if topic not in {queue.topic for queue in store.queue_summaries}:
+            return Counter()
+    got = rows(mqstore("get", root, "--topic", topic, "--format", "ndjson", *settings(SIZES)))
+    return Counter(row["body"] for row in got if row["type"] == "message")
+
+
+def revived(version: str, root: Path, count: int) -> Counter[str]:
+    """Let a broker bring messages back: so many, and what it would bring too many."""
+    with broker(version, root, SIZES) as running:
+        deadline = time.monotonic() + 60
+        while came_back(root).total() < count and time.monotonic() < deadline:
+            time.sleep(0.5)
+        time.sleep(QUIET_SECONDS)
+        running.stop()
+    return came_back(root)
+
+
+@of_5
+@spoilt
+@pytest.mark.parametrize("tag", [pop.CHECK_POINT_TAG, pop.ACK_TAG])
+def test_pop_goes_on(version: str, spoil: Spoil, tag: str, tmp_path: Path) -> None:
+    """Popped and not acknowledged: comes back. A lost check point forgets its message, a lost
+    acknowledgement is none.
+    """
+    root, bodies = tmp_path / "store", [f"popped {number}" for number in range(7)]
+    put(root, [message("orders", body, {}, 1) for body in bodies], SIZES, *as_broker(version))
+    given_ms = int(time.time() * 1000)  # no check point is older than its message
+    noted = [
+        *(revive_line(pop.CHECK_POINT_TAG, number, given_ms) for number in range(6)),
+        *(revive_line(pop.ACK_TAG, number, given_ms) for number in (4, 5)),
+    ]
+    stored = put(root, noted, SIZES, *as_broker(version))
+    recovered(root, spoil, stored[2 if tag == pop.CHECK_POINT_TAG else 6])
+    numbers = {0, 1, 3} if tag == pop.CHECK_POINT_TAG else {0, 1, 2, 3, 4}
+    wanted = Counter(bodies[number] for number in numbers)
+    assert revived(version, root, wanted.total()) == wanted
+    put(root, [revive_line(pop.CHECK_POINT_TAG, 6, given_ms)], SIZES)
+    wanted[bodies[6]] = 1
+    assert revived(version, root, wanted.total()) == wanted

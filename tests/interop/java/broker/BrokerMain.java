@@ -2,12 +2,11 @@ package broker;
 
 import com.google.gson.*;
 import java.io.*;
-import java.lang.reflect.Field;
+import java.lang.reflect.*;
 import java.net.*;
 import java.nio.charset.StandardCharsets;
 import java.util.*;
 import java.util.concurrent.*;
-import org.apache.rocketmq.auth.config.AuthConfig;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.client.consumer.*;
 import org.apache.rocketmq.client.consumer.listener.*;
@@ -19,17 +18,16 @@ import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.*;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
-import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
-import org.apache.rocketmq.store.ha.DefaultHAService;
 
 /**
  * A whole broker with a name server and real clients, on loopback ports, in one JVM.
  * One JSON request per line on stdin, one JSON answer per line on stdout: start, consume, received, checked, stop.
+ * Compiled against each version: what one of them lacks is reached by name.
  */
 public final class BrokerMain {
     private static final Gson JSON = new GsonBuilder().disableHtmlEscaping().serializeNulls().create();
-    private static final String LOOPBACK = "127.0.0.1";
+    private static final String LOOPBACK = Loopback.ADDRESS;
     private static final String GROUP = "mqstore-interop";
 
     private final Queue<JsonObject> received = new ConcurrentLinkedQueue<>();
@@ -74,6 +72,7 @@ public final class BrokerMain {
         NettyServerConfig nameServer = server(freePort());
         names = new NamesrvController(new NamesrvConfig(), nameServer);
         if (!names.initialize()) throw new IllegalStateException("the name server does not start");
+        Loopback.only(names);
         names.start();
         namesAddress = LOOPBACK + ":" + nameServer.getListenPort();
 
@@ -89,10 +88,10 @@ public final class BrokerMain {
         store.setHaListenPort(0);
         set(store, request, "config");
         NettyServerConfig server = server(freePort());
-        config.setListenPort(server.getListenPort());
-        broker = new BrokerController(config, server, new NettyClientConfig(), store, new AuthConfig());
+        set(config, "listenPort", Integer.toString(server.getListenPort()));     // 5.x has it here, too
+        broker = controller(config, server, new NettyClientConfig(), store);
         if (!broker.initialize()) throw new IllegalStateException("the broker does not load the store");
-        field(broker.getMessageStore(), "haService").set(broker.getMessageStore(), new LoopbackReplication());
+        Loopback.only(broker);
         broker.start();
         broker.registerBrokerAll(true, false, true);
         for (int wait = 0; names.getRouteInfoManager().pickupTopicRouteData(config.getBrokerClusterName()) == null; wait++) {
@@ -101,6 +100,12 @@ public final class BrokerMain {
         }
         answer.addProperty("port", server.getListenPort());
         answer.addProperty("started_ms", System.currentTimeMillis());
+    }
+
+    private static void set(Object config, String name, String value) {
+        Properties values = new Properties();
+        values.setProperty(name, value);
+        MixAll.properties2Object(values, config);                               // passes over names that it has not
     }
 
     private static void set(Object config, JsonObject request, String name) {
@@ -113,7 +118,7 @@ public final class BrokerMain {
 
     private static NettyServerConfig server(int port) {
         NettyServerConfig config = new NettyServerConfig();
-        config.setBindAddress(LOOPBACK);
+        set(config, "bindAddress", Loopback.ADDRESS);
         config.setListenPort(port);
         return config;
     }
@@ -128,27 +133,19 @@ public final class BrokerMain {
         throw new IOException("no two free ports");
     }
 
-    /** The port for slaves has no setting for its address, so the service gets one before it binds. */
-    private static final class LoopbackReplication extends DefaultHAService {
-        @Override public void init(DefaultMessageStore store) throws IOException {
-            super.init(store);
-            try {
-                field(acceptSocketService, "socketAddressListen")
-                    .set(acceptSocketService, new InetSocketAddress(LOOPBACK, 0));
-            } catch (ReflectiveOperationException e) {
-                throw new IOException(e);
-            }
-        }
-    }
-
-    private static Field field(Object owner, String name) throws NoSuchFieldException {
-        for (Class<?> type = owner.getClass(); type != null; type = type.getSuperclass())
-            try {
-                Field field = type.getDeclaredField(name);
-                field.setAccessible(true);
-                return field;
-            } catch (NoSuchFieldException above) { }
-        throw new NoSuchFieldException(name);
+    /** Some versions also want to know how clients are authorized. */
+    private static BrokerController controller(BrokerConfig config, NettyServerConfig server, NettyClientConfig client,
+                                               MessageStoreConfig store) throws Exception {
+        Class<?>[] types = {BrokerConfig.class, NettyServerConfig.class, NettyClientConfig.class, MessageStoreConfig.class};
+        Object[] values = {config, server, client, store};
+        try {
+            Class<?> auth = Class.forName("org.apache.rocketmq.auth.config.AuthConfig");
+            types = Arrays.copyOf(types, 5);
+            types[4] = auth;
+            values = Arrays.copyOf(values, 5);
+            values[4] = auth.getConstructor().newInstance();
+        } catch (ClassNotFoundException none) { }
+        return BrokerController.class.getConstructor(types).newInstance(values);
     }
 
     /** A push consumer for {"topics": {"T": "expression"}}; what it gets is kept for `received`. */
