@@ -152,14 +152,18 @@ NAMES_ASKED = ("KEYS", "TAGS", "UNIQ_KEY", "UNIQ_KEYS", "12345678", "absent", "K
 
 def answers(items: Items) -> list[list[object]]:
     """All that can be asked, row by row."""
-    found: list[list[object]] = [
-        flags.tolist() for flags in (items.has_nul(), items.malformed(), items.run_together())
-    ]
+    flags = (items.has_nul(), items.malformed(), items.run_together())
+    found: list[list[object]] = [column.tolist() for column in flags]
     for name in NAMES_ASKED:
         values = items.find(name)
         found += [values.tolist(), values.length.tolist(), items.count(name).tolist()]
     _, names, values = items.pairs()
-    return [*found, items.repeated().tolist(), names.tolist(), values.tolist()]
+    found += [
+        items.repeated().tolist(),
+        list[object](names.tolist()),
+        list[object](values.tolist()),
+    ]
+    return found
 
 
 @given(
