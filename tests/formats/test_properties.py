@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -150,20 +152,15 @@ SHAPES = [
 NAMES_ASKED = ("KEYS", "TAGS", "UNIQ_KEY", "UNIQ_KEYS", "12345678", "absent", "K")
 
 
-def answers(items: Items) -> list[list[object]]:
+def answers(items: Items) -> list[list[Any]]:
     """All that can be asked, row by row."""
-    flags = (items.has_nul(), items.malformed(), items.run_together())
-    found: list[list[object]] = [column.tolist() for column in flags]
+    flags = (items.has_nul(), items.malformed(), items.run_together(), items.repeated())
+    found = [column.tolist() for column in flags]
     for name in NAMES_ASKED:
         values = items.find(name)
         found += [values.tolist(), values.length.tolist(), items.count(name).tolist()]
     _, names, values = items.pairs()
-    found += [
-        items.repeated().tolist(),
-        list[object](names.tolist()),
-        list[object](values.tolist()),
-    ]
-    return found
+    return [*found, names.tolist(), values.tolist()]
 
 
 @given(
