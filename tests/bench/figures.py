@@ -136,6 +136,21 @@ def verify(bench: Bench) -> Iterator[Figure]:
         for name in ("1g-100", "4g-1k")
     )
     yield Figure("verify, peak anonymous memory, MiB", peak / MIB, target=300)
+    yield from _against_the_brokers_check(bench)
+
+
+def _against_the_brokers_check(bench: Bench) -> Iterator[Figure]:
+    """The log for itself, whole process, against a fresh JVM that checks each of its records."""
+    for name, body in (("1g-4k", "4 KB"), ("1g-1k", "1 KB"), ("1g-100", "100 B")):
+        root = bench.store(name)
+        command = [*python("-m", "mqstore", "verify", root), "--only", "commit_log", "--quiet"]
+        ours, theirs = least(
+            bench.rounds,
+            lambda command=command: run(command).wall_s,  # type: ignore[misc]
+            lambda root=root: float(store_bench("check", f"root={root}")["checked_s"]),  # type: ignore[misc]
+        )
+        what = f"verify, the log, {body}, whole process / the broker's check in a JVM, by the clock"
+        yield Figure(what, ours / theirs, target=0.5, note=f"{ours:.2f} s; {theirs:.2f} s")
 
 
 def _seconds(what: str, *arguments: str | Path) -> float:

@@ -107,26 +107,29 @@ def move_into_place(fresh: Path, target: Path) -> None:
         shutil.rmtree(fresh)
 
 
-def java_flags(heap: str) -> list[str]:
+def java_flags(heap: str, *, quick: bool = True) -> list[str]:
     """What every JVM here needs to be told.
 
-    `heap`: a damaged size field makes old brokers allocate that much before they fail.
+    `heap`: a damaged size field makes old brokers allocate that much before they fail. `quick`: it
+    lives for seconds, and is not to be measured.
     """
     logback = HERE / "logback.xml"
     opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS]
     exports = [f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in _EXPORTS]
-    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]  # a JVM here lives for seconds
+    for_seconds = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if quick else []
     return [
-        *(*opens, *exports, f"-Xmx{heap}", *quick),
+        *(*opens, *exports, f"-Xmx{heap}", *for_seconds),
         f"-Dlogback.configurationFile={logback}",
         f"-Drmq.logback.configurationFile={logback}",
     ]
 
 
-def java(version: str, classes: Path, *flags: str, heap: str = "4g") -> list[str]:
+def java(
+    version: str, classes: Path, *flags: str, heap: str = "4g", quick: bool = True
+) -> list[str]:
     """The start of a command line that runs something on the jars of a version."""
     jars = class_path(version)
-    return ["java", *java_flags(heap), *flags, "-cp", f"{classes}:{jars}"]
+    return ["java", *java_flags(heap, quick=quick), *flags, "-cp", f"{classes}:{jars}"]
 
 
 class OracleDied(RuntimeError):
