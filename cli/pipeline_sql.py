@@ -49,8 +49,7 @@ def sql(
     Examples:
       mqstore pipeline sql 'SELECT topic, count(*) n FROM messages GROUP BY topic' /data/store
       mqstore pipeline sql 'SELECT store, severity, code, path FROM findings' '/data/*/store'
-      mqstore pipeline sql 'SELECT topic, sum(total_size) b FROM messages
-        GROUP BY topic ORDER BY b DESC LIMIT 10' @stores.txt --since -1d --format csv
+      mqstore pipeline sql 'SELECT max(store_timestamp) FROM messages' @stores.txt --since -1d --format csv
     """
     from ..pipeline.session import require_packages, spark_session
 
