@@ -37,7 +37,7 @@ def pytest_report_header() -> str:
 
 
 #: So many of a slow test's parameters are in any slice.
-FEWEST = 3
+FEWEST = 2
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
