@@ -25,6 +25,7 @@ from ..formats.tiered_index import (
 from .mapped_file_queue import MappedFile, MappedFileQueue
 
 WINDOW_ITEMS = 1 << 14
+_MS_PER_S = 1000
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,37 @@ def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:
         start = slot["position"].astype(np.int64)
         if len(rows):
             yield Items(first + rows, found, (place >= start) & (place < start + slot["length"]))
+
+
+class Extent:
+    """What the items of a segment say of its header, gathered window by window."""
+
+    def __init__(self, index: TieredIndex) -> None:
+        self._header = index.header
+        self._count = 0
+        self._latest_s: int | None = None
+
+    def add(self, part: Items) -> None:
+        """One window more."""
+        latest_s = int(part.items["time_diff"].max())
+        self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
+        self._count += len(part.number)
+
+    def problem(self) -> str:
+        """Why the end of the header is wrong, "" where it can be right.
+
+        A search by time leaves out a segment that ends too early (#10656: a broker that loads one
+        takes its begin for its end). Items that are not there may be later than all others.
+        """
+        if self._latest_s is None:
+            return ""
+        length_ms = self._header["end_timestamp"] - self._header["begin_timestamp"]
+        late_ms = length_ms - self._latest_s * _MS_PER_S
+        if late_ms <= -_MS_PER_S:
+            return f"its end_timestamp is {-late_ms} ms before its latest item"
+        if late_ms >= _MS_PER_S and self._count >= self._header["item_count"]:
+            return f"its end_timestamp is {late_ms} ms behind its latest item"
+        return ""
 
 
 def slot_of(hash_code: Ints, slots: int) -> Ints:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment; `at`: number of the first item."""
-    from ...formats.tiered_index import HEADER, ITEM, ITEM_BYTES, items_offset
+    from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
     from ...store.tiered import open_segments
-    from ...store.tiered_index import items, read_index, slot_of
+    from ...store.tiered_index import Extent, items, read_index, slot_of
 
     with open_segments(what.path) as files:
         for file in files.files:
@@ -28,7 +28,9 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
             if index.problem:
                 place = {"position": file.start, "size": file.size}
                 yield Range({"type": "damage", **place, "reason": f"{name}: {index.problem}"})
+            extent = Extent(index)
             for part in items(files, index):
+                extent.add(part)
                 begin = int((part.number < (at or 0)).sum())
                 numbers, found = part.number[begin:], part.items[begin:]
                 yield Units(
@@ -42,12 +44,16 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     {"slot": slot_of(found["hash_code"], index.slots).tolist()},
                     marks=partial(_item_state, set(part.number[~part.linked].tolist())),
                 )
+            if problem := extent.problem():
+                place = {"position": file.start, "size": HEADER_BYTES}
+                yield Range({"type": "damage", **place, "reason": f"{name}: {problem}"})
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Segments, items and times of all."""
+    from ...formats.tiered_index import HEADER_BYTES
     from ...store.tiered import open_segments
-    from ...store.tiered_index import items, read_index
+    from ...store.tiered_index import Extent, items, read_index
 
     count = unlinked = 0
     damaged, times = 0, list[int]()
@@ -55,9 +61,12 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
         for file in files.files:
             index = read_index(files, file)
             damaged += file.size if index.problem else 0
+            extent = Extent(index)
             for part in items(files, index):
+                extent.add(part)
                 count += len(part.number)
                 unlinked += int((~part.linked).sum())
+            damaged += HEADER_BYTES if extent.problem() else 0
             if not index.problem:
                 times.append(index.header["end_timestamp"])
         segments = len(files.files)

@@ -1,4 +1,4 @@
-"""What can go wrong with checkpoint, timer and configuration."""
+"""What can go wrong with checkpoint, timer, configuration and tiered storage."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...formats.checkpoint import FIELDS
+from ...formats.derive import offset_of
+from ...formats.tiered_index import HEADER
 from ...formats.timer_log import UNIT_BYTES
 from ..config_file import LARGEST_BYTES
 from ..errors import NotFound
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.edits import Edit
 from ..regular_file import read_regular
+from ..tiered import kind_of_place, open_segments
+from ..tiered_index import read_index
 from ..timer import TimerUnits, timer_log
 from .scenario import Scene, cut, killed, remove, replace, scenario, write, zeros
 
 _CONFIG = "config/*.json"
 _AN_HOUR_MS = 3_600_000
 _BEYOND = 1_000_000
+_MS_PER_S = 1000
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
 
 
@@ -122,3 +127,28 @@ def _topic_forgotten(scene: Scene) -> Iterator[Edit]:
         raise NotFound("no topic of the configuration has a queue", path=path)
     del table[scene.rng.choice(topics)]
     yield from replace(path, json.dumps(value).encode(), "a topic of the configuration")
+
+
+@scenario("tiered-index-end", 10656)
+def _tiered_index_end(scene: Scene) -> Iterator[Edit]:
+    """A segment of the tiered index ends when it begins: searches by time pass it by."""
+    found = [path for path in scene.files_of("**/INDEX/*") if _has_length(path)]
+    if not found:
+        text = "the store has no tiered index that is longer than a second"
+        raise NotFound(text, path=scene.store.layout.root)
+    path = scene.rng.choice(found)
+    end = HEADER.end_timestamp.build(_tiered_header(path)["begin_timestamp"])
+    yield write(path, offset_of(HEADER, "end_timestamp"), end, "end_timestamp is begin_timestamp")
+
+
+def _has_length(path: Path) -> bool:
+    """A sealed segment whose begin and end are not the same second."""
+    header = _tiered_header(path) if kind_of_place(path) == "tiered-index" else {}
+    return bool(header) and abs(header["end_timestamp"] - header["begin_timestamp"]) >= _MS_PER_S
+
+
+def _tiered_header(path: Path) -> dict[str, int]:
+    """The header of a segment, empty for one that is not sealed."""
+    with open_segments(path) as files:
+        index = read_index(files, files.files[0])
+    return {} if index.problem else index.header

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mqstore.store.store import Store
 from mqstore.store.write.files import Files
 from tests.recovery_cases import base
 from tests.stores import unpack
+from tests.tiered import unpack as unpack_tiered
 
 #: A store that has what a scenario damages; the others take the base, which is small.
 STORE = "5.3.3-clean"
@@ -24,6 +26,7 @@ STORES |= dict.fromkeys(["topic-forgotten", "offset-beyond"], STORE)
 STORES |= dict.fromkeys(["config-cut", "config-tail", "config-zeros"], STORE)
 STORES |= dict.fromkeys(["timer-wheel-gone", "timer-wheel-length"], STORE)
 BASE = "5.3.3-clean-1"
+TIERED = "5.3.3"
 SEED = 3
 
 
@@ -33,7 +36,10 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("originals")
     found = {name: unpack(name, folder) for name in {STORE, *STORES.values()}}
     small = base(BASE, folder / "work")
-    return {name: found[STORES[name]] if name in STORES else small for name in scenarios()}
+    stores = {name: found[STORES[name]] if name in STORES else small for name in scenarios()}
+    tiered = shutil.copytree(small, folder / "tiered")
+    unpack_tiered(TIERED, tiered)
+    return stores | {"tiered-index-end": tiered}
 
 
 def state(root: Path) -> dict[str, tuple[str, int]]:
