@@ -15,8 +15,8 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -180,24 +180,34 @@ def command_app(help: str | None = None) -> typer.Typer:
 def shared(
     formats: type[Enum] = Format, format_help: str = FORMAT_HELP
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorator: add the shared options to a command that has a parameter `common`.
+    """Decorator: the parameters of a command that are groups of options become those options.
+
+    A group is a dataclass whose annotated fields are the declaration: `common: Common`, which every
+    command has, or another one that some commands share.
 
     formats: an enumeration of other formats than `Format`, its first member is the default;
     format_help: what the help says of them.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(function, include_extras=True)
+        groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
         @functools.wraps(function)
         def command(**values: Any) -> None:
-            common = Common(**{f.name: values.pop(f.name) for f in fields(Common)})
+            given: dict[str, Any] = {
+                name: group(**{f.name: values.pop(f.name) for f in fields(group)})
+                for name, group in groups.items()
+            }
             try:
-                function(**values, common=common)
+                function(**values, **given)
             except Exception as error:
-                if common.verbose and not isinstance(error, (typer.Exit, BrokenPipeError)):
+                verbose = given["common"].verbose
+                if verbose and not isinstance(error, (typer.Exit, BrokenPipeError)):
                     _print_traceback()
                 raise
 
-        parameters = [*_own_parameters(function), *_shared_parameters(formats, format_help)]
+        parameters = list(_parameters(function, hints, _format(formats, format_help)))
         for parameter in parameters:
             _leave_paths_alone(parameter)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -207,33 +217,30 @@ def shared(
     return decorate
 
 
-def _own_parameters(function: Callable[..., None]) -> list[inspect.Parameter]:
-    hints = get_type_hints(function, include_extras=True)
-    return [
-        parameter.replace(annotation=hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.name != "common"
-    ]
+def _parameters(
+    function: Callable[..., None], hints: Mapping[str, Any], format: inspect.Parameter
+) -> Iterator[inspect.Parameter]:
+    """Those of a command, in its order: the fields of a group instead of it."""
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        if not is_dataclass(hint):
+            yield parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)
+            continue
+        of_group = get_type_hints(hint, include_extras=True)
+        for field in fields(hint):
+            option = _option(field.name, field.default, of_group[field.name])
+            yield format if hint is Common and field.name == format.name else option
 
 
-def _shared_parameters(formats: type[Enum], format_help: str) -> list[inspect.Parameter]:
-    """The fields of `Common` as parameters."""
-    hints = get_type_hints(Common, include_extras=True)
-    parameters = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(Common)
-    ]
-    if formats is not Format:
-        option = typer.Option("--format", help=format_help)
-        parameters[0] = parameters[0].replace(
-            annotation=Annotated[formats, option], default=next(iter(formats))
-        )
-    return parameters
+def _format(formats: type[Enum], format_help: str) -> inspect.Parameter:
+    """`--format` of a command."""
+    option = typer.Option("--format", help=format_help)
+    return _option("format", next(iter(formats)), Annotated[formats, option])
+
+
+def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def _leave_paths_alone(parameter: inspect.Parameter) -> None:

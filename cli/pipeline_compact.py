@@ -8,16 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import Common, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    master_of,
-    settings_of,
-    showing,
-    source_options,
-)
+from .pipeline_options import AsBroker, Spark, To, showing, source_options
 
 
 @shared()
@@ -28,15 +19,9 @@ def compact(
         list[str],
         typer.Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count."),
     ],
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New directory for the store.")],
-    as_broker: Annotated[
-        str | None,
-        typer.Option("--as-broker", metavar="V", help="The generation that writes: 4.9, 5.3, …"),
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    to: To,
+    as_broker: AsBroker = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Make a store of the newest message of each key.
@@ -53,14 +38,11 @@ def compact(
       mqstore pipeline compact /data/store --topic prices --to /data/prices
       mqstore pipeline compact /data/store -t 'state-*' --to /data/states --as-broker 5.3
     """
-    from ..pipeline.session import require_packages
     from ..store.layout import Layout
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
+    master, settings = spark.place(common)
     config = common.config()
     log = Layout.open(store, config).commit_log_files()
-    require_packages()
     from ..pipeline.compact import STAGES, compact_store
     from ..pipeline.importing import options_of
 

@@ -9,15 +9,7 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    master_of,
-    settings_of,
-    showing,
-)
+from .pipeline_options import Spark, showing
 
 _COLUMNS = (
     *("type", "store", "topic", "queue_id", "queue_offset", "how"),
@@ -31,10 +23,7 @@ def diff(
     a: Annotated[str, typer.Argument(metavar="A", help=f"One side: {_WHAT}")],
     b: Annotated[str, typer.Argument(metavar="B", help=f"The other side: {_WHAT}")],
     *,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Find the first message of each queue in which two copies differ.
@@ -53,14 +42,12 @@ def diff(
       mqstore pipeline diff '/backup/*/store' '/data/*/store' --format ndjson
     """
     from ..pipeline.diff import differences, log_bytes, pairs_of
-    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.watch import watched
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
+    master, settings = spark.place(common)
     config = common.config()
-    require_packages()
     of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
     total_bytes = log_bytes([*of_a, *of_b], config)
     for name in alone:
@@ -68,10 +55,10 @@ def diff(
     common.explain(f"starting Spark on {master} for {len(of_a)} pairs of stores")
     with (
         showing("comparing", total_bytes, 2, common) as tell,
-        spark_session(master, settings) as spark,
-        watched(spark, tell),
+        spark_session(master, settings) as session,
+        watched(session, tell),
     ):
-        rows = differences(spark, of_a, of_b, config)
+        rows = differences(session, of_a, of_b, config)
     with common.open_output() as output:
         found = ({"type": "difference", **row} for row in rows)
         output.records(found, text=_text, columns=_COLUMNS)

@@ -11,16 +11,8 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    Stores,
-    master_of,
-    settings_of,
-    source_options,
-)
+from .pipeline_options import Spark, Stores, To, source_options
+from .selection_options import Since, Until
 
 
 class FileFormat(Enum):
@@ -44,7 +36,7 @@ class BodyOption(Enum):
 def export(
     stores: Stores,
     *,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New directory for the files.")],
+    to: To,
     body: Annotated[
         BodyOption,
         typer.Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
@@ -56,19 +48,12 @@ def export(
         list[str] | None,
         typer.Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Messages stored at T or later.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Messages stored before T.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
     answer_json: Annotated[
         bool, typer.Option("--json", help="Answer with one JSON object: counts, files, damage.")
     ] = False,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Write messages as Parquet, NDJSON, CSV or Avro files, by topic and day.
@@ -88,22 +73,16 @@ def export(
       mqstore pipeline export @stores.txt --to /mnt/export --topic 'orders*' --since -7d
       mqstore pipeline export /data/store --to out --format json --body none
     """
-    from ..pipeline.session import require_packages
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
-    require_packages()
+    master, settings = spark.place(common)
     from ..pipeline.export import export as run
     from ..pipeline.export import on_spark
     from ..pipeline.sources.fleet import stores_of
-    from ..store.time_range import parse_range
     from .json_text import dumps_wide
 
     roots = stores_of(stores)
-    times = parse_range(since, until)
-    ask = {"path": "\n".join(roots), "body": body.value, **source_options(common)}
-    if times.bounded:
-        ask |= {"since": str(times.since_ms), "until": str(times.until_ms)}
+    given = source_options(common, since, until)
+    ask = {"path": "\n".join(roots), "body": body.value, **given}
     ask |= {"topics": ",".join(topic)} if topic else {}
     ask |= {"fields": columns} if columns else {}
     common.explain(f"starting Spark on {master} for {len(roots)} stores")

@@ -8,15 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import Common, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    master_of,
-    settings_of,
-    showing,
-)
+from .pipeline_options import AsBroker, Spark, To, showing
 
 
 @shared()
@@ -26,19 +18,13 @@ def import_(
         typer.Argument(metavar="FILE...", help="Parquet files, or directories of them."),
     ],
     *,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="New directory for the store.")],
-    as_broker: Annotated[
-        str | None,
-        typer.Option("--as-broker", metavar="V", help="The generation that writes: 4.9, 5.3, …"),
-    ] = None,
+    to: To,
+    as_broker: AsBroker = None,
     keep_times: Annotated[
         bool,
         typer.Option("--keep-times/--new-times", help="Take store_timestamp; or the clock."),
     ] = True,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Make a store of messages in Parquet files, as a broker would append them.
@@ -55,15 +41,12 @@ def import_(
       mqstore pipeline import /data/export --to /data/store
       mqstore pipeline import a.parquet b.parquet --to /data/store --as-broker 4.9 --new-times
     """
-    from ..pipeline.session import require_packages
     from ..store.errors import Missing
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
+    master, settings = spark.place(common)
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)
-    require_packages()
     from ..pipeline.importing import STAGES, files_of, import_store, options_of
 
     total_bytes = sum(path.stat().st_size for path in files_of(files))

@@ -1,9 +1,11 @@
-"""Options that the commands of `pipeline` share: stores, master, settings of Spark."""
+"""Options that the commands of `pipeline` share, each declared once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,47 +22,69 @@ Stores = Annotated[
         help="Store directories, patterns, @FILE with one a line, s3://BUCKET/STORE.",
     ),
 ]
-Master = Annotated[
+To = Annotated[
+    Path,
+    typer.Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
+]
+AsBroker = Annotated[
     str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
-    ),
-]
-Conf = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
-]
-ExecutorMemory = Annotated[
-    str | None,
-    typer.Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …"),
-]
-Packages = Annotated[
-    str | None,
-    typer.Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
+    typer.Option("--as-broker", metavar="V", help="The generation that writes: 4.9, 5.3, …"),
 ]
 
 
-def master_of(master: str | None, common: Common) -> str:
-    """The master that is meant. Raises BadParameter for what a job cannot do."""
-    if common.rate is not None:
-        raise typer.BadParameter("a Spark job has no limit of reading", param_hint="--rate")
-    return master or f"local[{common.jobs or '*'}]"
+@dataclass(frozen=True, kw_only=True)
+class Spark:
+    """Where a job runs, and how; the annotations are the declaration of the options."""
 
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
+        ),
+    ] = None
+    conf: Annotated[
+        list[str] | None,
+        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
+    ] = None
+    executor_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …"
+        ),
+    ] = None
+    packages: Annotated[
+        str | None,
+        typer.Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
+    ] = None
 
-def settings_of(
-    conf: Sequence[str] | None, executor_memory: str | None = None, packages: str | None = None
-) -> dict[str, str]:
-    """Spark's settings from `KEY=VALUE`, the last of a key wins. Raises BadParameter."""
-    named = {"spark.executor.memory": executor_memory, "spark.jars.packages": packages}
-    settings = {key: value for key, value in named.items() if value is not None}
-    for text in conf or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"not KEY=VALUE: {text}", param_hint="--conf")
-        settings[key] = value
-    return settings
+    def place(self, common: Common) -> tuple[str, dict[str, str]]:
+        """The master that is meant, and Spark's settings by name.
+
+        Raises BadParameter, SparkUnavailable where Spark is not installed.
+        """
+        from ..pipeline.session import require_packages
+
+        if common.rate is not None:
+            raise typer.BadParameter("a Spark job has no limit of reading", param_hint="--rate")
+        settings = self._settings()
+        require_packages()
+        return self.master or f"local[{common.jobs or '*'}]", settings
+
+    def _settings(self) -> dict[str, str]:
+        """The last of a key wins. Raises BadParameter."""
+        named = {
+            "spark.executor.memory": self.executor_memory,
+            "spark.jars.packages": self.packages,
+        }
+        settings = {key: value for key, value in named.items() if value is not None}
+        for text in self.conf or ():
+            key, equals, value = text.partition("=")
+            if not equals or not key:
+                raise typer.BadParameter(f"not KEY=VALUE: {text}", param_hint="--conf")
+            settings[key] = value
+        return settings
 
 
 @contextmanager
@@ -78,9 +102,19 @@ def showing(what: str, total_bytes: int, stages: int, common: Common) -> Iterato
         yield tell
 
 
-def source_options(common: Common) -> dict[str, str]:
-    """What `--set` and `--broker-config` mean to the sources."""
+def source_options(
+    common: Common, since: str | None = None, until: str | None = None
+) -> dict[str, str]:
+    """What `--set`, `--broker-config`, `--since` and `--until` mean to the sources.
+
+    Raises InvalidInput.
+    """
     import json
 
-    config = dict(common.config())
-    return {"broker_config": json.dumps(config)} if config else {}
+    from ..store.time_range import parse_range
+
+    config, times = dict(common.config()), parse_range(since, until)
+    options = {"broker_config": json.dumps(config)} if config else {}
+    if times.bounded:
+        options |= {"since": str(times.since_ms), "until": str(times.until_ms)}
+    return options

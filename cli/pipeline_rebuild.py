@@ -10,16 +10,7 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, say, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    Stores,
-    master_of,
-    settings_of,
-    showing,
-)
+from .pipeline_options import Spark, Stores, To, showing
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
@@ -30,13 +21,8 @@ if TYPE_CHECKING:
 def rebuild(
     stores: Stores,
     *,
-    to: Annotated[
-        Path, typer.Option("--to", metavar="DIR", help="New directory, laid out as a store.")
-    ],
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    to: To,
+    spark: Spark,
     broker_version: Annotated[
         str | None,
         typer.Option("--broker-version", metavar="V", help="Whose rules hold; default: a guess."),
@@ -63,12 +49,9 @@ def rebuild(
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import STAGES, on_spark
     from ..pipeline.rebuild import rebuild as run
-    from ..pipeline.session import require_packages
     from ..pipeline.sources.fleet import stores_of
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
-    require_packages()
+    master, settings = spark.place(common)
     roots = [Path(root) for root in stores_of(stores)]
     unreadable: dict[str, str] = {}
 

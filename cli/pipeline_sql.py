@@ -8,16 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from .options import Common, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    Stores,
-    master_of,
-    settings_of,
-    source_options,
-)
+from .pipeline_options import Spark, Stores, source_options
+from .selection_options import Since, Until
 
 
 @shared()
@@ -25,18 +17,9 @@ def sql(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query of Spark SQL.")],
     stores: Stores,
     *,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="T", help="Messages stored at T or later."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="T", help="Messages stored before T."),
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    since: Since = None,
+    until: Until = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Ask stores with SQL.
@@ -51,25 +34,19 @@ def sql(
       mqstore pipeline sql 'SELECT store, severity, code, path FROM findings' '/data/*/store'
       mqstore pipeline sql 'SELECT max(store_timestamp) FROM messages' @stores.txt --since -1d --format csv
     """
-    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.session import spark_session
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
-    require_packages()
+    master, settings = spark.place(common)
     from ..pipeline import register
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.sql import SETTINGS, ask, columns_of_answer, records_of
-    from ..store.time_range import parse_range
 
-    times = parse_range(since, until)
-    options = source_options(common)
-    if times.bounded:
-        options |= {"since": str(times.since_ms), "until": str(times.until_ms)}
+    options = source_options(common, since, until)
     roots = stores_of(stores)
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    with spark_session(master, SETTINGS | settings) as spark:
-        register(spark)
-        answer = ask(spark, query, roots, options)
+    with spark_session(master, SETTINGS | settings) as session:
+        register(session)
+        answer = ask(session, query, roots, options)
     with common.open_output() as output:
         output.records(records_of(answer), text=_text, columns=columns_of_answer(answer))
 

@@ -9,16 +9,8 @@ import typer
 
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    Stores,
-    master_of,
-    settings_of,
-    showing,
-)
+from .pipeline_options import Spark, Stores, showing
+from .selection_options import Since, Until
 
 _BY = ("store", "topic", "queue_id", "tag", "host", "hour")
 
@@ -35,16 +27,9 @@ def stats(
         int | None,
         typer.Option("--top", metavar="N", min=1, help="Only the N groups with most bytes."),
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="T", help="Messages stored at T or later.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="T", help="Messages stored before T.")
-    ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    since: Since = None,
+    until: Until = None,
+    spark: Spark,
     common: Common,
 ) -> None:
     """Count what fills the logs: bytes, records, sizes and times, group by group.
@@ -61,27 +46,25 @@ def stats(
       mqstore pipeline stats @stores.txt --by store,topic --top 20
       mqstore pipeline stats /data/store --by tag,hour --since -1d --format csv
     """
-    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.stats import stats_on, tasks_of
     from ..pipeline.watch import watched
     from ..store.time_range import parse_range
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
+    master, settings = spark.place(common)
     wanted = _dimensions(by)
     times = parse_range(since, until)
-    require_packages()
     inside = [name for name in wanted if name != "store"]
     tasks, unread = tasks_of(stores_of(stores), common.config(), inside, times)
     common.explain(f"starting Spark on {master} for {len(tasks)} parts of logs")
     total_bytes = sum(stop - start for start, stop in (task["split"] for task in tasks))
     with (
         showing("counting", total_bytes, 1, common) as tell,
-        spark_session(master, settings) as spark,
-        watched(spark, tell),
+        spark_session(master, settings) as session,
+        watched(session, tell),
     ):
-        counted, failed = stats_on(spark, tasks, wanted)
+        counted, failed = stats_on(session, tasks, wanted)
     unread += failed
     for error in unread:
         say(str(error))

@@ -11,16 +11,7 @@ import typer
 
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import (
-    Conf,
-    ExecutorMemory,
-    Master,
-    Packages,
-    Stores,
-    master_of,
-    settings_of,
-    showing,
-)
+from .pipeline_options import Spark, Stores, showing
 from .verify import WORST, VerifyFormat, code_of, groups_of, print_verdicts
 
 if TYPE_CHECKING:
@@ -39,10 +30,7 @@ def verify(
         str | None,
         typer.Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
     ] = None,
-    master: Master = None,
-    conf: Conf = None,
-    executor_memory: ExecutorMemory = None,
-    packages: Packages = None,
+    spark: Spark,
     broker_version: Annotated[
         str | None,
         typer.Option(
@@ -66,19 +54,17 @@ def verify(
       mqstore pipeline verify @stores.txt --quick --format ndjson
       mqstore pipeline verify @stores.txt --master spark://host:7077 --format prometheus
     """
-    from ..pipeline.session import require_packages, spark_session
+    from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.verify import log_bytes, tasks_of, verify_on
     from ..pipeline.watch import watched
     from ..store.errors import StoreError
     from ..store.recovery.profiles import profile_of
 
-    master = master_of(master, common)
-    settings = settings_of(conf, executor_memory, packages)
+    master, settings = spark.place(common)
     groups = groups_of(only)
     if broker_version is not None:
         profile_of(broker_version)
-    require_packages()
     roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
     tasks = tasks_of(
         roots,
@@ -91,10 +77,10 @@ def verify(
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
     with (
         showing("checking", log_bytes(roots, common.config()), 1, common) as tell,
-        spark_session(master, settings) as spark,
-        watched(spark, tell),
+        spark_session(master, settings) as session,
+        watched(session, tell),
     ):
-        found = verify_on(spark, tasks)
+        found = verify_on(session, tasks)
     codes = [ExitCode.DONE]
 
     def verdicts() -> Iterator[tuple[Path, Verdict]]:
