@@ -74,6 +74,10 @@ class Stage:
         """Keep what a step of the job has found."""
         write_new(self.files, self.folder / f"{name}.json", json.dumps(found).encode())
 
+    def has_left(self, name: str) -> bool:
+        """Whether a step has left something of that name."""
+        return (self.folder / f"{name}.json").exists()
+
     def left(self, name: str) -> dict[str, Any]:
         """What a step of the job has found. Raises Missing, Unreadable."""
         return _read_json(self.folder / f"{name}.json", "not what a job leaves")

@@ -5,6 +5,9 @@ spools its rows as Arrow in a stage of the target; when all have succeeded, `com
 order of the partitions, writes the files through `store/write`, and publishes them all at once. The
 target is a new or empty directory; order rows as they are to be written (`orderBy`, or
 `repartition` and `sortWithinPartitions`).
+
+If a task or the commit fails, the target is as it was. What a killed session has left, the next write
+to the same target removes; where that session was killed while it published, it finishes that.
 """
 
 from __future__ import annotations
@@ -13,20 +16,23 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...store.config import BrokerConfig
-from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
+from ...store.errors import InUse, InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import JOURNAL
 from ...store.write.files import Files
 from ..stage import Stage
 from .ask import parse_object
 from .fleet import is_uri
+from .owner import is_gone, this_session
 
 _SPOOL = "rows.arrow"
+_OWNER = "owner"
 
 
 @dataclass
@@ -41,6 +47,8 @@ class SpoolWriter(DataSourceArrowWriter):
     """Base of the writers. needed: columns that must be there. Raises InvalidInput, Refused."""
 
     needed: tuple[str, ...] = ()
+    files: ClassVar[Files] = Files()
+    """What changes the disk."""
 
     def __init__(
         self, options: Mapping[str, str], names: Sequence[str], overwrite: bool, more: set[str]
@@ -56,16 +64,19 @@ class SpoolWriter(DataSourceArrowWriter):
             raise InvalidInput("what is there is not overwritten", hint='write .mode("append")')
         self.options = given
         self.config = BrokerConfig(parse_object(given, "broker_config"))
-        self._stage = Stage.begin(_new_directory(given.get("path", "")), Files()).folder
+        target = _new_directory(given.get("path", ""), self.files)
+        made = not target.exists()
+        stage = Stage.begin(target, self.files)
+        stage.leave(_OWNER, this_session() | {"made_target": made})
+        self._stage = stage.folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Spooled:
         """Keep the rows of one task aside."""
         context = TaskContext.get()
         assert context is not None
         attempt = str(context.taskAttemptId())
-        files = Files()
-        folder = Stage(self._stage, files).attempt(attempt)
-        files.make_directory(folder)
+        folder = Stage(self._stage, self.files).attempt(attempt)
+        self.files.make_directory(folder)
         try:
             with (folder / _SPOOL).open("wb") as file:
                 writer = None
@@ -80,7 +91,7 @@ class SpoolWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Every task has succeeded: write the files and publish them."""
-        stage = Stage(self._stage, Files())
+        stage = Stage(self._stage, self.files)
         spooled = [message for message in messages if isinstance(message, Spooled)]
         spooled.sort(key=lambda message: message.partition)
         try:
@@ -94,25 +105,65 @@ class SpoolWriter(DataSourceArrowWriter):
         _give_up(stage)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task has failed: the target is as it was."""
-        _give_up(Stage(self._stage, Files()))
+        """A task or the commit has failed: the target is as it was.
+
+        A commit that was cut off while it published is finished: half of it may be there.
+        """
+        stage = Stage(self._stage, self.files)
+        if stage.sealed:
+            stage.publish()
+        _give_up(stage)
 
     @abstractmethod
     def replay(self, stage: Stage, batches: Iterable[pa.RecordBatch]) -> None:
         """Write rows, in order, as files below `stage.tree`."""
 
 
-def _new_directory(path: str) -> Path:
-    """The target. Raises InvalidInput, NotAStore, Refused for one that is not empty."""
+def _new_directory(path: str, files: Files) -> Path:
+    """The target, rid of what killed sessions have left in it.
+
+    Raises InvalidInput, NotAStore, InUse, Refused for one that is not empty.
+    """
     if not path or is_uri(path):
         raise InvalidInput("a store is written to a directory", hint='write .save("/data/new")')
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target)
+    if _take_over(target, files):
+        raise Refused(
+            "a write that was cut off here is finished now",
+            path=target,
+            hint="read it, or remove it to write anew",
+        )
     held = sorted(entry.name for entry in target.iterdir()) if target.exists() else []
     if held:
         raise Refused(f"the target is not empty ({held[0]} is in it)", path=target)
     return target
+
+
+def _take_over(target: Path, files: Files) -> bool:
+    """Finish or remove what killed sessions have left: whether there was one to finish."""
+    finished = False
+    for stage in Stage.left_in(target, files):
+        if not _is_left_over(stage):
+            raise InUse(
+                "another job writes here",
+                path=target,
+                hint=f"where none does, remove {stage.folder}",
+            )
+        if stage.sealed:
+            stage.publish()
+            finished = True
+        _give_up(stage)
+    _remove_empty(target / JOURNAL, files)
+    return finished
+
+
+def _is_left_over(stage: Stage) -> bool:
+    """Whether nobody works on a stage any more. One without owner is begun, or half removed."""
+    if stage.has_left(_OWNER):
+        return is_gone(stage.left(_OWNER))
+    return stage.sealed or not stage.tree.exists()
 
 
 def _read(stage: Stage, spooled: Spooled) -> Iterator[pa.RecordBatch]:
@@ -123,10 +174,15 @@ def _read(stage: Stage, spooled: Spooled) -> Iterator[pa.RecordBatch]:
 
 
 def _give_up(stage: Stage) -> None:
-    """Remove the stage, and the target where nothing else came to be in it."""
+    """Remove the stage, and the target where it was made for it and is empty."""
     if not stage.folder.exists():
         return
+    made = stage.has_left(_OWNER) and stage.left(_OWNER)["made_target"]
     stage.remove()
-    for folder in (stage.target / JOURNAL, stage.target):
-        if not any(folder.iterdir()):
-            stage.files.remove_directory(folder)
+    for folder in (stage.target / JOURNAL, *([stage.target] if made else [])):
+        _remove_empty(folder, stage.files)
+
+
+def _remove_empty(folder: Path, files: Files) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        files.remove_directory(folder)
