@@ -7,6 +7,7 @@ would be.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from .found import Found, Note
 from .selection import Selection
@@ -29,9 +30,10 @@ def find(
     """The messages that a selection describes, in the order of the log, of one queue in its order.
 
     offset, count: queue offsets offset ≤ k < offset + count of the queue that the selection names;
-    without offset the first `count` messages. Of a compaction topic the first `count` that are left
-    at or behind offset. reverse: the last one first. note: told in one line
-    each what is worth knowing: damage met, another way taken.
+    without offset, or with further conditions and a count above 1, the first `count` messages that
+    are wanted. Of a compaction topic the first `count` that are left at or behind offset. reverse:
+    the last one first. note: told in one line each what is worth knowing: damage met, another way
+    taken.
 
     A key or unique key is looked up in the index, and scanned for where the index lacks it; a topic
     is read through its queues; all else, a pattern of topics too, is a scan of the log, of the files that the times leave.
@@ -49,21 +51,38 @@ def find(
         from .log_search import search_log
 
         return search_log(store, selection, most=count, reverse=reverse, note=note)
-    if store.has_compaction_queues(selection.one_topic):
+    if count is None or (offset is not None and (count == 1 or not selection.asks_more)):
+        return _in_queues(store, selection, offset, count, reverse, note)
+    first = islice(_in_queues(store, selection, offset, None, False, note), count)
+    return reversed([*first]) if reverse else first
+
+
+def _in_queues(
+    store: Store,
+    selection: Selection,
+    offset: int | None,
+    count: int | None,
+    reverse: bool,
+    note: Note,
+) -> Iterator[Found]:
+    """The messages of one topic, by its queues, whatever they are, or by a scan."""
+    topic = selection.one_topic
+    assert topic is not None
+    if store.has_compaction_queues(topic):
         from .compaction import is_compaction_topic, search_compaction
 
-        if is_compaction_topic(store, selection.one_topic):
+        if is_compaction_topic(store, topic):
             return search_compaction(
                 store, selection, offset=offset, count=count, reverse=reverse, note=note
             )
-        note(f"{selection.one_topic} is no compaction topic any more: compaction/ is not read")
-    if not store.queues_unread and store.has_batch_queues(selection.one_topic):
+        note(f"{topic} is no compaction topic any more: compaction/ is not read")
+    if not store.queues_unread and store.has_batch_queues(topic):
         from .batch_search import search_batch_queues
 
         return search_batch_queues(
             store, selection, offset=offset, count=count, reverse=reverse, note=note
         )
-    if why := store.topic_unread(selection.one_topic):
+    if why := store.topic_unread(topic):
         from .log_search import search_log_queue
 
         note(f"{why}: scanning the log")

@@ -48,6 +48,11 @@ class Selection(NamedTuple):
         return self._replace(max_body_bytes=MAX_BODY_BYTES) != Selection()
 
     @property
+    def asks_more(self) -> bool:
+        """Whether there is a condition besides topic and queue."""
+        return self._replace(topic=None, queue_id=None).asks
+
+    @property
     def tags(self) -> tuple[str, ...]:
         """The tags of which a message has one; none asks nothing."""
         parts = [part.strip() for part in (self.tag or ANY_TAG).split(TAG_SEPARATOR)]

@@ -120,6 +120,27 @@ def test_one_of_several_tags(root: Path, known: list[Record]) -> None:
     assert offsets(root, "--tag", "*") == everything
 
 
+def test_count_is_of_messages_that_are_wanted(root: Path, known: list[Record]) -> None:
+    """Of all queues together, and of those that have the tag or the time; in their order."""
+    topic = [r for r in known if r["topic"] == "orders"]
+    every = [r["physical_offset"] for r in topic]
+    assert offsets(root, "--topic", "orders", "--count", "3") == every[:3]
+    assert offsets(root, "--topic", "orders", "--count", "3", "--reverse") == every[:3][::-1]
+    queue = [r for r in topic if r["queue_id"] == 0]
+    tagged = [r for r in queue if r["properties"].get("TAGS") == "TagA"]
+    assert len(tagged) > 2 and tagged[1]["queue_offset"] > 1
+    place = ["--topic", "orders", "--queue", "0"]
+    wanted = [r["physical_offset"] for r in tagged[:2]]
+    assert offsets(root, *place, "--tag", "TagA", "--count", "2") == wanted
+    assert offsets(root, *place, "--tag", "TagA", "--count", "2", "--reverse") == wanted[::-1]
+    later = [r["physical_offset"] for r in tagged[1:3]]
+    assert offsets(root, *place, "--tag", "TagA", "--offset", "1", "--count", "2") == later
+    late = queue[len(queue) // 2 :]
+    since = ["--since", str(late[0]["store_timestamp"]), "--count", "2"]
+    times = [r for r in queue if r["store_timestamp"] >= late[0]["store_timestamp"]]
+    assert offsets(root, *place, *since) == [r["physical_offset"] for r in times[:2]]
+
+
 def test_topics_by_pattern(root: Path, known: list[Record]) -> None:
     for pattern, meant in (("o*", "orders"), ("T[%]*", "T%a|b_c-D"), ("orde?s", "orders")):
         wanted = [r for r in known if r["topic"] == meant]
