@@ -33,6 +33,8 @@ ALL_VERSIONS = (*VERSIONS, *pick(("4.9.7", "5.1.4", "5.4.0"), "brokers of other 
 VERSIONS_OF_5 = tuple(version for version in ALL_VERSIONS if not version.startswith("4."))
 #: A broker that has not started, or a client that has not answered by then, never will.
 TIMEOUT_SECONDS = 180
+#: What has not been delivered by then on a slow machine, was forgotten.
+PATIENCE_SECONDS = 90
 SOURCES = sorted((HERE / "java" / "broker").glob("*.java"))
 #: Extends a class that 4.x has not.
 SINCE_5 = "LoopbackReplication.java"
@@ -130,7 +132,7 @@ class Broker:
         """Begin to consume topics from their first offset, by tags or by SQL92."""
         self._ask("consume", topics=topics, **({"sql": True} if sql else {}))
 
-    def received(self, count: int, *, seconds: float = 30) -> list[dict[str, Any]]:
+    def received(self, count: int, *, seconds: float = PATIENCE_SECONDS) -> list[dict[str, Any]]:
         """What consumers got so far, in the order of arrival: as soon as it is `count`."""
         return self._collected("received", count, seconds)
 
@@ -143,7 +145,7 @@ class Broker:
         """Answer the broker's questions about half messages, by body."""
         self._ask("decide", group=group, topic=topic, decisions=decisions)
 
-    def checked(self, count: int, *, seconds: float = 30) -> list[dict[str, Any]]:
+    def checked(self, count: int, *, seconds: float = PATIENCE_SECONDS) -> list[dict[str, Any]]:
         """The half messages that the broker has asked about."""
         return self._collected("checked", count, seconds)
 

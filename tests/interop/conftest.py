@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ..memory import tmp_path
 from .oracle import VERSIONS, Oracle, missing
+
+#: The broker forces its files all the time: stores in memory make these tests some times faster.
+__all__ = ["tmp_path"]
 
 pytest.register_assert_rewrite("tests.interop.served")
 
@@ -66,20 +68,6 @@ class Judge:
         if self._oracle:
             self._oracle.close()
             self._oracle = None
-
-
-#: The broker forces its files all the time: stores in memory make these tests some times faster.
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory of its own for a test, in memory where the machine has such a place."""
-    if not os.access(MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(prefix="mqstore-interop-", dir=MEMORY) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

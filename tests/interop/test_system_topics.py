@@ -24,7 +24,7 @@ from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.store import Store
 from mqstore.store.timer_check import read_timer_check
 
-from .brokers import ALL_VERSIONS, NAME, VERSIONS_OF_5, Broker
+from .brokers import ALL_VERSIONS, NAME, PATIENCE_SECONDS, VERSIONS_OF_5, Broker
 from .served import Row, as_broker, mqstore, put, rows, settings
 from .test_brokers import LEVEL_MS, SIZES, assert_on_time, broker, message, sent
 
@@ -107,9 +107,9 @@ def real(got: list[Row]) -> list[Row]:
     return [m for m in got if LOST not in m["properties"] and m["body"] != "at once"]
 
 
-def until(running: Broker, count: int, seconds: float) -> list[Row]:
+def until(running: Broker, count: int) -> list[Row]:
     """What consumers got: as soon as there are so many real messages, or the time is over."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         got = real(running.received(0))
         if len(got) >= count or time.monotonic() > deadline:
@@ -133,7 +133,7 @@ def test_delay_levels_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     recovered(root, spoil, *lost)
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
-        assert_on_time(until(running, len(due), 30), due, running.started_ms)
+        assert_on_time(until(running, len(due)), due, running.started_ms)
         running.stop()
     restarted(version, root)
     assert delivered(root) == Counter([*due, "at once"])
@@ -160,7 +160,7 @@ def test_timer_goes_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     recovered(root, spoil, *lost)
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
-        assert_on_time(until(running, len(due), 45), due, running.started_ms)
+        assert_on_time(until(running, len(due)), due, running.started_ms)
         running.stop()
     restarted(version, root)
     assert delivered(root) == Counter([*due, "at once"])
@@ -194,7 +194,7 @@ def test_transactions_go_on(version: str, spoil: Spoil, topic: str, tmp_path: Pa
     with broker(version, root, SIZES, **OFTEN) as running:
         running.consume({"orders": "*"})
         running.decide("payers", "orders", answers)
-        got = until(running, len(wanted) - 1, 30)
+        got = until(running, len(wanted) - 1)
         assert {row["body"] for row in got} == wanted - {"at once"}
         time.sleep(QUIET_SECONDS)
         asked = {row["body"] for row in running.checked(0)}
@@ -231,7 +231,7 @@ def test_retries_go_on(version: str, spoil: Spoil, tmp_path: Path) -> None:
     wanted = {f"again {n}" for n in range(6) if n != 2}
     with broker(version, root, SIZES) as running:
         running.consume({"orders": "*"})
-        got = until(running, len(wanted), 30)
+        got = until(running, len(wanted))
         time.sleep(QUIET_SECONDS)
         assert Counter(row["body"] for row in real(running.received(0))) == Counter(wanted), got
         running.stop()

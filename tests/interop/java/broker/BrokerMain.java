@@ -153,6 +153,7 @@ public final class BrokerMain {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(GROUP);
         consumer.setNamesrvAddr(namesAddress);
         consumer.setPollNameServerInterval(200);
+        consumer.setHeartbeatBrokerInterval(200);                                // a lost one is else sent again after 30 s
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         for (Map.Entry<String, JsonElement> e : request.getAsJsonObject("topics").entrySet()) {
             String expression = e.getValue().getAsString();
