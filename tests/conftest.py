@@ -37,11 +37,11 @@ def pytest_report_header() -> str:
 
 
 #: So many of a slow test's parameters are in any slice.
-FEWEST = 2
+FEWEST = 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A slice of the slow work takes a few of each test's parameters, chosen by the seed."""
+    """A slice of the slow work takes one or a few of each test's parameters, chosen by the seed."""
     if slices.SLICE == 1:
         return
     groups: dict[str, list[pytest.Item]] = {}
