@@ -25,6 +25,7 @@ from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
 from .log_scan import LogScan
 from .mapped_file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from .mark import Mark
+from .naming import Naming
 from .recent import Recent
 from .scan import Window, number_at, verdict
 
@@ -32,12 +33,21 @@ __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
 
 
 class CommitLog:
-    """The commit log of a store, or a single file of one. Opens files only for reading."""
+    """The commit log of a store, or a single file of one. Opens files only for reading.
+
+    naming: the queues that name its records; None: they are not known.
+    """
 
     def __init__(
-        self, files: MappedFileQueue, dledger: Path | None = None, rate_bytes: int | None = None
+        self,
+        files: MappedFileQueue,
+        dledger: Path | None = None,
+        rate_bytes: int | None = None,
+        *,
+        naming: Naming | None = None,
     ) -> None:
         self.queue = files
+        self.naming = naming
         self._dledger = os.fspath(dledger) if dledger else None
         self._rate_bytes = rate_bytes
         self.queue.aside |= rate_bytes is not None
@@ -45,7 +55,14 @@ class CommitLog:
     @classmethod
     def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:
         """The log of a store. `rate_bytes` limits reading, per second. Raises Unreadable."""
-        return cls(layout.commit_log_files(), layout.dledger, rate_bytes)
+        return cls.of(layout, layout.commit_log_files(), rate_bytes=rate_bytes)
+
+    @classmethod
+    def of(
+        cls, layout: Layout, files: MappedFileQueue, *, rate_bytes: int | None = None
+    ) -> CommitLog:
+        """The log of a store as it is in `files`."""
+        return cls(files, layout.dledger, rate_bytes, naming=Naming(layout))
 
     @classmethod
     def of_file(

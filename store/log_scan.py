@@ -186,7 +186,7 @@ class LogScan:
         batch = items.records(at, Mark.AFTER_DAMAGE, SAMPLE)
         if batch is None:
             return
-        gap = self._stopped, int(batch.position[0])
+        gap = self._stopped + items.frame.payload, int(batch.position[0])
         if self._recent.is_dead(batch.columns, self._log, gap):
             self._mark = Mark.DEAD_TAIL
 

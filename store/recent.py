@@ -4,12 +4,11 @@ A broker that cuts the log leaves the bytes behind the cut as they are, then wri
 over the first of them. What remains is whole and in place, but older than the records before it,
 or of a queue offset that has been given again. A clock that was set back makes good records behind
 damage look old, too: there a queue names the record that stood where the damage begins, while
-nothing names what a broker has written over.
+nothing names what a broker has written over (`naming.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,14 +25,9 @@ LOOK_BACK = 512
 
 
 class Recent:
-    """Time of the newest record and places of the last ones.
+    """Time of the newest record and places of the last ones."""
 
-    named: whether a queue names a record that began at the first log position, and ended at or
-    before the second; None: nobody knows.
-    """
-
-    def __init__(self, named: Callable[[int, int], bool] | None = None) -> None:
-        self.named = named
+    def __init__(self) -> None:
         self._store_timestamp = 0
         self._position: Ints = np.empty(0, np.int64)
 
@@ -51,7 +45,7 @@ class Recent:
         if not len(self._position):
             return False
         older = int(columns.ints("store_timestamp")[0]) < self._store_timestamp
-        if older and not (self.named and self.named(*gap)):
+        if older and not (log.naming and log.naming.names(*gap)):
             return True
         taken = _queue_offsets(log.records(self._position).columns)
         return any(

@@ -83,7 +83,7 @@ class Store:
         """The commit log, as columns."""
         from .commit_log import CommitLog
 
-        return CommitLog(self.log_files, self.layout.dledger, self.rate_bytes)
+        return CommitLog.of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
 
     @cached_property
     def log_files(self) -> MappedFileQueue:

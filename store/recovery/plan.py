@@ -29,7 +29,6 @@ from .index_audit import IndexFix, index_edits
 from .keep.cut_properties import CutProperties
 from .keep.fill import Fill
 from .keep.keep_log import KeptLog, gap_finder, keep_log
-from .keep.lost_units import names_record
 from .keep.misnamed import misnamed
 from .keep.unnamed import Unplaced, places
 from .log_plan import LogPlan, plan_log
@@ -149,7 +148,6 @@ def make_plan(
         index_tags=rules.index_tags,
         multi_dispatch=multi_dispatch,
         further=rules.further(switches.light_zero),
-        named=partial(names_record, mended),
         progress=tell,
         index=False,
     )
@@ -168,7 +166,7 @@ def make_plan(
                 switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
             )
         log = plan_log(mended, outcome)
-    commit_log = CommitLog(queue)
+    commit_log = CommitLog.of(snapshot.layout, queue)
     if maker is None:
         groups = GroupLoss(progress or {})
         maker = Maker(mended, log, groups, profile, wish, sound.index if sound else None)
@@ -223,14 +221,15 @@ def _keep(
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
     guess = Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
-    look(CommitLog(queue), [finder, guess, *auditors], sound=sound)
+    commit_log = CommitLog.of(snapshot.layout, queue)
+    look(commit_log, [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
         whole = replace(as_it_is, end=finder.end)
         index = sound.index if sound else None
         guess = Maker(snapshot, whole, GroupLoss({}), profile, wish, index)
-        look(CommitLog(queue), [guess], crc=False, sound=sound)
+        look(commit_log, [guess], crc=False, sound=sound)
     silent = [*guess.nameless, *finder.silent]
-    elsewhere = misnamed(CommitLog(queue), guess.queues, finder.misplaced, silent)
+    elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
     kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, places(guess.queues), pieces)
     changed = kept.fills or kept.restored or kept.cut

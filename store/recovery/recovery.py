@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..commit_log import CommitLog
@@ -23,7 +22,6 @@ from .groups import GroupLoss, read_progress
 from .index_audit import index_files
 from .journal import unfinished
 from .keep.fill import Fill
-from .keep.lost_units import names_record
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
 from .lost_messages import MOST, LostMessages
@@ -248,7 +246,6 @@ def examine(
                 [*auditors],
                 index_tags=False,
                 multi_dispatch=False,
-                named=partial(names_record, snapshot),
             )
     return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 

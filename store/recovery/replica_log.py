@@ -38,12 +38,12 @@ def with_replica(
     replica = Replica.open(name, snapshot.layout, snapshot.log_file_bytes)
     starts = frozenset(int(entry.name) for entry in snapshot.log)
     finder = DamageFinder(snapshot.log_file_bytes, starts, min(starts), verify)
-    look(CommitLog(queue), [finder, *auditors])
-    brought = bring_back(snapshot, CommitLog(queue), finder, replica)
+    look(CommitLog.of(snapshot.layout, queue), [finder, *auditors])
+    brought = bring_back(snapshot, CommitLog.of(snapshot.layout, queue), finder, replica)
     while brought.parts:
         chain = QueueChain(brought.parts)
         patched = _patched(snapshot, queue, brought)
-        look(CommitLog(patched), [chain])
+        look(CommitLog.of(snapshot.layout, patched), [chain])
         if not chain.broken:
             return brought, patched
         _drop(brought, chain.broken)

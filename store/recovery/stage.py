@@ -367,7 +367,7 @@ def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
     """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
     indexed_to = indexer.fix.indexed_to
     survey(
-        CommitLog(plan.files) if plan.files else CommitLog.open(layout),
+        CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
         [indexer],
         index_tags=plan.index_tags,
         multi_dispatch=False,

@@ -83,7 +83,6 @@ def survey(
     index_tags: bool,
     multi_dispatch: bool,
     further: Further | None = None,
-    named: Callable[[int, int], bool] | None = None,
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
@@ -93,10 +92,10 @@ def survey(
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    further: None: as the newest brokers do. named: as of `Recent`. start: position of a record to
-    begin at. crc: check the bodies. progress: called with the position reached. items: a scan to
-    take instead of one of the whole log. index: whether anybody looks at the index items. sound:
-    what is in order; the scan leaves out those of its runs whose records no auditor has to see.
+    further: None: as the newest brokers do. start: position of a record to begin at. crc: check the
+    bodies. progress: called with the position reached. items: a scan to take instead of one of the
+    whole log. index: whether anybody looks at the index items. sound: what is in order; the scan
+    leaves out those of its runs whose records no auditor has to see.
     """
     pending, topics = _Pending(), TopicTable()
 
@@ -105,9 +104,9 @@ def survey(
         return _hand_out_run(run, auditors)
 
     if items is None and sound is not None:
-        items = _Beside(log, crc, sound, takes, named)
+        items = _Beside(log, crc, sound, takes)
     elif items is None:
-        items = log.scan(start, crc=crc, recent=Recent(named))
+        items = log.scan(start, crc=crc)
     for item in items:
         if isinstance(item, Extent):
             for auditor in auditors:
@@ -142,14 +141,9 @@ class _Beside:
     """
 
     def __init__(
-        self,
-        log: CommitLog,
-        crc: bool,
-        sound: SoundLog,
-        takes: Callable[[SoundRun], bool],
-        named: Callable[[int, int], bool] | None,
+        self, log: CommitLog, crc: bool, sound: SoundLog, takes: Callable[[SoundRun], bool]
     ) -> None:
-        self._log, self._crc, self._takes, self._named = log, crc, takes, named
+        self._log, self._crc, self._takes = log, crc, takes
         self._runs = {run.begin: run for run in sound.runs}
         self._begins = np.array(sorted(self._runs), np.int64)
         self._blanks = {item.position: item for item in sound.items if isinstance(item, Extent)}
@@ -167,7 +161,6 @@ class _Beside:
 
     def _scan(self) -> Generator[Batch | Extent, None, bool]:
         """Everything up to the next run that is taken; returns whether there is one."""
-        self._recent.named = self._named
         for item in self._log.scan(self._at, crc=self._crc, recent=self._recent):
             if isinstance(item, Extent) or item.mark > Mark.AFTER_DAMAGE:
                 yield item

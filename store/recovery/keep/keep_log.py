@@ -93,7 +93,7 @@ def keep_log(
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
     closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
-    bodies = op_bodies(CommitLog(queue), lost, closed, forms)
+    bodies = op_bodies(CommitLog.of(snapshot.layout, queue), lost, closed, forms)
     stale = finder.stale_end > end
     pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
     pieces += _paddings(queue, closed)

@@ -97,17 +97,6 @@ def lost_units(
     return _without_overlaps(found.take(first))
 
 
-def names_record(snapshot: Snapshot, begin: int, end: int) -> bool:
-    """Whether a unit names a record that begins at `begin` and ends at or before `end`.
-
-    Where all queues are gone none can deny it: true. Raises Unreadable.
-    """
-    if not any((*snapshot.queues.values(), *snapshot.batch_queues.values())):
-        return True
-    found = lost_units(snapshot, [Gap(begin, end, False, 0)], (), np.zeros(0, np.int64), {})
-    return begin in found.position
-
-
 def _of_queue(
     entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int, known: int
 ) -> Iterator[Ints]:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.batch import Batch
 from mqstore.store.layout import Layout
+from mqstore.store.mark import Mark
 from mqstore.store.message import Message
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.plan import Plan
@@ -78,6 +80,30 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(
     with Store(tmp_path, TINY) as store:
         findings = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW).findings
     assert {finding.severity for finding in findings if finding.code == "I-092"} <= {Severity.INFO}
+
+
+@pytest.mark.parametrize("lost", [range(19, 24), range(3)])
+def test_other_readers_tell_the_same(lost: range, tmp_path: Path) -> None:
+    """A scan, a look-up by queue or by position, the end of the log, `verify`."""
+    log = damaged(tmp_path, "5.3", lost, b"\xa5")
+    good = [*log[: lost.start], *log[lost.stop :]]
+    with Store(tmp_path, TINY) as store:
+        assert store.log_end.position == log[-1].position + log[-1].total_size
+        read = [store.marked(store.message_at(m.position)).mark for m in good]
+        assert set(read) == {Mark.NONE}
+        batches = [item for item in store.log.scan() if isinstance(item, Batch)]
+        assert sum(map(len, batches)) == len(good)
+        assert {batch.mark for batch in batches} <= {Mark.NONE, Mark.AFTER_DAMAGE}
+        found = verify(store, Scope(groups=frozenset({"commit_log"})), now_ms=NOW)
+    assert found.facts.newest_dead == 0
+    assert not any("given up" in finding.message for finding in found.findings)
+
+
+def test_a_reader_without_queues_gives_nothing_up(tmp_path: Path) -> None:
+    log = damaged(tmp_path, "5.3", range(19, 20), b"\xa5")
+    shutil.rmtree(tmp_path / "consumequeue")
+    with Store(tmp_path, TINY) as store:
+        assert store.log_end.position == log[-1].position + log[-1].total_size
 
 
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
