@@ -16,7 +16,8 @@ from .consume_queue_state import queues_of
 from .register import after
 from .scene import Scene
 
-_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", "index_msg_timestamp")
+_INDEX_TIME = "index_msg_timestamp"
+_TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME)
 _FAR_BEHIND_MS = 60_000
 """How old logics may be in a running 5.5; more in a store at rest is told."""
 _LAST_FIELD_BYTES = 8
@@ -86,7 +87,11 @@ def times(scene: Scene) -> None:
         elif scene.log.complete and scene.log.records and not scene.live and value > _newest(scene):
             after_ms = value - _newest(scene)
             text = f"{name} is {after_ms} ms later than the newest message"
-            scene.findings.add("I-111", found.path, text)
+            usual = name == _INDEX_TIME and value <= (_newest_full(scene) or 0)
+            if usual:
+                text += ", as the full index files are: what they name last is lost"
+            severity = Severity.WARNING if usual else None
+            scene.findings.add("I-111", found.path, text, severity=severity)
 
 
 def _newest(scene: Scene) -> int:
@@ -100,11 +105,9 @@ def index_time(scene: Scene) -> None:
     found = _page(scene)
     if found is None or not found.values.index_msg_timestamp or scene.live:
         return
-    try:
-        ends = [file.header.end_timestamp for file in _index_files(scene) if _is_full(file)]
-    except StoreError:  # I-090 and others tell what is wrong with it
+    newest = _newest_full(scene)
+    if newest is None:
         return
-    newest = max(ends, default=0)
     value = found.values.index_msg_timestamp
     if value > newest:
         full = (
@@ -113,6 +116,15 @@ def index_time(scene: Scene) -> None:
             else ("there is no full index file")
         )
         scene.findings.add("I-112", found.path, f"index_msg_timestamp is {value}, but {full}")
+
+
+def _newest_full(scene: Scene) -> int | None:
+    """End time of the newest full index file, 0 without one, None where they cannot be read."""
+    try:
+        ends = [file.header.end_timestamp for file in _index_files(scene) if _is_full(file)]
+    except StoreError:  # I-090 and others tell what is wrong with it
+        return None
+    return max(ends, default=0)
 
 
 def _index_files(scene: Scene) -> list[IndexFile]:
@@ -141,7 +153,7 @@ def confirmed(scene: Scene) -> None:
         scene.findings.add("I-113", found.path, text)
     elif at < scene.log.end and not _is_record(scene, at):
         text = f"no record begins at confirm_phy_offset, {at}: the next recovery puts it right"
-        scene.findings.add("I-113", found.path, text, repair="")
+        scene.findings.add("I-113", found.path, text)
 
 
 def _log_end(scene: Scene) -> int:

@@ -178,7 +178,9 @@ def chains_are_whole(scene: Scene) -> None:
 
 
 def _outside(scene: Scene, found: Chains) -> None:
-    """Entries behind the flushed end that are still to come and in no chain: a start links them."""
+    """Entries behind the flushed end that are still to come and in no chain: every start links them,
+    be it after a crash or not (spec 04, 4.9).
+    """
     files = timer_files(scene)
     entries, ticks, check = files.log.entries, files.ticks, files.check
     due = entries.tick_ms // ticks.precision_ms >= ticks.of(check.last_read_time_ms)
@@ -189,15 +191,15 @@ def _outside(scene: Scene, found: Chains) -> None:
     first = int(entries.position[rows][0])
     file = files.log.file_of(first)
     assert file is not None
-    then = "a start links it" if scene.crashed else "and the last stop was in order"
     scene.findings.add(
         "I-123",
         file.path,
-        f"the entry at {first} is in no chain, behind what timercheck says was written: {then}",
+        f"the entry at {first} is in no chain, behind what timercheck says was written:"
+        " a start links it",
         offset=first - file.start,
         length=UNIT_BYTES,
         count=int(rows.sum()),
-        severity=Severity.WARNING if scene.crashed else None,
+        severity=Severity.WARNING,
         unclean=scene.crashed,
     )
 
