@@ -49,8 +49,7 @@ def recovery_text(
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     lines += timer_lines(found)
-    if plan_lost := found.plan and found.plan.lost:
-        lines += _tally("Messages that the plan gives up:", plan_lost, common, rows)
+    lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
@@ -195,10 +194,26 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     topics = sorted(start | plan, key=lambda topic: (-start[topic], -plan[topic], topic))
     if not topics:
         return []
+    if not start and found.wish.policy == "keep":
+        gone = (f"  {plan[t]:>9,}  {t}" for t in topics)
+        return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(topics), rows)]
     unknown = "?" if found.plan is None else None
     table = (f"  {start[t]:>9,}  {unknown or f'{plan[t]:,}':>9}  {t}" for t in topics)
     head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"
     return ["", head, *folded(table, len(topics), rows)]
+
+
+def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
+    """What the plan does not keep. What is lost under `keep` nobody can read: its times are unknown,
+    those of the shares are the tombstones'.
+    """
+    if found.plan is None or not found.plan.lost.messages:
+        return []
+    if found.wish.policy != "keep":
+        return _tally("Messages that the plan gives up:", found.plan.lost, common, rows)
+    shares = list(found.plan.lost)
+    lines = (_counted(share) for share in shares)
+    return ["", "Messages whose records are damaged or gone:", *folded(lines, len(shares), rows)]
 
 
 def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[str]:
@@ -208,12 +223,16 @@ def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[s
     return ["", title, *folded((_share(s, common) for s in shares), len(shares), rows)]
 
 
+def _counted(share: Share) -> str:
+    return f"  {share.messages:>9,}  {_size(share.bytes):>9}  {share.queue}"
+
+
 def _share(share: Share, common: Common) -> str:
     first = time_text(share.first_store_timestamp, common.utc)
     last = time_text(share.last_store_timestamp, common.utc)
     reason = f"  {share.reason}" if share.reason else ""
     span = f"{first} … {last}" if first != last else first
-    return f"  {share.messages:>9,}  {_size(share.bytes):>9}  {share.queue}  {span}{reason}"
+    return f"{_counted(share)}  {span}{reason}"
 
 
 def _size(count: int) -> str:

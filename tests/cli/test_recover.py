@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,25 @@ def test_the_exit_code_of_apply(kind: str, code: int, tmp_path: Path) -> None:
     assert answer(str(root), *options, code=0)["plan"]["edits"] == []
     again = answer(str(root), *options, "--apply", "--yes", code=0)
     assert "applied" not in again
+
+
+@pytest.mark.parametrize("name", ["4.9.7-killed-hole", "5.3.3-timer-killed"])
+def test_verify_agrees_with_a_recovery(name: str, tmp_path: Path) -> None:
+    """What a start puts right by itself is no reason not to start."""
+    root = stores.unpack(name, tmp_path)
+    assert "A broker can be started." in run_here(["recover", str(root), "--apply", "-y"]).stdout
+    seen = run_here(["verify", str(root), "--format", "json"])
+    wrong = [row for row in json.loads(seen.stdout) if row.get("severity") in ("error", "fatal")]
+    assert (seen.code, wrong) == (0, [])
+
+
+def test_what_was_lost_before_is_not_laid_on_the_plan(tmp_path: Path) -> None:
+    """No start loses them, and nobody knows their times."""
+    page = run_here(["recover", str(stores.unpack("4.9.7-killed-hole", tmp_path))]).stdout
+    head, _, rest = page.partition("Messages whose records are damaged or gone:\n")
+    assert "     gone  messages of topic\n" in head and "the plan  messages" not in head
+    assert "gives up" not in page
+    assert re.search(r"\d{4}-\d\d-\d\d", rest.partition("One by one")[0]) is None
 
 
 def test_apply_says_what_the_next_start_does(tmp_path: Path) -> None:
