@@ -13,7 +13,7 @@ import typer
 from .options import Common
 
 if TYPE_CHECKING:
-    from ..pipeline.watch import Tell
+    from ..pipeline.watch import Done, Tell
 
 Stores = Annotated[
     list[str],
@@ -89,17 +89,37 @@ class Spark:
 
 @contextmanager
 def showing(what: str, total_bytes: int, stages: int, common: Common) -> Iterator[Tell]:
-    """A progress bar for a job that works `total_bytes` off in so many stages of Spark."""
-    done = 0
-    with common.progress(what, total_bytes) as bar:
+    """A progress bar for a job that works `total_bytes` off in so many stages of Spark.
 
-        def tell(stages_done: float) -> None:
-            nonlocal done
-            now = int(min(stages_done / stages, 1) * total_bytes)
-            bar.advance(max(0, now - done))
-            done = max(done, now)
+    What prints comes after it.
+    """
+    worked = 0
+    with common.progress(what, total_bytes, alone=True) as bar:
+        bar.note("starting Spark")
+
+        def tell(done: Done) -> None:
+            nonlocal worked
+            now = int(min(done.stages / stages, 1) * total_bytes)
+            bar.note(words_of(done, stages))
+            bar.advance(max(0, now - worked))
+            worked = max(worked, now)
 
         yield tell
+
+
+def words_of(done: Done, stages: int) -> str:
+    """Stage, tasks and records a second of what runs.
+
+    >>> from mqstore.pipeline.watch import Done
+    >>> words_of(Done(1.25, 4, 16, 123456.7), 4)
+    'stage 2 of 4, 4 of 16 tasks, 123,457 records/s'
+    """
+    words = [f"stage {min(int(done.stages) + 1, stages)} of {stages}"]
+    if done.of_tasks:
+        words.append(f"{done.tasks} of {done.of_tasks} tasks")
+    if done.records_per_s >= 1:
+        words.append(f"{done.records_per_s:,.0f} records/s")
+    return ", ".join(words)
 
 
 def source_options(

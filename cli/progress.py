@@ -1,4 +1,7 @@
-"""A progress bar on stderr: bytes, rate and time left, for work that takes longer than a second."""
+"""A progress bar on stderr: bytes, rate and time left, for work that takes longer than a second.
+
+A job of Spark says instead of bytes which stage and task it is at.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ class Progress:
         self._done_bytes = 0
         self._wanted = wanted and is_terminal(sys.stderr) and (alone or not is_terminal(sys.stdout))
         self._show_at = time.monotonic() + QUIET_SECONDS
+        self._note: str | None = None
         self._bar: rich.progress.Progress | None = None
         self._task: Any = None
 
@@ -42,6 +46,16 @@ class Progress:
         elif time.monotonic() >= self._show_at:
             self._show()
 
+    def note(self, text: str) -> None:
+        """Say in words how far it is, in the place of bytes and rate; the bar is drawn at once."""
+        if not self._wanted:
+            return
+        self._note = text
+        if self._bar is None:
+            self._show()
+        else:
+            self._bar.update(self._task, note=text)
+
     def _show(self) -> None:
         """Draw the bar for the first time; rich is imported only for this."""
         from rich.console import Console
@@ -49,22 +63,25 @@ class Progress:
             BarColumn,
             DownloadColumn,
             Progress,
+            ProgressColumn,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
 
+        rate: list[ProgressColumn] = [DownloadColumn(binary_units=True), TransferSpeedColumn()]
+        if self._note is not None:
+            rate = [TextColumn("{task.fields[note]}")]
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            DownloadColumn(binary_units=True),
-            TransferSpeedColumn(),
+            *rate,
             TimeRemainingColumn(),
             console=Console(file=sys.stderr),
             transient=True,
         )
         self._task = self._bar.add_task(
-            self._what, total=self._total_bytes, completed=self._done_bytes
+            self._what, total=self._total_bytes, completed=self._done_bytes, note=self._note
         )
         self._bar.start()
 

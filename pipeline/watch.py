@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Tell = Callable[[float], None]
-"""Hears how many stages are done; of one that runs, the share of its tasks."""
+
+@dataclass(frozen=True)
+class Done:
+    """How far a job is.
+
+    stages: how many are over; of one that runs, the share of its tasks. tasks, of_tasks: of the
+    stages that run, those that are done and all. records_per_s: rows that the stages which run have
+    taken in a second so far, 0 where nobody counts them.
+    """
+
+    stages: float
+    tasks: int = 0
+    of_tasks: int = 0
+    records_per_s: float = 0.0
+
+
+Tell = Callable[[Done], None]
+"""Hears how far the jobs are, again and again."""
 _POLL_S = 0.3
 
 
@@ -25,8 +44,8 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
         yield from _told_by_server(spark, tell)
         return
     ended = threading.Event()
-    tracker = spark.sparkContext.statusTracker()
-    thread = threading.Thread(target=_ask, args=(tracker, ended, tell), daemon=True)
+    tracker, records = spark.sparkContext.statusTracker(), partial(records_of, spark)
+    thread = threading.Thread(target=_ask, args=(tracker, records, ended, tell), daemon=True)
     thread.start()
     try:
         yield
@@ -35,25 +54,43 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
         thread.join()
 
 
-def _ask(tracker: Any, ended: threading.Event, tell: Tell) -> None:
+def records_of(spark: SparkSession, stage: int) -> int:
+    """Rows that the tasks of a stage have taken so far, from a source or from the stage before.
+
+    The tracker does not know them, the store behind it does.
+    """
+    context: Any = spark.sparkContext
+    data = context._jsc.sc().statusStore().lastStageAttempt(stage)
+    return int(max(data.inputRecords(), data.shuffleReadRecords()))
+
+
+def _ask(tracker: Any, records: Callable[[int], int], ended: threading.Event, tell: Tell) -> None:
     """Ask again and again. A stage that is over is told of no more: it was done."""
     shares: dict[int, float] = {}
+    begun: dict[int, float] = {}
     while not ended.wait(_POLL_S):
         active = set(tracker.getActiveStageIds())
+        tasks, of_tasks, rate, now = 0, 0, 0.0, time.monotonic()
         for number in active:
             stage = tracker.getStageInfo(number)
             if stage is not None and stage.numTasks:
                 shares[number] = stage.numCompletedTasks / stage.numTasks
+                tasks, of_tasks = tasks + stage.numCompletedTasks, of_tasks + stage.numTasks
+                seconds = now - begun.setdefault(number, now)
+                rate += records(number) / seconds if seconds else 0
         shares.update((number, 1.0) for number in shares.keys() - active)
-        tell(sum(shares.values()))
+        tell(Done(sum(shares.values()), tasks, of_tasks, rate))
 
 
 def _told_by_server(spark: SparkSession, tell: Tell) -> Iterator[None]:
+    """A server tells of stages and tasks, not of records."""
     finished: list[float] = []
 
     def hear(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        shares = [s.num_completed_tasks / s.num_tasks for s in stages or () if s.num_tasks]
-        tell(sum(finished) + sum(shares))
+        some = [s for s in stages or () if s.num_tasks]
+        shares = [s.num_completed_tasks / s.num_tasks for s in some]
+        tasks = sum(s.num_completed_tasks for s in some)
+        tell(Done(sum(finished) + sum(shares), tasks, sum(s.num_tasks for s in some)))
         if done:
             finished.append(len(shares))
 

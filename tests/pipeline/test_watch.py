@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
+import time
+from itertools import count
+from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import pytest
 
+from mqstore.cli.options import Common
+from mqstore.cli.pipeline_options import showing
 from mqstore.pipeline import watch
+from mqstore.pipeline.watch import Done
+
+from ..stores import unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Stream(io.StringIO):
+    """Something to write to, that is a terminal or not."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
 
 
 class Tracker:
@@ -28,14 +53,45 @@ class Tracker:
 
 def test_stages_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_POLL_S", 0)
+    monkeypatch.setattr(time, "monotonic", count(step=2).__next__)
     tracker = Tracker({}, {0: (1, 4)}, {0: (3, 4)}, {1: (0, 0), 2: (1, 2)}, {2: (2, 2)}, {})
-    told: list[float] = []
+    told: list[Done] = []
     ended = threading.Event()
 
-    def tell(stages: float) -> None:
-        told.append(stages)
+    def tell(done: Done) -> None:
+        told.append(done)
         if not tracker.answers:
             ended.set()
 
-    watch._ask(tracker, ended, tell)
-    assert told == [0, 0.25, 0.75, 1.5, 2, 2]
+    watch._ask(tracker, lambda number: 100 * (number + 1), ended, tell)
+    assert [done.stages for done in told] == [0, 0.25, 0.75, 1.5, 2, 2]
+    assert [(done.tasks, done.of_tasks) for done in told[1:5]] == [(1, 4), (3, 4), (1, 2), (2, 2)]
+    assert [round(done.records_per_s) for done in told] == [0, 0, 50, 0, 150, 0]
+
+
+def test_records_are_those_that_a_stage_took(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a source, and of the shuffle behind it."""
+    root = unpack("5.3.3-v2", tmp_path)
+    bus = spark.sparkContext._jsc.sc().listenerBus()
+    rows = spark.read.format("rocketmq-log").option("fields", "topic,position").load(str(root))
+    spark.sparkContext.setJobGroup("records", "")
+    read = rows.repartition(2).collect()
+    bus.waitUntilEmpty()
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup("records")]
+    stages = [stage for job in jobs if job for stage in job.stageIds if tracker.getStageInfo(stage)]
+    assert {watch.records_of(spark, stage) for stage in stages} - {0} == {len(read)}
+
+
+def test_a_bar_tells_of_stages_and_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal at once, on nothing else."""
+    for terminal in (True, False):
+        err = Stream(terminal)
+        with monkeypatch.context() as patched:
+            patched.setenv("TERM", "xterm")
+            patched.setenv("COLUMNS", "120")
+            patched.setattr(sys, "stderr", err)
+            with showing("rebuilding", 1 << 30, 4, Common()) as tell:
+                tell(Done(1.5, 8, 16, 2e6))
+        shown = "starting Spark" in err.getvalue(), "8 of 16 tasks, 2,000,000" in err.getvalue()
+        assert shown == (terminal, terminal)
