@@ -151,13 +151,15 @@ class CommitLog:
         *,
         crc: bool = True,
         recent: Recent | None = None,
+        cut_bytes: int | None = None,
     ) -> Iterator[Batch | Extent]:
         """Records and extents in log order, from position `start` to before `stop`.
 
         `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
-        good ones. Raises Unreadable for an I/O error.
+        good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
+        that a scan which begins there has the same ones. Raises Unreadable for an I/O error.
         """
-        return LogScan(self, start, stop, crc, recent).run()
+        return LogScan(self, start, stop, crc, recent, cut_bytes).run()
 
     def end(self, start: int | None = None, recent: Recent | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on; `recent` as for

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import select
 import signal
 from collections.abc import Callable
 from types import TracebackType
@@ -48,6 +49,10 @@ class Forked(Generic[T]):
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             self._wait()
+
+    def ready(self, wait_s: float) -> bool:
+        """Wait for the result for so long; True where `result` has something to say."""
+        return not self.pid or bool(select.select([self._pipe], [], [], wait_s)[0])
 
     def result(self) -> T | None:
         """Wait for the result; None where there is none."""

@@ -128,18 +128,18 @@ class IndexFile:
         at = items_offset(self.slots) + number * ITEM_BYTES
         return Item(*_ITEM.unpack(self._read(at, ITEM_BYTES)))
 
-    def columns(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Items 1 … last as (number of the first, structured array of ITEM), in windows."""
+    def columns(self, first: int = 1) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+        """Items `first` … last as (number of the first, structured array of ITEM), in windows."""
         import numpy as np
 
         from ..formats.derive import dtype_of
 
         dtype = dtype_of(ITEM)
-        for first in range(1, self.last + 1, WINDOW_ITEMS):
-            count = min(WINDOW_ITEMS, self.last + 1 - first)
-            at = items_offset(self.slots) + first * ITEM_BYTES
+        for number in range(first, self.last + 1, WINDOW_ITEMS):
+            count = min(WINDOW_ITEMS, self.last + 1 - number)
+            at = items_offset(self.slots) + number * ITEM_BYTES
             data = self._read_slowly(at, count * ITEM_BYTES)
-            yield first, np.frombuffer(data, dtype)
+            yield number, np.frombuffer(data, dtype)
 
     def slot_column(self, first: int, count: int) -> npt.NDArray[np.void]:
         """Slots `first` … as a structured array of SLOT."""

@@ -34,8 +34,10 @@ class LogScan:
         stop: int | None,
         crc: bool,
         recent: Recent | None = None,
+        cut_bytes: int | None = None,
     ) -> None:
         self._log = log
+        self._cut_bytes = cut_bytes
         self._start = log.min_offset if start is None else start
         self._stop = log.max_file_end if stop is None else stop
         self._to_the_end = stop is None
@@ -153,7 +155,7 @@ class LogScan:
     ) -> Generator[Batch | Extent, None, int]:
         """Batches of the chain from byte `at` on; returns the byte where it stops."""
         while file.start + at < self._stop and (size := items.size(at)) is not None:
-            window = self._window(file, at, max(self._reach, size))
+            window = self._window(file, at, max(self._up_to_cut(at), size))
             starts, _ = walk(window, items.frame)
             checked = check(window, items.frame, starts, crc=self._crc)
             good = _chained(checked)
@@ -171,6 +173,11 @@ class LogScan:
                 break
             self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
         return at
+
+    def _up_to_cut(self, at: int) -> int:
+        """Bytes of the next window of a chain at byte `at`: it does not go over a cut."""
+        cut = self._cut_bytes
+        return self._reach if cut is None else min(self._reach, cut - at % cut)
 
     def _batch(self, checked: Checked) -> Batch:
         batch = Batch(checked.columns, checked.position, self._mark, checked.body_crc_ok)

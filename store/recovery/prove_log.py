@@ -81,7 +81,7 @@ def _of_all(
 def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:
     """Parts of about the same size, each from the beginning of a record on: (begin, end)."""
     files = [file for file in log.files if not file.compressed]
-    used = [(file, _used_bytes(log, file)) for file in files[-1:]]
+    used = [(file, used_bytes(log, file)) for file in files[-1:]]
     used = [(file, file.size) for file in files[:-1]] + used
     total = sum(size for _, size in used)
     count = max(1, min(jobs, total // _PART_BYTES))
@@ -103,7 +103,7 @@ def _record_behind(log: CommitLog, used: list[tuple[MappedFile, int]], at: int) 
     return None
 
 
-def _used_bytes(log: CommitLog, file: MappedFile) -> int:
+def used_bytes(log: CommitLog, file: MappedFile) -> int:
     """About how much of a file is written: what lies behind is zeros."""
     low, high = 0, file.size
     while high - low > _STEP_BYTES:

@@ -1,102 +1,281 @@
-"""A second process that checks the log for itself, while the first compares it with the rest.
+"""Parts of the log that other processes look at, while this one comes to them from the start.
 
-The first reads the records without their CRCs and looks at queues, index and all else; the second
-computes the CRCs and checks the invariants of the commit log. Both read the same parts.
+Each process has a part for itself, and looks at it as if it were alone: with queues, index and all.
+What it leaves is taken on where nothing is wrong in the part; what is wrong is looked at once more by
+the run that has seen everything in front of it. So findings do not depend on the number of processes.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Self
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
 
-from ..config import BrokerConfig
-from ..errors import Unreadable
+from ..commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..dispatch import Dispatched
+from ..forked import Forked
+from ..log_items import LogItems
+from ..mark import Mark
+from ..recovery.prove_log import used_bytes
+from ..recovery.survey import Messages
 from ..store import Store
-from .finding import Finding
-from .log_pass import Part
-from .scene import Scene, Scope
+from . import log_pass
+from .carried import CACHES, Carried
+from .commit_log_chain import chain_of
+from .log_pass import Part, is_ended, scan
+from .reading import LOG_GROUPS, LogPass, read, wants_crc
+from .scene import LogFacts, Scene
 
-GROUPS_BESIDE = frozenset({"commit_log"})
+_OTHER_SHARE = 0.13
+"""So much of the work is none on the log: the process that comes from the start does it."""
 _POLL_S = 0.1
-_FORK = multiprocessing.get_context("fork")
+_BREAKS_MAX = 4
+"""With more that is wrong in it the rest of a part is left to the run in front."""
+
+
+class _Unsound(Exception):
+    """What begins at a log position has to be looked at by somebody who knows what is before it."""
+
+    def __init__(self, position: int, *, at_all: bool = False) -> None:
+        super().__init__(position)
+        self.position = position
+        self.at_all = at_all
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a part leaves in which all is in order. begin: of its first record. end: behind its last item.
+
+    last: nothing is asked for behind it. states: by key of `Scene.kept`, whose state it is, and what
+    its `leave` gave.
+    """
+
+    begin: int
+    end: int
+    last: bool
+    log: LogFacts
+    states: dict[Any, tuple[type[Carried], Any]]
+
+
+class _SoundPass(LogPass):
+    """The pass over a part: it ends at the first thing that is wrong."""
+
+    def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
+        begin = int(batch.position[0])
+        if batch.mark is not Mark.NONE:
+            raise _Unsound(begin, at_all=True)
+        super().records(batch, dispatched)
+        self._judge(begin)
+
+    def messages(self, messages: Messages) -> None:
+        super().messages(messages)
+        if self._scene.log.missing.get(messages.queue):
+            raise _Unsound(int(messages.position[0]))
+        self._judge(int(messages.position[0]))
+
+    def extent(self, extent: Extent) -> None:
+        usual = extent.kind in (ExtentKind.BLANK, ExtentKind.ZEROS) and not (
+            extent.kind is ExtentKind.BLANK and extent.reason
+        )
+        if not usual:
+            raise _Unsound(extent.position, at_all=True)
+        super().extent(extent)
+        self._judge(extent.position)
+
+    def stale(self, batch: Batch) -> None:
+        raise _Unsound(int(batch.position[0]), at_all=True)
+
+    def _judge(self, position: int) -> None:
+        if self._scene.findings:
+            raise _Unsound(position)
 
 
 @dataclass(frozen=True)
 class _Work:
-    """What the other process is to do."""
+    """What is asked of another process: the log from `begin` to `stop`, for the run of `scene`.
 
-    root: Path
-    config: BrokerConfig
-    rate_bytes: int | None
-    scope: Scope
-    now_ms: int
-    changing: bool
-    parts: list[Part]
+    last: nothing is asked for behind that.
+    """
 
+    scene: Scene
+    groups: frozenset[str]
+    begin: int
+    stop: int | None
+    last: bool
 
-class LogBeside:
-    """The other process, as a context manager: behind the block it is gone."""
+    def run(self) -> list[Left]:
+        """What there is in order, in the order of the log. Ctrl-C is for the process in front."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        log, found = self.scene.store.log, list[Left]()
+        cuts, begin = _cuts(log), self.begin
+        for _ in range(_BREAKS_MAX):
+            try:
+                found += self._left(begin, self.stop, last=self.last)
+                break
+            except _Unsound as wrong:
+                number = bisect_right(cuts, wrong.position)
+                found += self._up_to(begin, _record_behind(log, cuts, number - 1))
+                behind = None if wrong.at_all else _record_behind(log, cuts, number)
+            if behind is None or (self.stop is not None and behind >= self.stop):
+                break
+            begin = behind
+        return found
 
-    def __init__(self, scene: Scene, parts: list[Part]) -> None:
-        store = scene.store
-        root, rate = store.layout.root, store.rate_bytes
-        work = _Work(root, store.config, rate, scene.scope, scene.now_ms, scene.live, parts)
-        self._answer, child = _FORK.Pipe(duplex=False)
-        self._stop = _FORK.Event()
-        self._process = _FORK.Process(target=_main, args=(child, self._stop.is_set, work))
-        self._process.start()
-        child.close()
-
-    def findings(self, scene: Scene) -> list[Finding]:
-        """What the other process has found; it ends early if this run does.
-
-        Raises Unreadable, and what the other process has raised.
-        """
-        while not self._answer.poll(_POLL_S):
-            if scene.stopped():
-                self._stop.set()
+    def _up_to(self, begin: int, stop: int | None) -> list[Left]:
+        """What is in front of the cut before something that is wrong."""
         try:
-            answer = self._answer.recv()
-        except EOFError as error:
-            raise Unreadable("the second process of verify has died") from error
-        if isinstance(answer, Exception):
-            raise answer
-        findings, unread, stopped_at = answer
-        scene.unread += [text for text in unread if text not in scene.unread]
-        ends = [end for end in (scene.log.stopped_at, stopped_at) if end is not None]
-        scene.log.stopped_at = min(ends, default=None)
-        return list(findings)
+            return [] if stop is None or stop <= begin else self._left(begin, stop, last=False)
+        except _Unsound:
+            return []
+
+    def _left(self, begin: int, stop: int | None, *, last: bool) -> list[Left]:
+        """Look at a part. Raises _Unsound, Unreadable."""
+        told, states = self.scene, dict[Any, tuple[type[Carried], Any]]()
+        scope = replace(told.scope, max_duration_s=None)
+        with Store(told.store.layout.root, told.store.config) as store:
+            scene = Scene(store, scope, told.now_ms, changing=told.live, behind=begin)
+            crc = wants_crc(scene, self.groups)
+            read(scene, _SoundPass(scene, self.groups), scan(scene, begin, stop, crc=crc))
+            for key, state in scene.states().items():
+                if isinstance(state, Carried):
+                    states[key] = type(state), state.leave()
+                elif key not in CACHES:
+                    return []
+            end = chain_of(scene).end
+        if end is None or any(left is None for _, left in states.values()):
+            return []
+        return [Left(begin, end, last, scene.log, states)]
+
+
+class Beside:
+    """The processes, as a context manager: behind the block they are gone.
+
+    scene: the run that comes from the start, over the only one of `parts`.
+    """
+
+    def __init__(self, scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) -> None:
+        self._scene = scene
+        self._crc = wants_crc(scene, groups)
+        self._part = parts[0]
+        self._begins = _begins(scene, groups, parts, jobs)
+        self._left: dict[int, Left] = {}
+        self._met: Left | None = None
+        self._stack = ExitStack()
+        stops = [*self._begins[1:], self._part.stop]
+        self._children: list[tuple[int, Forked[list[Left]]]] = []
+        for number, (begin, stop) in enumerate(zip(self._begins, stops, strict=False), 1):
+            work = _Work(scene, groups, begin, stop, number == len(self._begins))
+            self._children.append((begin, self._stack.enter_context(Forked(work.run))))
+
+    def __bool__(self) -> bool:
+        """There are other processes."""
+        return bool(self._begins)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._answer.close()
-        if self._process.is_alive():
-            self._process.terminate()
-        self._process.join()
+        self._stack.close()
+
+    def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
+        """Read what no other process has found in order, and take on the rest."""
+        scene = self._scene
+        scene.begin_reading()
+        tell = progress and partial(self._tell, progress)
+        at: int | None = self._part.start
+        while at is not None:
+            self._met = None
+            read(scene, log_pass, self._stretch(at), tell)
+            at = None
+            if self._met is not None:
+                self._take_on(self._met)
+                at = None if self._met.last else self._met.end
+                if tell:
+                    tell(scene.log.end)
+
+    def _tell(self, progress: Callable[[int], None], reached: int) -> None:
+        """How far all are: up to the first of the others they are as far as this one."""
+        start, first = self._part.start, self._begins[0]
+        if reached < first:
+            end = self._part.stop or self._scene.store.log_files.end
+            reached = start + (reached - start) * (end - start) // (first - start)
+        progress(reached)
+
+    def _stretch(self, at: int) -> Iterator[Batch | Extent]:
+        """Items from a log position on, up to where a part is taken on."""
+        scene = self._scene
+        for item in scan(scene, at, self._part.stop, crc=self._crc):
+            if isinstance(item, Batch) and item.mark is Mark.NONE:
+                self._met = self._of_others(int(item.position[0]))
+            if self._met is not None or is_ended(scene, item):
+                return
+            yield item
+
+    def _of_others(self, position: int) -> Left | None:
+        """The part that begins at a log position, if it is to be taken on."""
+        scene = self._scene
+        while self._children and self._children[0][0] <= position:
+            while not self._children[0][1].ready(_POLL_S):
+                if scene.stopped():
+                    return None
+            _, child = self._children.pop(0)
+            self._left |= {left.begin: left for left in child.result() or []}
+        left = self._left.pop(position, None)
+        if left is None or chain_of(scene).end != position:
+            return None
+        return left if all(own.fits(state) for own, state in self._pairs(left)) else None
+
+    def _pairs(self, left: Left) -> Iterator[tuple[Carried, Any]]:
+        """The states of this run, and what the part leaves of the same."""
+        for key, (kind, state) in left.states.items():
+            yield self._scene.kept(key, partial(kind.fresh, self._scene)), state
+
+    def _take_on(self, left: Left) -> None:
+        """Go on as if this run had read the part."""
+        for own, state in self._pairs(left):
+            own.take_on(self._scene, state)
+        self._scene.log.take_on(left.log)
 
 
-def _main(answer: Connection, stop: Callable[[], bool], work: _Work) -> None:
-    """The other process. Ctrl-C reaches it, too: the first one tells when to stop."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        answer.send(_checked(stop, work))
-    except Exception as error:  # noqa: BLE001 - the first process raises it
-        answer.send(error)
-    finally:
-        answer.close()
+def _begins(scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) -> list[int]:
+    """Where the parts of other processes begin: each at the first record behind a cut."""
+    store, scope = scene.store, scene.scope
+    files = store.log_files.files
+    odd = store.layout.dledger or store.layout.rocksdb_queues or any(f.compressed for f in files)
+    limited = store.rate_bytes is not None  # several would read more
+    whole = len(parts) == 1 and scope.start is None and not scope.quick
+    if jobs < 2 or odd or limited or not whole or not files or "commit_log" not in groups:
+        return []
+    start, stop = parts[0]
+    end = files[-1].start + used_bytes(store.log, files[-1])
+    end = end if stop is None else min(stop, end)
+    jobs = max(1, min(jobs, (end - start) // log_pass.CUT_BYTES))
+    others = 0.0 if groups <= LOG_GROUPS else _OTHER_SHARE
+    own = max((1 - others * (jobs - 1)) / jobs, 1 / (4 * jobs))
+    cuts, found = _cuts(store.log), list[int]()
+    for number in range(jobs - 1):
+        share = own + (1 - own) * number / (jobs - 1)
+        wanted = start + int((end - start) * share) + log_pass.CUT_BYTES // 2
+        begin = _record_behind(store.log, cuts, bisect_right(cuts, wanted) - 1)
+        if begin is not None and max([start, *found[-1:]]) < begin < end:
+            found.append(begin)
+    return found
 
 
-def _checked(stop: Callable[[], bool], work: _Work) -> tuple[list[Finding], list[str], int | None]:
-    from .run import check_groups
+def _cuts(log: CommitLog) -> list[int]:
+    """Log positions of all cuts that are inside of files."""
+    cut = log_pass.CUT_BYTES
+    return [at for f in log.files for at in range(f.start + cut, f.end, cut)]
 
-    with Store(work.root, work.config, rate_bytes=work.rate_bytes) as store:
-        scene = Scene(store, work.scope, work.now_ms, stop, changing=work.changing)
-        check_groups(scene, GROUPS_BESIDE, work.parts, None)
-        return list(scene.findings), scene.unread, scene.log.stopped_at
+
+def _record_behind(log: CommitLog, cuts: list[int], number: int) -> int | None:
+    """The first record behind a cut, in its file; None where there is none."""
+    file = log.queue.file_at(cuts[number]) if 0 <= number < len(cuts) else None
+    if file is None:
+        return None
+    found = LogItems(log, file).search(cuts[number] - file.start)
+    return None if found is None else file.start + found

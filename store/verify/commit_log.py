@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     commit_log_chain,
     commit_log_dledger,
+    commit_log_keys,
     commit_log_order,
     commit_log_properties,
     commit_log_records,
@@ -15,6 +16,7 @@ from . import (
 __all__ = [
     "commit_log_chain",
     "commit_log_dledger",
+    "commit_log_keys",
     "commit_log_order",
     "commit_log_properties",
     "commit_log_records",

@@ -14,6 +14,7 @@ from ..batch import Extent, ExtentKind
 from ..log_items import WINDOW_BYTES, Fault, LogItems
 from ..mapped_file_queue import MappedFile
 from ..mark import Mark
+from .carried import Carried
 from .catalogue import Severity
 from .records import Records
 from .register import after, of_extents, of_records, of_stale
@@ -31,7 +32,7 @@ _BATCH_ROWS = 4096
 
 
 @dataclass
-class Chain:
+class Chain(Carried):
     """What lies before the next record.
 
     end: log position behind the last item. open: a range without records, until it shows whether
@@ -49,6 +50,16 @@ class Chain:
         """The records come directly behind the last item; if not, others were not read."""
         first = int(records.position[0])
         return self.end is not None and first - scene.store.payload_at(first) == self.end
+
+    def fits(self, left: Chain) -> bool:
+        """Nothing in front of the part makes a difference to what is in it."""
+        del left
+        return not (self.open or self.damage or self.lost or self.blank)
+
+    def take_on(self, scene: Scene, left: Chain) -> None:
+        """The last item is that of the part."""
+        del scene
+        self.end, self.blank = left.end, left.blank
 
 
 def chain_of(scene: Scene) -> Chain:

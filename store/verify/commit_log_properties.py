@@ -16,6 +16,7 @@ from ...formats.derive.ragged import Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ..dispatch import java_split
+from .carried import Carried
 from .catalogue import Severity
 from .records import LOOK, Flags, Records, add_rows
 from .register import after, of_records
@@ -126,10 +127,15 @@ def _names_twice(text: bytes) -> set[bytes]:
 
 
 @dataclass
-class _Poison:
+class _Poison(Carried):
     """Records whose light queues a broker cannot read: position, size, what is wrong, blocks."""
 
     found: list[tuple[int, int, str, bool]] = field(default_factory=list)
+
+    def take_on(self, scene: Scene, left: _Poison) -> None:
+        """Those of the part come later."""
+        del scene
+        self.found += left.found
 
 
 @of_records("I-048")

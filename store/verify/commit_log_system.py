@@ -18,6 +18,7 @@ from ..delay_level import DEFAULT_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, parse_lev
 from ..ordered import rows_of
 from ..recovery.keep.forms import HALF_TOPIC, OP_TOPIC
 from ..write.timer_entries import Ticks
+from .carried import Carried
 from .catalogue import Severity
 from .records import Flags, Ints, Records, add_rows
 from .register import of_records
@@ -121,10 +122,15 @@ def transactions(scene: Scene, records: Records) -> None:
 
 
 @dataclass
-class _Halves:
-    """Positions of half messages, ascending in each array."""
+class _Halves(Carried):
+    """Positions of half messages, ascending in each array.
+
+    first_read: what is named in front of it was not read. earlier: positions there that are named.
+    """
 
     positions: list[Ints] = field(default_factory=list)
+    first_read: int | None = None
+    earlier: list[Ints] = field(default_factory=list)
 
     def has(self, wanted: Ints) -> Flags:
         """bool[n]: a half message stands there."""
@@ -132,6 +138,21 @@ class _Halves:
         for positions in self.positions:
             found |= rows_of(positions, wanted)[1]
         return found
+
+    def knows(self, named: Ints) -> Flags:
+        """bool[n]: a half message stands there, or nobody has looked."""
+        return self.has(named) | ((named < (self.first_read or 0)) & (named >= 0))
+
+    def fits(self, left: _Halves) -> bool:
+        """What the part names in front of it is there."""
+        known = self.first_read is None or all(self.knows(named).all() for named in left.earlier)
+        return bool(known)
+
+    def take_on(self, scene: Scene, left: _Halves) -> None:
+        """The half messages of the part come later."""
+        del scene
+        self.positions += left.positions
+        self.first_read = left.first_read if self.first_read is None else self.first_read
 
 
 _TOGETHER = 1 << 16
@@ -156,8 +177,11 @@ def commits(scene: Scene, records: Records) -> None:
     add_rows(scene, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
     rows = np.flatnonzero(records.transaction == SysFlag.COMMIT)
     named = offset[rows]
-    first_read = scene.kept("first position of halves", lambda: int(records.position[0]))
-    known_ones = halves.has(named) | ((named < first_read) & (named >= 0))
+    if halves.first_read is None:
+        halves.first_read = int(records.position[0])
+    known_ones = halves.knows(named)
+    if scene.behind is not None and len(named):
+        halves.earlier.append(named[named < halves.first_read])
     for at in np.flatnonzero(~known_ones).tolist():
         text = f"committed, but no half message stands at {named[at]}"
         _one(scene, records, "I-047", int(rows[at]), text)

@@ -13,6 +13,7 @@ from ...formats.derive import dtype_of
 from ..consume_queue import QueueDirectory, queue_directories
 from ..consume_queue_ext import ExtRange, ext_units, ext_units_at
 from ..mapped_file_queue import MappedFileQueue
+from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages
 from .catalogue import Severity
 from .register import after
@@ -71,7 +72,10 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
     queue = check.queue
     root = scene.store.layout.consume_queue_ext
     path = os.fspath(root / queue.topic / str(queue.queue_id))
-    files: MappedFileQueue = scene.kept(("ext files", queue), lambda: MappedFileQueue.open(path))
+    opened = scene.kept("ext files", dict[QueueId, MappedFileQueue])
+    if queue not in opened:
+        opened[queue] = MappedFileQueue.open(path)
+    files = opened[queue]
     positions = codes.astype(np.int64) - np.int64(ADDRESS_BASE)
     found = ext_units_at(files, positions)
     files.close()

@@ -52,6 +52,11 @@ class Ranges:
             self._first.append(first)
             self._end.append(end)
 
+    def add_all(self, other: Ranges) -> None:
+        """Add the numbers of another set."""
+        for first, end in zip(other._first, other._end, strict=True):
+            self.add_range(first, end)
+
     def has(self, numbers: Ints) -> Flags:
         """bool[n]: which of the numbers, int64[n], are in the set."""
         if not self:

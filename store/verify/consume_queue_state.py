@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from ..mapped_file_queue import MappedFileQueue
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages
 from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from .carried import Carried
 from .consume_queue_ranges import Ranges
 from .consume_queue_reader import QueueReader
 from .scene import Scene
@@ -91,7 +93,15 @@ class BatchCheck:
     missing: list[Missing] = field(default_factory=list)
 
 
-class Queues:
+@dataclass
+class LeftQueues:
+    """What a part of the log leaves of all queues: see `QueueCheck.right`, `Queues.covered`."""
+
+    right: dict[QueueId, Ranges]
+    covered: Ranges
+
+
+class Queues(Carried):
     """All queues of a store.
 
     covered: what this run has looked at of the log. unreadable: why there is nothing to compare
@@ -111,6 +121,24 @@ class Queues:
             QueueId(d.topic, d.queue_id): d.path
             for d in queue_directories(layout.batch_consume_queue)
         }
+
+    @classmethod
+    def fresh(cls, scene: Scene) -> Self:
+        """Those of a run."""
+        return cls(scene)
+
+    def leave(self) -> LeftQueues | None:
+        """The units that are right; batch queues are compared in one piece."""
+        if self.batch_checks:
+            return None
+        return LeftQueues({queue: c.right for queue, c in self.checks.items()}, self.covered)
+
+    def take_on(self, scene: Scene, left: LeftQueues) -> None:
+        """The units of the part are right, too."""
+        del scene
+        for queue, right in left.right.items():
+            self.check(queue).right.add_all(right)
+        self.covered.add_all(left.covered)
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""

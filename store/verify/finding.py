@@ -104,6 +104,10 @@ class Findings:
             text = message(begin)
             self.add(code, path, text, offset=offset, length=length, count=end - begin, **more)
 
+    def __bool__(self) -> bool:
+        """There is one."""
+        return bool(self._found)
+
     def __iter__(self) -> Iterator[Finding]:
         """Worst first, then by code and place."""
         everything = (finding for found in self._found.values() for finding in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -16,6 +17,7 @@ Flags = npt.NDArray[np.bool_]
 _HASH_BITS = 31
 _SECOND_MS = 1000
 _LARGEST_DIFF = (1 << 31) - 1
+_FIRST_ITEM = 1
 _BUFFERED_ITEMS = 1 << 20
 """More are not held back for a later batch: they are damaged."""
 
@@ -54,20 +56,36 @@ class Picked:
 
 
 class ItemCursor:
-    """One file, read from its first item on.
+    """One file, read from one of its items on.
 
     number: of the file. base_ms: what the first item's time counts from, None where the file
-    before it is not there.
+    before it is not there. first: the item to begin with.
     """
 
-    def __init__(self, file: IndexFile, number: int, base_ms: int | None) -> None:
+    def __init__(
+        self, file: IndexFile, number: int, base_ms: int | None, first: int = _FIRST_ITEM
+    ) -> None:
         self.file = file
+        self.first = first
         self._number = number
+        self._behind = first
         self._base_ms = -1 if base_ms is None else max(0, base_ms)
-        self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns()
+        self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns(first)
         self._held = Picked.joined([])
         self._rising = True
         self._middle = -1
+
+    @property
+    def next(self) -> int | None:
+        """Number of the first item that was not taken; None where items are out of order."""
+        if not len(self._held):
+            return self._behind
+        return int(self._held.number[0]) if self._rising else None
+
+    def from_item(self, first: int) -> ItemCursor:
+        """The same file, to be read from another item on."""
+        self.file.close()
+        return ItemCursor(self.file, self._number, self._base_ms, first)
 
     def take(self, end: int | None) -> Picked:
         """Items of records before `end` that were not taken yet; None: the next ones, whatever.
@@ -103,6 +121,7 @@ class ItemCursor:
             return
         first, items = found
         count = len(items)
+        self._behind = first + count
         number = np.arange(first, first + count, dtype=np.int64)
         base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)
         base[number == 1] = self._base_ms
@@ -120,6 +139,19 @@ class ItemCursor:
         self._rising = rising if not len(self._held) else self._rising and rising
         self._held = Picked.joined([self._held, window]) if len(self._held) else window
         self._middle = int(np.partition(position, count // 2)[count // 2])
+
+
+def item_from(file: IndexFile, position: int) -> int:
+    """The first item of a record at or behind a position, in a file whose items are in order."""
+    header, end = file.header, file.last + 1
+    if position <= header.begin_physical_offset:
+        return _FIRST_ITEM
+    if position > header.end_physical_offset:
+        return end
+    numbers = range(_FIRST_ITEM, end)
+    at = bisect_left(numbers, position, key=lambda number: file.item(number).physical_offset)
+    file.close()
+    return _FIRST_ITEM + at
 
 
 def key_of(relative: Ints, key_hash: Ints) -> Ints:

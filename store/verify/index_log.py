@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,13 @@ from ...formats.message import SysFlag
 from ..commit_log import CommitLog
 from ..dispatch import dispatch
 from ..errors import Missing
+from ..index_file import IndexFile
 from ..lost import tombstones
+from .carried import Carried
 from .catalogue import Severity
 from .consume_queue_state import queues_of
 from .index_files import index_files
-from .index_items import ItemCursor, Picked, among, key_of, surplus
+from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
@@ -69,7 +71,18 @@ class Wanted:
         )
 
 
-class IndexCompare:
+class _Left(NamedTuple):
+    """What a part of the log leaves. items: by file, the first item of the part and that behind it.
+
+    tags_seen: tags are indexed. unlike: some batch had other items than its records ask for.
+    """
+
+    items: list[tuple[str, int, int | None]]
+    tags_seen: bool
+    unlike: bool
+
+
+class IndexCompare(Carried):
     """The index while the log is read."""
 
     def __init__(self, scene: Scene) -> None:
@@ -77,13 +90,50 @@ class IndexCompare:
         files = index_files(scene)
         ends = [0, *(file.header.end_timestamp for file in files)]
         self._cursors = [
-            ItemCursor(file, number, ends[number] if number else None)
+            ItemCursor(file, number, ends[number] if number else None, self._first_of(file))
             for number, file in enumerate(files)
         ]
         self.first = min((file.header.begin_physical_offset for file in files), default=-1)
         self.last = max((file.header.end_physical_offset for file in files), default=-1)
         self._tags_seen = False
+        self._unlike = False
         self._strays: list[Picked] = []
+
+    def _first_of(self, file: IndexFile) -> int:
+        """Where the items of this run begin."""
+        return 1 if self._scene.behind is None else item_from(file, self._scene.behind)
+
+    @classmethod
+    def fresh(cls, scene: Scene) -> Self:
+        """Those of a run."""
+        return cls(scene)
+
+    def leave(self) -> _Left | None:
+        """None where items are left over."""
+        if any(map(len, self._strays)):
+            return None
+        items = [(c.file.path, c.first, c.next) for c in self._cursors]
+        return _Left(items, self._tags_seen, self._unlike)
+
+    def fits(self, left: _Left) -> bool:
+        """The items of the part come directly behind those that were taken."""
+        taken = [(cursor.file.path, cursor.next) for cursor in self._cursors]
+        return (
+            taken == [(path, first) for path, first, _ in left.items]
+            and all(behind is not None for *_, behind in left.items)
+            and not any(map(len, self._strays))
+            and not (left.unlike and self._tags_seen)
+        )
+
+    def take_on(self, scene: Scene, left: _Left) -> None:
+        """Go on with the items behind those of the part."""
+        del scene
+        behind = [number for *_, number in left.items if number is not None]
+        self._cursors = [
+            cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)
+        ]
+        self._tags_seen |= left.tags_seen
+        self._unlike |= left.unlike
 
     def compare(self, records: Records) -> None:
         """A batch of good records of the log."""
@@ -112,6 +162,7 @@ class IndexCompare:
 
     def _differ(self, records: Records, wanted: Wanted, picked: Picked, begin: int) -> None:
         """Both sides as multisets."""
+        self._unlike = True
         plain, tagged = (Wanted.of(records, tags=tags) for tags in (False, True))
         keys = key_of(picked.position - begin, picked.key_hash)
         required = key_of(plain.position - begin, plain.key_hash)

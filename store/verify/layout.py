@@ -6,6 +6,7 @@ import os
 import shlex
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...formats.lock import CONTENT
@@ -15,6 +16,7 @@ from ..lock import holder
 from ..mapped_file_queue import MappedFile, file_name
 from ..recovery.snapshot import Entry, list_entries
 from ..regular_file import read_regular
+from .carried import Carried
 from .catalogue import Severity
 from .layout_queues import check_directories
 from .register import after, before, of_extents
@@ -48,19 +50,31 @@ def one_file_of_a_name(scene: Scene) -> None:
                 scene.findings.add("I-006", entry.path, text)
 
 
+@dataclass
+class _Waiting(Carried):
+    """Whole files of zeros behind the end of the log."""
+
+    files: list[MappedFile] = field(default_factory=list)
+
+    def take_on(self, scene: Scene, left: _Waiting) -> None:
+        """Those of the part come later."""
+        del scene
+        self.files += left.files
+
+
 @of_extents("I-007")
 def file_of_zeros(scene: Scene, extent: Extent) -> None:
     """Note whole files of zeros behind the end of the log."""
     if extent.kind is ExtentKind.ZEROS:
         file = scene.store.log_files.file_at(extent.position)
         if file is not None and (file.start, file.size) == (extent.position, extent.size):
-            scene.kept("files of zeros", list[MappedFile]).append(file)
+            scene.kept(_Waiting, _Waiting).files.append(file)
 
 
 @after("I-007")
 def files_made_in_advance(scene: Scene) -> None:
     """At most one file of zeros waits behind the end."""
-    waiting = scene.kept("files of zeros", list[MappedFile])
+    waiting = scene.kept(_Waiting, _Waiting).files
     for file in waiting[1:]:
         text = f"{len(waiting)} files of zeros behind the end of the log: a load removes them"
         scene.findings.add("I-007", file.path, text)

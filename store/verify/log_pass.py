@@ -21,6 +21,8 @@ from ..recent import Recent
 from .catalogue import GROUPS
 from .scene import LogFacts, Scene
 
+CUT_BYTES = 64 << 20
+"""No batch has records on both sides of a multiple of it in a file: parts of the log begin there."""
 SLICE_BYTES = 16 << 20
 """A sample is drawn of pieces of this size."""
 _QUICK_FILES = 3
@@ -80,13 +82,26 @@ def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | 
     for part in parts:
         exact = part.start <= log.min_offset or part.start == goes_on
         start = part.start if exact else _begin(log, part)
-        for item in log.scan(start, part.stop, crc=crc, recent=_recent(scene.log)):
-            if reason := scene.stopped():
-                position = _where_to_go_on(scene, item)
-                scene.unread.append(f"the log from {position} on: {reason}")
-                scene.log.stopped_at = position
+        for item in scan(scene, start, part.stop, crc=crc):
+            if is_ended(scene, item):
                 return
             yield item
+
+
+def scan(scene: Scene, start: int, stop: int | None, *, crc: bool) -> Iterator[Batch | Extent]:
+    """The log from a record on, in batches that are the same from wherever it is read."""
+    log, recent = scene.store.log, _recent(scene.log)
+    return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES)
+
+
+def is_ended(scene: Scene, item: Batch | Extent) -> bool:
+    """The run is to end in front of this item; says so."""
+    reason = scene.stopped()
+    if reason:
+        position = _where_to_go_on(scene, item)
+        scene.unread.append(f"the log from {position} on: {reason}")
+        scene.log.stopped_at = position
+    return bool(reason)
 
 
 def _recent(facts: LogFacts) -> Recent:

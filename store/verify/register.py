@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
+from .catalogue import catalogue
+
 if TYPE_CHECKING:
     from ..commit_log import Extent
     from ..recovery.survey import Messages
@@ -48,6 +50,13 @@ class Checks:
 
 
 CHECKS = Checks()
+
+
+def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
+    """The checks of a moment, each once, in the order of their codes."""
+    told = catalogue()
+    wanted = (code for code in sorted(moment) if told[code].group in groups)
+    return list(dict.fromkeys(moment[code] for code in wanted))
 
 
 def _in(moment: dict[str, F], codes: tuple[str, ...]) -> Callable[[F], F]:

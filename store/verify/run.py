@@ -7,34 +7,23 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
-from typing import TypeVar
 
-from ..commit_log import Batch, Extent
-from ..dispatch import Dispatched
 from ..errors import Missing
-from ..mark import Mark
 from ..page_cache import aside
-from ..recent import LOOK_BACK
-from ..recovery.snapshot import QueueId
-from ..recovery.survey import Messages, survey
-from ..recovery.topic_table import TopicTable
 from ..store import Store
-from .catalogue import GROUPS, Severity, catalogue
+from .catalogue import GROUPS, Severity
 from .finding import Finding
 from .log_pass import Part, items_of, parts_of
-from .records import Records
-from .register import CHECKS
+from .reading import LogPass, read, wants_crc
+from .register import CHECKS, checks_of
 from .scene import LogFacts, Scene, Scope
-
-F = TypeVar("F")
 
 _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
 _GRACE_S = 5.0
 """How long the checks behind the log may take when the run is to end."""
-_LOG_GROUPS = frozenset({"layout", "commit_log"})
-"""Groups that look at records without asking what they add to queues and index."""
 
 
 class Status(StrEnum):
@@ -83,15 +72,14 @@ def verify(
     """Check every invariant of spec 08. Writes nothing. Raises Unreadable.
 
     progress: called with the log position reached. stop: asked now and then whether to end with
-    what there is. jobs: processes; a second one checks the log for itself, more are of no use.
+    what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.
     """
     began = time.monotonic()
     load_checks()
     scope = scope or Scope()
     with aside(store.rate_bytes is not None):
-        scene, beside = _settled(store, scope, now_ms, progress, stop, jobs)
-    findings = [*scene.findings, *beside]
-    findings.sort(key=lambda f: (-f.severity, f.code, f.path, f.offset or 0))
+        scene = _settled(store, scope, now_ms, progress, stop, jobs)
+    findings = list(scene.findings)
     return Verdict(
         status_of(findings),
         findings,
@@ -123,7 +111,7 @@ def _settled(
     progress: Callable[[int], None] | None,
     stop: Callable[[], bool] | None,
     jobs: int,
-) -> tuple[Scene, list[Finding]]:
+) -> Scene:
     """Run until the store has not changed under the run, or was known to change."""
     changing = False
     for attempt in range(_ATTEMPTS):
@@ -132,13 +120,13 @@ def _settled(
         before, known = _signature(store), scene.live
         last = attempt == _ATTEMPTS - 1
         try:
-            beside = _run(scene, progress, jobs)
+            _run(scene, progress, jobs)
         except Missing:  # a broker has deleted its oldest file
             if last:
                 raise
         else:
             if known or last or before == _signature(store):
-                return scene, beside
+                return scene
         changing = True
         store = Store(store.layout.root, store.config, rate_bytes=store.rate_bytes)
     raise AssertionError("the last attempt returns or raises")
@@ -158,129 +146,44 @@ def _signature(store: Store) -> list[tuple[str, int, int]]:
     return found
 
 
-def _run(scene: Scene, progress: Callable[[int], None] | None, jobs: int) -> list[Finding]:
-    """One run. Findings of a second process, which has checked the log for itself."""
+def _run(scene: Scene, progress: Callable[[int], None] | None, jobs: int) -> None:
+    """One run."""
     groups = scene.scope.groups or frozenset(GROUPS)
     parts = parts_of(scene)
-    limited = scene.store.rate_bytes is not None  # two would read twice as much
-    if jobs > 1 and not limited and "commit_log" in groups and groups - _LOG_GROUPS:
-        from .beside import GROUPS_BESIDE, LogBeside
+    if jobs == 1 or len(parts) != 1:
+        check_groups(scene, groups, partial(_read_parts, scene, groups, parts, progress))
+        return
+    from .beside import Beside
 
-        with LogBeside(scene, parts) as other:
-            check_groups(scene, groups - GROUPS_BESIDE, parts, progress)
-            return other.findings(scene)
-    check_groups(scene, groups, parts, progress)
-    return []
+    with Beside(scene, groups, parts, jobs) as others:
+        beside = partial(others.run, LogPass(scene, groups), progress)
+        alone = partial(_read_parts, scene, groups, parts, progress)
+        check_groups(scene, groups, beside if others else alone)
 
 
-def check_groups(
+def _read_parts(
     scene: Scene,
     groups: frozenset[str],
     parts: list[Part],
     progress: Callable[[int], None] | None,
 ) -> None:
-    """All checks of some groups in their order."""
-    for once in _each(CHECKS.before, groups):
+    """The pass over the log in one process."""
+    items = items_of(scene, parts, crc=wants_crc(scene, groups))
+    read(scene, LogPass(scene, groups), items, progress)
+
+
+def check_groups(scene: Scene, groups: frozenset[str], read_log: Callable[[], None]) -> None:
+    """All checks of some groups in their order. read_log: the pass over the log."""
+    for once in checks_of(CHECKS.before, groups):
         once(scene)
-    read_log(scene, groups, parts, progress)
+    read_log()
     late: list[str] = []
     stopped = bool(scene.stopped())
     end = time.monotonic() + _GRACE_S
-    for once in _each(CHECKS.after, groups):
+    for once in checks_of(CHECKS.after, groups):
         if (stopped or scene.stopped()) and time.monotonic() > end:
             late += [code for code, check in CHECKS.after.items() if check is once]
         else:
             once(scene)
     if late:
         scene.unread.append(f"not checked any more: {', '.join(sorted(late))}")
-
-
-def _each(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
-    """The checks of a moment, each once, in the order of their codes."""
-    told = catalogue()
-    wanted = (code for code in sorted(moment) if told[code].group in groups)
-    return list(dict.fromkeys(moment[code] for code in wanted))
-
-
-def read_log(
-    scene: Scene,
-    groups: frozenset[str],
-    parts: list[Part],
-    progress: Callable[[int], None] | None,
-) -> None:
-    """The pass over the log."""
-    rules, log_pass = scene.profile.dispatch, _Pass(scene, groups)
-    crc = "commit_log" in groups and not scene.scope.quick
-    items = items_of(scene, parts, crc=crc)
-    if groups <= _LOG_GROUPS:
-        log_pass.of_log_alone(items, progress)
-        return
-    survey(
-        scene.store.log,
-        [log_pass],
-        index_tags=rules.index_tags,
-        multi_dispatch=rules.multi_dispatch,
-        progress=progress,
-        items=items,
-    )
-
-
-class _Pass:
-    """Hands what the pass over the log meets to the checks."""
-
-    def __init__(self, scene: Scene, groups: frozenset[str]) -> None:
-        self._scene = scene
-        self._topics = TopicTable()
-        self._records = _each(CHECKS.records, groups)
-        self._stale = _each(CHECKS.stale, groups)
-        self._messages = _each(CHECKS.messages, groups)
-        self._extents = _each(CHECKS.extents, groups)
-
-    def of_log_alone(
-        self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None
-    ) -> None:
-        """The same without what records add to queues and index."""
-        for item in items:
-            if isinstance(item, Extent):
-                self.extent(item)
-                continue
-            if progress is not None:
-                progress(item.end)
-            if item.mark > Mark.AFTER_DAMAGE:
-                self.stale(item)
-            else:
-                self.records(item, None)
-
-    def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
-        records, log = Records(batch, dispatched, self._topics), self._scene.log
-        for check in self._records:
-            check(self._scene, records)
-        log.end = batch.end
-        log.records += len(batch)
-        log.bytes += batch.end - int(batch.position[0])
-        times = records.ints("store_timestamp")
-        log.newest = max(log.newest, int(times.max()))
-        log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
-
-    def messages(self, messages: Messages) -> None:
-        for check in self._messages:
-            check(self._scene, messages)
-        self._note(messages.queue, messages)
-
-    def _note(self, queue: QueueId, messages: Messages) -> None:
-        log, last = self._scene.log, int(messages.offset[-1])
-        log.first_offset.setdefault(queue, int(messages.offset[0]))
-        log.next_offset[queue] = max(log.next_offset.get(queue, 0), last + 1)
-
-    def extent(self, extent: Extent) -> None:
-        self._scene.log.bytes += extent.size
-        for check in self._extents:
-            check(self._scene, extent)
-
-    def stale(self, batch: Batch) -> None:
-        self._scene.log.bytes += batch.end - int(batch.position[0])
-        records, log = Records(batch), self._scene.log
-        if batch.mark is Mark.DEAD_TAIL:
-            log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
-        for check in self._stale:
-            check(self._scene, records)

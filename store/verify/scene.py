@@ -88,6 +88,17 @@ class LogFacts:
         own = {name: deepcopy(getattr(self, name)) for name in _OWN}
         return replace(self, start=start, stopped_at=None, **own)
 
+    def take_on(self, other: LogFacts) -> None:
+        """What the pass over the part right behind has shown."""
+        self.end, self.dispatched = other.end, max(self.dispatched, other.dispatched)
+        self.records += other.records
+        self.bytes += other.bytes
+        self.newest = max(self.newest, other.newest)
+        self.first_offset = other.first_offset | self.first_offset
+        for queue, offset in other.next_offset.items():
+            self.next_offset[queue] = max(self.next_offset.get(queue, 0), offset)
+        self.last, self.last_timestamp = other.last, other.last_timestamp
+
 
 _OWN = ("first_offset", "next_offset", "missing")
 
@@ -101,7 +112,8 @@ class Scene:
     """One run over one store. unread: what was not looked at, and why.
 
     asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
-    seen the store change.
+    seen the store change. behind: log position where this run begins, for another one that looks at
+    what is in front of it and takes on what this one has seen (`carried.py`).
     """
 
     def __init__(
@@ -112,8 +124,10 @@ class Scene:
         asked_to_stop: Callable[[], bool] = _never,
         *,
         changing: bool = False,
+        behind: int | None = None,
     ) -> None:
         self.store = store
+        self.behind = behind
         self.scope = scope
         self.unread: list[str] = []
         self._asked_to_stop = asked_to_stop
@@ -167,6 +181,10 @@ class Scene:
             self._kept[key] = make()
         found: T = self._kept[key]
         return found
+
+    def states(self) -> dict[Any, Any]:
+        """All that checks have kept, by key."""
+        return dict(self._kept)
 
     def place(self, position: int) -> tuple[str, int]:
         """File of a log position and the byte in it; the log's directory where no file has it."""

@@ -14,6 +14,7 @@ from ..delay_level import TIMER_TOPIC
 from ..ordered import rows_of
 from ..views.timer_cancels import BY_TOPIC, compared_by
 from ..views.timer_records import numbers
+from .carried import Carried
 from .records import Records
 from .register import of_records
 from .scene import Scene
@@ -50,10 +51,15 @@ class TimerColumns:
 
 
 @dataclass
-class _Parts:
+class _Parts(Carried):
     """Batches so far."""
 
     columns: list[tuple[Ints | Flags, ...]] = field(default_factory=list)
+
+    def take_on(self, scene: Scene, left: _Parts) -> None:
+        """Those of the part come later."""
+        del scene
+        self.columns += left.columns
 
 
 @of_records("I-133")

@@ -1,0 +1,112 @@
+"""The pass over the log: what is met there is handed to the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..commit_log import Batch, Extent
+from ..dispatch import Dispatched
+from ..mark import Mark
+from ..recent import LOOK_BACK
+from ..recovery.snapshot import QueueId
+from ..recovery.survey import Messages, survey
+from ..recovery.topic_table import TopicTable
+from .records import Records
+from .register import CHECKS, checks_of
+from .scene import Scene
+
+LOG_GROUPS = frozenset({"layout", "commit_log"})
+"""Groups that look at records without asking what they add to queues and index."""
+
+
+def wants_crc(scene: Scene, groups: frozenset[str]) -> bool:
+    """The bodies are compared with their checksums."""
+    return "commit_log" in groups and not scene.scope.quick
+
+
+def read(
+    scene: Scene,
+    log_pass: LogPass,
+    items: Iterable[Batch | Extent],
+    progress: Callable[[int], None] | None = None,
+) -> None:
+    """Hand these items to the checks; all messages have been handed out at the end."""
+    rules = scene.profile.dispatch
+    if log_pass.of_log_alone:
+        log_pass.run(items, progress)
+        return
+    survey(
+        scene.store.log,
+        [log_pass],
+        index_tags=rules.index_tags,
+        multi_dispatch=rules.multi_dispatch,
+        progress=progress,
+        items=items,
+    )
+
+
+class LogPass:
+    """Hands what the pass over the log meets to the checks of some groups.
+
+    of_log_alone: no check asks what records add to queues and index.
+    """
+
+    def __init__(self, scene: Scene, groups: frozenset[str]) -> None:
+        self.of_log_alone = groups <= LOG_GROUPS
+        self._scene = scene
+        self._topics = TopicTable()
+        self._records = checks_of(CHECKS.records, groups)
+        self._stale = checks_of(CHECKS.stale, groups)
+        self._messages = checks_of(CHECKS.messages, groups)
+        self._extents = checks_of(CHECKS.extents, groups)
+
+    def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
+        """All items, without what records add to queues and index."""
+        for item in items:
+            if isinstance(item, Extent):
+                self.extent(item)
+                continue
+            if progress is not None:
+                progress(item.end)
+            if item.mark > Mark.AFTER_DAMAGE:
+                self.stale(item)
+            else:
+                self.records(item, None)
+
+    def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
+        """Good records of this log."""
+        records, log = Records(batch, dispatched, self._topics), self._scene.log
+        for check in self._records:
+            check(self._scene, records)
+        log.end = batch.end
+        log.records += len(batch)
+        log.bytes += batch.end - int(batch.position[0])
+        times = records.ints("store_timestamp")
+        log.newest = max(log.newest, int(times.max()))
+        log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
+
+    def messages(self, messages: Messages) -> None:
+        """Messages of one queue."""
+        for check in self._messages:
+            check(self._scene, messages)
+        self._note(messages.queue, messages)
+
+    def _note(self, queue: QueueId, messages: Messages) -> None:
+        log, last = self._scene.log, int(messages.offset[-1])
+        log.first_offset.setdefault(queue, int(messages.offset[0]))
+        log.next_offset[queue] = max(log.next_offset.get(queue, 0), last + 1)
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
+        self._scene.log.bytes += extent.size
+        for check in self._extents:
+            check(self._scene, extent)
+
+    def stale(self, batch: Batch) -> None:
+        """Whole records that are none of this log, or no longer."""
+        self._scene.log.bytes += batch.end - int(batch.position[0])
+        records, log = Records(batch), self._scene.log
+        if batch.mark is Mark.DEAD_TAIL:
+            log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
+        for check in self._stale:
+            check(self._scene, records)
