@@ -30,6 +30,8 @@ from .log_pass import Part, is_ended, scan
 from .reading import LOG_GROUPS, LogPass, read, wants_crc
 from .scene import LogFacts, Scene
 
+GROUPS_BESIDE = frozenset({"commit_log"})
+"""Groups of checks that need nothing but the log: they may have a run of their own."""
 _OTHER_SHARE = 0.13
 """So much of the work is none on the log: the process that comes from the start does it."""
 _POLL_S = 0.1
