@@ -84,11 +84,15 @@ def _offsets(found: Repair, rows: int | None) -> Iterator[str]:
     yield ""
     yield "Offsets outside of their queue:"
     lines = (
-        f"  {row.before:>12,} -> {row.after:<12,} {escape(row.group or 'delay level')}"
+        f"  {row.before:>12,} -> {_after(row.after)} {escape(row.group or 'delay level')}"
         f" in {escape(str(row.queue))}"
         for row in found.clamped
     )
     yield from folded(lines, len(found.clamped), rows)
+
+
+def _after(offset: int | None) -> str:
+    return f"{offset:<12,}" if offset is not None else f"{'taken out':<12}"
 
 
 def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:

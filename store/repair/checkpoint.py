@@ -1,13 +1,16 @@
 """The checkpoint: times and positions that nothing in the store reaches are lowered.
 
 Too high a value lets the next start look at too little of the log (spec 04, 4.1; I-110 to I-113,
-I-117). Values that are only old cost time, and stay.
+I-117). Values that are only old cost time, and stay. What is confirmed ends between two records.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...formats.checkpoint import PAGE_BYTES
 from ..checkpoint import Checkpoint
+from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..recovery.checkpoint_edit import checkpoint_edit
 from ..recovery.index_audit import IndexFix, index_files
 from ..recovery.plan import Plan
@@ -42,11 +45,37 @@ def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
     }
     wiped = not any(old) and any(sound) and not only_index
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
+    if not only_index:
+        lowered |= _flushed(snapshot, old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
         plan.checkpoint = sound if wiped else old._replace(**lowered)
         plan.edits[:] = [edit for edit in plan.edits if edit.path != str(path)]
         last = len(plan.edits) - any(edit.kind == "remove" for edit in plan.edits[-1:])
         plan.edits.insert(last, checkpoint_edit(path, plan.checkpoint))
+
+
+def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
+    """The flushed offsets that are none: a negative one, and one in the middle of a record."""
+    found = {"master_flushed_offset": 0} if old.master_flushed_offset < 0 else {}
+    confirmed = old.confirm_phy_offset
+    if confirmed and "confirm_phy_offset" not in lowered:
+        begin = _record_begin(snapshot, confirmed)
+        if begin != confirmed:
+            found["confirm_phy_offset"] = begin
+    return found
+
+
+def _record_begin(snapshot: Snapshot, position: int) -> int:
+    """Where the record or BLANK begins that a position lies in; the position where it is in none."""
+    log = CommitLog.open(snapshot.layout)
+    file = log.queue.file_at(position)
+    for item in log.scan(file.start, position + 1) if file is not None else ():
+        if isinstance(item, Batch) and item.position[0] <= position < item.end:
+            row = int(np.searchsorted(item.position, position, side="right")) - 1
+            return int(item.position[row])
+        if isinstance(item, Extent) and item.kind is ExtentKind.BLANK and position < item.end:
+            return item.position
+    return position
 
 
 def _full_time(snapshot: Snapshot, fix: IndexFix) -> int:

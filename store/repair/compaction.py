@@ -1,8 +1,8 @@
 """Compaction topics: their sparse queues made from their logs, and what a compaction left behind.
 
 Queue and log of a compaction topic have files of the same names; a broker refuses to start where one
-of a pair is missing. The queue follows from the log, the log is not touched. Spec 06, 6.1; I-160,
-I-163 to I-166.
+of a pair is missing. The queue follows from the log, whose own mends are in `compaction_log.py`. Spec
+06, 6.1; I-160, I-161, I-163 to I-166.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import numpy as np
 
 from ...formats import message_properties as names
 from ...formats.derive import dtype_of
+from ...formats.hashing import java_hash
 from ...formats.hashing_columns import java_hash_column
+from ...formats.message import MESSAGE
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..batch_consume_queue import Units
@@ -33,6 +35,7 @@ from ..regular_file import read_regular
 from ..store import Store
 from ..verify.compaction_files import CompactedQueue, compacted_queues, leftovers
 from ..verify.scene import Scene, Scope
+from .compaction_log import log_edits, log_sizes, restored
 
 _LARGEST_BYTES = 64 << 20
 _DEFAULT_BYTES = 10 << 20
@@ -48,23 +51,36 @@ def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]])
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
         size = _queue_file_bytes(layout)
         for queue in compacted_queues(scene):
-            yield from _queue_edits(layout, queue, size)
+            whole = restored(store, queue)
+            yield from log_edits(store, queue, size, whole)
+            yield from _queue_edits(layout, queue, size, whole)
     yield from _position_edits(layout, ranges)
 
 
 def _queue_file_bytes(layout: Layout) -> int:
-    """Length of a queue file: that of most files that there are, else what is configured."""
-    sizes: Counter[int] = Counter()
+    """Length of a queue file: that of most files that fit their logs, else what is configured."""
+    sizes, logs = Counter[int](), log_sizes(layout)
     for queue in queue_directories(layout.compaction_queues):
         with MappedFileQueue.open(queue.path) as files:
             sizes.update(file.size for file in files.files)
-    if sizes:
-        return sizes.most_common(1)[0][0]
+    whole = [(size, n) for size, n in sizes.items() if size and size % UNIT_BYTES == 0]
+    if whole:
+        return max(whole, key=lambda row: (sum(logs[n] for n in logs if n % row[0] == 0), row[1]))[
+            0
+        ]
+    for size in sizes:
+        for length in logs:
+            times, rest = divmod(length, max(1, round(length / max(1, size))))
+            if not rest and times % UNIT_BYTES == 0:
+                return times
     wanted = layout.broker_config.get_int("compactionCqMappedFileSize") or _DEFAULT_BYTES
     return wanted // UNIT_BYTES * UNIT_BYTES
 
 
-def _queue_edits(layout: Layout, queue: CompactedQueue, size: int) -> Iterator[Edit]:
+def _queue_edits(
+    layout: Layout, queue: CompactedQueue, size: int, whole: Mapping[int, bytes]
+) -> Iterator[Edit]:
+    """The queue files. whole: records by position as they will be."""
     there = {file.start: file for file in queue.queue_files}
     log = open_log(layout, queue.topic, queue.queue_id)
     with log.queue:
@@ -72,11 +88,14 @@ def _queue_edits(layout: Layout, queue: CompactedQueue, size: int) -> Iterator[E
             # what compaction wrote is not closed, and neither is the newest file
             last = number + 1 == len(log.queue.files)
             units = _units_of(log_units(log.scan(file.start, file.end, crc=False)))
+            for row in np.flatnonzero(np.isin(units["physical_offset"], list(whole))).tolist():
+                units["tags_code"][row] = _tags_code(whole[int(units["physical_offset"][row])])
             known = there.pop(file.start, None)
             old = b"" if known is None else read_regular(known.path, size)
             closed = not last and not queue.before_gap(file)
             data = _file(units, old, size, closed=closed)
-            if data is not None and data != old:
+            cut = known is not None and known.size != size
+            if data is not None and (cut or data != old):
                 path = os.fspath(queue.queue_path / file_name(file.start))
                 reason = f"{len(units)} units of records in the compaction log"
                 pieces = ((0, data.rstrip(b"\0")),)
@@ -101,6 +120,11 @@ def log_units(items: Iterator[object]) -> Iterator[Units]:
         units["batch_size"] = 1
         units["compacted_offset"] = END["compacted_offset"]
         yield units
+
+
+def _tags_code(record: bytes) -> int:
+    properties = names.parse(MESSAGE.parse(record).properties)
+    return java_hash(properties.get(names.TAGS, ""))
 
 
 def _units_of(parts: Iterator[Units]) -> Units:

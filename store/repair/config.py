@@ -1,12 +1,12 @@
 """config/: a broken file mended from its .bak, from what is left of it, from what the store proves.
 
-Offsets of consumers, and of delay levels, that lie outside their queue are brought inside it. What
-a file says besides stays as it is. Spec 05, 5.1 to 5.3; I-140, I-144, I-146, I-152.
+Offsets that lie outside their queue are brought inside it (`config_offsets.py`), entries that are not
+possible are put right (`config_entries.py`). What a file says besides stays as it is. Spec 05, 5.1 to
+5.3; I-140.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,35 +14,34 @@ from typing import Any
 from ...formats.kinds import KINDS, Syntax
 from ..config_file import BACKUP, FILES, ConfigFile, read_config_file
 from ..config_json import dumps, loads
-from ..delay_level import SCHEDULE_TOPIC
+from ..consume_queue import queue_directories
+from ..delay_level import DEFAULT_LEVELS, parse_levels
 from ..dispatch import LMQ_PREFIX
 from ..errors import Missing
-from ..layout import Layout
 from ..recovery.edits import Edit
-from ..recovery.snapshot import QueueId
+from ..recovery.profiles import DispatchRules
+from ..recovery.snapshot import Snapshot
 from ..regular_file import read_regular
+from ..verify.config_tables import ConfigTables
+from ..verify.config_topics import is_system
 from ..write.profile import WriterProfile
-from ..write.topics import new_topic
+from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, new_topic
+from .config_entries import Proven, mend_entries
+from .config_offsets import Bounds, Clamped, Ranges, clamp
 
 Json = dict[Any, Any]
-Ranges = Mapping[QueueId, tuple[int, int]]
 _LARGEST_BYTES = 256 << 20
-_OFFSETS, _LIGHT_OFFSETS = "offsetTable", "lmqOffsetTable"
 _TOPICS = ("topics.json", "topicConfigTable")
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
 _OF_GROUPS = ("%RETRY%", "%DLQ%")
-_DELAYS = "delayOffset.json"
-_CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
-
-
-@dataclass(frozen=True)
-class Clamped:
-    """An offset that lay outside of its queue. group: "" for a delay level."""
-
-    group: str
-    queue: QueueId
-    before: int
-    after: int
+_TOLD = 3
+"""Entries of a file that are told one by one."""
+_OFFSET_CODES = {
+    "consumerOffset.json": "I-144",
+    "delayOffset.json": "I-146",
+    "lmqConsumerOffset.json": "I-152",
+}
+Mended = tuple[str, str]
 
 
 @dataclass
@@ -53,33 +52,74 @@ class ConfigRepair:
     clamped: list[Clamped] = field(default_factory=list)
 
 
-def config_repair(layout: Layout, ranges: Ranges, profile: WriterProfile) -> ConfigRepair:
+def config_repair(
+    snapshot: Snapshot, ranges: Ranges, profile: WriterProfile, rules: DispatchRules
+) -> ConfigRepair:
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
-    made = ConfigRepair()
+    made, layout = ConfigRepair(), snapshot.layout
+    tables = ConfigTables.read(layout.config)
+    proven = _proven(snapshot, tables, ranges, profile, rules)
+    levels = len(parse_levels(layout.broker_config.get("messageDelayLevel", DEFAULT_LEVELS)))
+    from_zero = bool(snapshot.log) and int(snapshot.log[0].name) == 0
+    bounds = Bounds(ranges, proven.topics, levels, from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON:
             continue
-        content, reason = _content(path, kind, ranges, profile)
+        content, reason = _content(path, kind, proven)
         if content is None:
             continue
-        moved = list(_clamp(name, content, ranges))
+        moved = list(clamp(name, content, bounds))
         made.clamped += moved
-        if moved:
-            reason = "; ".join(filter(None, (reason, f"{len(moved)} offsets outside of a queue")))
-        if reason:
-            data = dumps(content).encode("utf-8", "surrogatepass")
-            codes = ("I-144",) if moved else ("I-140",)
-            pieces = ((0, data),)
-            made.edits.append(
-                Edit("create", str(path), reason, codes, length=len(data), pieces=pieces)
-            )
+        mended = list(mend_entries(name, content, proven))
+        reasons = [reason, f"{len(moved)} offsets outside of a queue" if moved else ""]
+        reasons += [what for _, what in mended[:_TOLD]]
+        reasons += [f"{len(mended) - _TOLD} more entries"] if len(mended) > _TOLD else []
+        if any(reasons):
+            made.edits.append(_edit(path, content, reasons, moved, mended))
     return made
 
 
-def _content(
-    path: Path, kind: str, ranges: Ranges, profile: WriterProfile
-) -> tuple[Json | None, str]:
+def _edit(
+    path: Path, content: Json, reasons: list[str], moved: list[Clamped], mended: list[Mended]
+) -> Edit:
+    """A file that is written anew."""
+    data = dumps(content).encode("utf-8", "surrogatepass")
+    codes = {code for code, _ in mended} | ({_OFFSET_CODES[path.name]} if moved else set())
+    reason = "; ".join(filter(None, reasons))
+    codes = codes if codes and not reasons[0] else {"I-140", *codes}
+    pieces = ((0, data),)
+    return Edit("create", str(path), reason, tuple(sorted(codes)), length=len(data), pieces=pieces)
+
+
+def _proven(
+    snapshot: Snapshot,
+    tables: ConfigTables,
+    ranges: Ranges,
+    profile: WriterProfile,
+    rules: DispatchRules,
+) -> Proven:
+    """What queues, log and directories say of topics and groups. Raises Unreadable."""
+    highest: dict[str, int] = {}
+    for queue in ranges:
+        if not queue.topic.startswith(LMQ_PREFIX):
+            highest[queue.topic] = max(highest.get(queue.topic, 0), queue.queue_id)
+    # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
+    free = rules.multi_dispatch and not rules.light_closed
+    there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
+    unserved = set() if free else {topic for topic in there & set(highest) if not is_system(topic)}
+    return Proven(
+        highest,
+        frozenset(unserved),
+        frozenset(tables.names("topic_config", "topic")),
+        frozenset(tables.names("subscription_group", "group")),
+        snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues},
+        frozenset(ranges),
+        profile,
+    )
+
+
+def _content(path: Path, kind: str, proven: Proven) -> tuple[Json | None, str]:
     """What the file is to say, and why it is written anew, "" where it can stay."""
     main, backup = _read(path, kind), _read(path.with_name(path.name + BACKUP), kind)
     if main is None and (backup is None or backup.problem is not None):
@@ -92,8 +132,8 @@ def _content(
     rests = [file for file in (main, backup) if file is not None]
     best = max(rests, key=lambda file: sum(1 for _ in file.records()))
     content: Json = _numbered(best.value)
-    proven = _prove(path.name, content, ranges, profile)
-    return content, f"what is left of {best.path.name}, and {proven} entries that the store proves"
+    count = _prove(path.name, content, proven)
+    return content, f"what is left of {best.path.name}, and {count} entries that the store proves"
 
 
 def _read(path: Path, kind: str) -> ConfigFile | None:
@@ -126,32 +166,30 @@ def _numbered(value: Any) -> Any:
     }
 
 
-def _prove(name: str, content: Json, ranges: Ranges, profile: WriterProfile) -> int:
+def _prove(name: str, content: Json, proven: Proven) -> int:
     """Add topics with their queues, and groups that have a retry topic. Returns how many."""
     if name == _TOPICS[0]:
-        return _prove_topics(content, ranges, profile)
+        return _prove_topics(content, proven)
     if name == _GROUPS[0]:
-        return _prove_groups(content, ranges)
+        return _prove_groups(content, proven)
     return 0
 
 
-def _prove_topics(content: Json, ranges: Ranges, profile: WriterProfile) -> int:
+def _prove_topics(content: Json, proven: Proven) -> int:
     table = _table(content, _TOPICS[1])
-    highest: dict[str, int] = {}
-    for queue in ranges:
-        if not queue.topic.startswith(LMQ_PREFIX):
-            highest[queue.topic] = max(highest.get(queue.topic, 0), queue.queue_id)
-    missing = {topic: number for topic, number in highest.items() if topic not in table}
+    missing = {topic: number for topic, number in proven.highest.items() if topic not in table}
     for topic, number in sorted(missing.items()):
-        table[topic] = new_topic(topic, number, profile)
+        table[topic] = new_topic(topic, number, proven.profile)
+        if topic in proven.batch_topics:
+            table[topic]["attributes"] = {QUEUE_TYPE: BATCH_QUEUES}
     return len(missing)
 
 
-def _prove_groups(content: Json, ranges: Ranges) -> int:
+def _prove_groups(content: Json, proven: Proven) -> int:
     table = _table(content, _GROUPS[1])
     groups = {
         queue.topic.removeprefix(prefix)
-        for queue in ranges
+        for queue in proven.queues
         for prefix in _OF_GROUPS
         if queue.topic.startswith(prefix)
     }
@@ -167,41 +205,3 @@ def _table(content: Json, name: str) -> Json:
         content[name] = {}
     table: Json = content[name]
     return table
-
-
-def _clamp(name: str, content: Json, ranges: Ranges) -> Iterator[Clamped]:
-    """Bring the offsets of a file inside their queues."""
-    light = content.get(_LIGHT_OFFSETS)
-    if isinstance(light, dict):
-        for key in light:
-            topic, _, group = str(key).rpartition("@")
-            yield from _clamp_row(group, light, {key: QueueId(topic, 0)}, ranges)
-    table = content.get(_OFFSETS)
-    if not isinstance(table, dict):
-        return
-    if name == _DELAYS:
-        queues = {level: QueueId(SCHEDULE_TOPIC, level - 1) for level in table if _is_int(level)}
-        yield from _clamp_row("", table, queues, ranges)
-    elif name in _CONSUMERS:
-        for key, row in table.items():
-            topic, _, group = str(key).rpartition("@")
-            if isinstance(row, dict):
-                queues = {number: QueueId(topic, number) for number in row if _is_int(number)}
-                yield from _clamp_row(group, row, queues, ranges)
-
-
-def _clamp_row(
-    group: str, row: Json, queues: Mapping[Any, QueueId], ranges: Ranges
-) -> Iterator[Clamped]:
-    for key, queue in queues.items():
-        offset, bounds = row[key], ranges.get(queue)
-        if bounds is None or not _is_int(offset):
-            continue
-        inside = min(max(offset, bounds[0]), bounds[1])
-        if inside != offset:
-            row[key] = inside
-            yield Clamped(group, queue, offset, inside)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,7 +1,7 @@
-"""Queue units whose address in consumequeue_ext leads nowhere, or to another message's entry.
+"""consumequeue_ext, and queue units whose address there leads nowhere, or to another message's entry.
 
-Such a unit gets the hash of its message's tags, as it has in a store without consumequeue_ext: a
-broker filters by it, and by the record itself where that is not enough. Spec 02, 2.3 and 2.6; I-080.
+Units there are mended where they lie (`ext_units.py`). A queue's unit with an address of none gets the hash of its message's tags, as it has in a store without consumequeue_ext: a
+broker filters by it, and by the record itself where that is not enough. Spec 02, 2.3 and 2.6; I-079, I-080.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy.typing as npt
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE
 from ..commit_log import CommitLog
-from ..consume_queue_ext import ext_units_at
+from ..consume_queue_ext import ExtRange, ext_units_at
 from ..dispatch import dispatch
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.edits import Edit
 from ..recovery.queue_edits import is_whole_file
 from ..recovery.queue_units import UNIT_DTYPE, Units, is_valid, read_units
-from ..recovery.snapshot import Entry, QueueId, Snapshot
+from ..recovery.snapshot import Entry, Snapshot
+from .ext_units import Wanted, damaged_ranges, mend_range
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_UNITS = 1 << 14
@@ -33,41 +34,81 @@ def ext_repair(snapshot: Snapshot, log: CommitLog) -> Iterator[Edit]:
     """The edits, queue by queue. Raises Unreadable."""
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
+        whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
-            for entry in entries:
-                if is_whole_file(entry, snapshot.queue_file_bytes):
-                    yield from _file(queue, entry, ext, log)
+            damaged = damaged_ranges(ext)
+            named = _named(whole, damaged, log) if damaged else {}
+            for part in damaged:
+                inside = range(part.position, part.position + part.size)
+                yield from mend_range(ext, part, {p: w for p, w in named.items() if p in inside})
+            for entry in whole:
+                yield from _file(entry, ext, log, set(named))
 
 
-def _file(queue: QueueId, entry: Entry, ext: MappedFileQueue, log: CommitLog) -> Iterator[Edit]:
+def _named(entries: list[Entry], damaged: list[ExtRange], log: CommitLog) -> dict[int, Wanted]:
+    """The places in some ranges where units begin, and what their records say."""
+    found: dict[int, Wanted] = {}
+    for entry in entries:
+        for _, units in _addresses(entry):
+            inside = np.zeros(len(units), np.bool_)
+            places = _places(units)
+            for part in damaged:
+                inside |= (places >= part.position) & (places < part.position + part.size)
+            known = _records(units[inside], log)
+            at = units["physical_offset"][inside].astype(np.int64).tolist()
+            pairs = zip(places[inside].tolist(), at, strict=True)
+            found |= {place: known[position] for place, position in pairs if position in known}
+    return found
+
+
+def _addresses(entry: Entry) -> Iterator[tuple[Ints, Units]]:
+    """(numbers, units) of a queue file that name a place in consumequeue_ext, in windows."""
     for first in range(0, entry.size // UNIT_BYTES, _WINDOW_UNITS):
-        count = min(_WINDOW_UNITS, entry.size // UNIT_BYTES - first)
-        units = read_units(entry, first, count)
+        units = read_units(entry, first, min(_WINDOW_UNITS, entry.size // UNIT_BYTES - first))
         rows = np.flatnonzero(is_valid(units) & (units["tags_code"] <= EXT_ADDRESS_MAX))
-        if not len(rows):
-            continue
-        for row, code in _wrong(units[rows], ext, log):
-            number = first + int(rows[row])
+        if len(rows):
+            yield first + rows, units[rows]
+
+
+def _places(units: Units) -> Ints:
+    """Where in the stream of consumequeue_ext these units have their entries."""
+    return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
+
+
+def _records(units: Units, log: CommitLog) -> dict[int, Wanted]:
+    """By position, what the records of these units have there; a lost message has none."""
+    batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
+    if not len(batch):
+        return {}
+    made = dispatch(batch, index_tags=False, index=False, multi_dispatch=False).units
+    codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
+    times = zip(
+        batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True
+    )
+    return {at: Wanted(codes[at], time) for at, time in times if at in codes}
+
+
+def _file(entry: Entry, ext: MappedFileQueue, log: CommitLog, mended: set[int]) -> Iterator[Edit]:
+    """Units of a queue file with an address of none. mended: addresses that will be right."""
+    for numbers, units in _addresses(entry):
+        for row, code in _wrong(units, ext, log, mended):
             data = np.array([code], _TAGS_CODE).tobytes()
             reason = "1 units with an address that is none in consumequeue_ext"
-            offset = number * UNIT_BYTES + _TAGS_AT
+            offset = int(numbers[row]) * UNIT_BYTES + _TAGS_AT
             yield Edit("write", entry.path, reason, ("I-080",), offset, len(data), data)
 
 
-def _wrong(units: Units, ext: MappedFileQueue, log: CommitLog) -> Iterator[tuple[int, int]]:
-    """Rows whose entry is none of their message's, and the hash to write; a lost message has none."""
-    position = units["physical_offset"].astype(np.int64)
-    batch = log.records(np.unique(position))
-    made = dispatch(batch, index_tags=False, index=False, multi_dispatch=False).units
-    codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
-    times = dict(
-        zip(batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True)
-    )
-    places = units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
+def _wrong(
+    units: Units, ext: MappedFileQueue, log: CommitLog, mended: set[int]
+) -> Iterator[tuple[int, int]]:
+    """Rows whose entry is none of their message's, and the hash to write."""
+    known, places = _records(units, log), _places(units)
     found = ext_units_at(ext, places)
+    position = units["physical_offset"].astype(np.int64)
     for row, (at, place) in enumerate(zip(position.tolist(), places.tolist(), strict=True)):
-        unit, code = found.get(place), codes.get(at)
-        if code is None:
+        unit, wanted = found.get(place), known.get(at)
+        if wanted is None or place in mended:
             continue
-        if unit is None or (unit.tags_code, unit.msg_store_time) != (code, times[at]):
-            yield row, code
+        there = None if unit is None else Wanted(unit.tags_code, unit.msg_store_time)
+        if there != wanted:
+            yield row, wanted.tags_code

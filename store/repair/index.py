@@ -6,9 +6,10 @@ held against its record, by the checks of `verify`; from the first wrong file on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ..recovery.edits import Edit
 from ..recovery.index_audit import IndexFix, index_files
 from ..recovery.index_state import IndexHeader
 from ..recovery.snapshot import Snapshot
@@ -19,6 +20,8 @@ from ..verify.run import verify
 from ..verify.scene import Scope
 
 _GROUP = "index"
+_WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
+"""Of these a warning is enough: a file that is made anew has none of them."""
 
 
 def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]]) -> IndexFix | None:
@@ -34,9 +37,13 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
     with Store(layout.root, layout.broker_config) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
         for finding in verify(store, scope).findings:
-            if catalogue()[finding.code].group != _GROUP or finding.severity < Severity.ERROR:
+            if catalogue()[finding.code].group != _GROUP or not _is_wrong(finding):
                 continue
             first = names.get(finding.path)
+            if first is None and finding.code == "I-091":
+                continue  # no broker's name: `stray_files`
+            if first and finding.code == "I-104":
+                first -= 1  # which of the two headers is wrong is not known
             if first is None:  # told of a record that the index lacks
                 position = _position(finding, starts)
                 ends = (i for i, h in enumerate(headers) if h.end_physical_offset >= position)
@@ -52,6 +59,19 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
         kept[-1].end_physical_offset if kept else -1,
         [header.entry for header in headers[len(kept) :]],
     )
+
+
+def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
+    """Files among the index files with a name that no broker gives: they are put aside."""
+    known = {header.entry.path for header in index_files(snapshot).headers}
+    for entry in snapshot.index:
+        if not entry.directory and entry.path not in known:
+            yield Edit("move", entry.path, "no name of an index file", ("I-091",))
+
+
+def _is_wrong(finding: Finding) -> bool:
+    least = Severity.WARNING if finding.code in _WARNINGS else Severity.ERROR
+    return finding.severity >= least
 
 
 def _holding(headers: list[IndexHeader], begin: int, end: int) -> int:

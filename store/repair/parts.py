@@ -20,6 +20,7 @@ from ..layout import (
 from ..layout import INDEX as INDEX_FOLDER
 from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
+from ..verify.finding_json import command_of
 
 
 class Part(StrEnum):
@@ -56,7 +57,15 @@ _GROUPS = {
     "config": Part.CONFIG,
     "compaction": Part.COMPACTION,
 }
-_EXT_CODES = ("I-079", "I-080")
+_OF_CODES = {
+    "I-076": Part.CONFIG,
+    "I-077": Part.CONFIG,
+    "I-079": Part.EXT,
+    "I-080": Part.EXT,
+}
+"""Codes that another part mends than their group says."""
+_BY_HAND = frozenset({"I-084"})
+"""Codes of queues that no repair mends."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +113,10 @@ def part_of_code(code: str) -> Part:
     told = catalogue().get(code.strip().upper())
     if told is None:
         raise InvalidInput(f"no such code: {code!r}", hint="`mqstore explain --list` shows all")
-    if told.code in _EXT_CODES:
-        return Part.EXT
-    if told.group not in _GROUPS:
-        hint = "`mqstore recover` mends the log" if told.group == "commit_log" else told.repair
+    if told.code in _OF_CODES:
+        return _OF_CODES[told.code]
+    if told.group not in _GROUPS or told.code in _BY_HAND:
+        hint = "`mqstore recover` mends the log" if told.group == "commit_log" else command_of(told)
         raise InvalidInput(f"no repair mends {told.code}", hint=hint)
     return _GROUPS[told.group]
 

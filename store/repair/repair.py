@@ -34,9 +34,10 @@ from ..write.profile import writer_profile
 from .anew import made_anew
 from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
-from .config import Clamped, ConfigRepair, config_repair
+from .config import ConfigRepair, config_repair
+from .config_offsets import Clamped
 from .ext import ext_repair
-from .index import index_fix
+from .index import index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
 from .timer import timer_repair
 
@@ -156,12 +157,18 @@ def _plan(
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
-        config = config_repair(layout, ranges, writer_profile(request.version))
+        writer = writer_profile(request.version)
+        config = config_repair(snapshot, ranges, writer, profile.dispatch)
     if choice.everything:
         plan = replace(whole, edits=[*config.edits, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
+    if Part.INDEX in choice.parts:
+        moved = {edit.path for edit in plan.edits}
+        plan.edits[:0] = [e for e in stray_files(snapshot) if e.path not in moved]
     if Part.EXT in choice.parts:
+        # `recover` sees to it that a start can read the file; here its units are mended
+        plan.edits[:] = [e for e in plan.edits if e.codes != ("I-079",) or e.kind != "write"]
         plan.edits[:0] = ext_repair(snapshot, CommitLog.open(layout))
     of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
     if Part.TIMER in choice.parts and profile.timer and not of_timer:

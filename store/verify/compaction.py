@@ -24,7 +24,7 @@ __all__ = ["high_availability"]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _BUSY = "compaction logs against their queues: a broker writes"
-_FEWEST_QUEUE_FILES = 5
+FEWEST_QUEUE_FILES = 5
 """A log file is at least so many times as long as its queue file."""
 
 
@@ -51,19 +51,19 @@ def files_have_sizes_that_fit(scene: Scene) -> None:
             if not unit:
                 continue
             if wanted is None:
-                fits = file.size % unit == 0 and file.size >= _FEWEST_QUEUE_FILES * unit
+                fits = file.size % unit == 0 and file.size >= FEWEST_QUEUE_FILES * unit
             else:
-                fits = file.size == _log_bytes(wanted, unit)
+                fits = file.size == log_bytes(wanted, unit)
             if not fits or unit % UNIT_BYTES:
                 text = f"{file.size} bytes; its queue file has {unit}"
                 _tell(scene, "I-161", queue, file.path, text)
 
 
-def _log_bytes(wanted: int, queue_bytes: int) -> int:
+def log_bytes(wanted: int, queue_bytes: int) -> int:
     """Length of a log file for the option and the length of a queue file."""
     times, rest = divmod(wanted, queue_bytes)
-    if times < _FEWEST_QUEUE_FILES:
-        return _FEWEST_QUEUE_FILES * queue_bytes
+    if times < FEWEST_QUEUE_FILES:
+        return FEWEST_QUEUE_FILES * queue_bytes
     down = 0 < rest < queue_bytes / 2
     return (times if down else times + 1) * queue_bytes
 
@@ -91,6 +91,27 @@ def records_know_their_place(scene: Scene) -> None:
                 told,
                 topic=queue.topic,
                 queue_id=queue.queue_id,
+            )
+
+
+@before("I-055")
+def records_are_not_torn(scene: Scene) -> None:
+    """No record of a compaction log has a NUL byte in its properties."""
+    for queue in compacted_queues(scene):
+        records = queue.records
+        for row in np.flatnonzero(records.torn).tolist():
+            position = int(records.position[row])
+            file = next(f for f in queue.log_files if f.start <= position < f.end)
+            text = f"record at {position}: a NUL byte in the properties: torn, keys and tags lost"
+            scene.findings.add(
+                "I-055",
+                file.path,
+                text,
+                offset=position - file.start,
+                length=int(records.size[row]),
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                repair="mqstore repair {store} --compaction",
             )
 
 

@@ -30,7 +30,8 @@ _NO_KEYS = -1
 
 @dataclass(frozen=True)
 class CompactedRecords:
-    """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any."""
+    """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any. torn: a NUL byte is
+    in the properties, 0 or 1."""
 
     position: Ints
     physical_offset: Ints
@@ -38,6 +39,7 @@ class CompactedRecords:
     queue_offset: Ints
     store_timestamp: Ints
     keys: Ints
+    torn: Ints
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,8 @@ class CompactedQueue:
 
     @cached_property
     def records(self) -> CompactedRecords:
-        """Memory: 48 bytes for each. Raises Unreadable."""
-        parts = [np.zeros((6, 0), np.int64)]
+        """Memory: 56 bytes for each. Raises Unreadable."""
+        parts = [np.zeros((7, 0), np.int64)]
         with self._log.queue:
             for item in self._log.scan(crc=False):
                 if isinstance(item, Batch):
@@ -130,13 +132,13 @@ def _unit_columns(place: Ints, units: Units) -> Ints:
 
 def _record_columns(batch: Batch) -> Ints:
     columns = batch.columns
-    keys = Items(columns.ragged("properties")).find(names.KEYS)
+    items = Items(columns.ragged("properties"))
+    keys = items.find(names.KEYS)
     hashes = java_hash_column(keys).view(np.uint32).astype(np.int64)
     hashes = np.where(keys.length > 0, hashes, _NO_KEYS)
     stored = ("physical_offset", "total_size", "queue_offset", "store_timestamp")
-    return np.stack(
-        [batch.position, *(columns.ints(name).astype(np.int64) for name in stored), hashes]
-    )
+    numbers = (columns.ints(name).astype(np.int64) for name in stored)
+    return np.stack([batch.position, *numbers, hashes, items.has_nul().astype(np.int64)])
 
 
 def compacted_queues(scene: Scene) -> list[CompactedQueue]:

@@ -118,13 +118,17 @@ def light_consumers_are_inside_their_queues(scene: Scene) -> None:
         if row.values.get("table") != _LIGHT_TABLE:
             continue
         topic, offset = row.values["topic"], row.values["offset"]
-        if not topic.startswith(LMQ_PREFIX):
-            told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
-            continue
-        bounds = queue_bounds(scene).of(QueueId(topic, 0))
+        bounds, light = queue_bounds(scene).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
         end = 0 if bounds is None else bounds[1]
-        if offset < 0 or (offset > end and scene.log.complete and (bounds or not scene.log.start)):
+        if not light and bounds is None:
+            told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
+        elif offset < 0 or (
+            offset > end and scene.log.complete and (bounds or not scene.log.start)
+        ):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
+        elif not light:
+            text = f"{topic!r} is no light queue, and a group for light queues consumes it"
+            told.add(row.path, text, Severity.INFO)
     told.tell()
 
 

@@ -15,7 +15,7 @@ from .config_tables import ConfigTables, Row, Told, config_tables
 from .register import after, before
 from .scene import Scene
 
-_PERM_MOST = 15
+PERM_MOST = 15
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
 _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "queue.type": frozenset({"SimpleCQ", "BatchCQ", "RocksDBCQ"}),
@@ -26,7 +26,7 @@ _ATTRIBUTES: dict[str, frozenset[str] | None] = {
     "reserve.time": None,
 }
 """Attributes of a topic and what they may be; None: any number."""
-_MODES = frozenset({"PULL", "POP"})
+MODES = frozenset({"PULL", "POP"})
 _SYSTEM_TOPICS = frozenset(
     {
         SCHEDULE_TOPIC,
@@ -37,7 +37,8 @@ _SYSTEM_TOPICS = frozenset(
 _SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_")
 
 
-def _is_system(topic: str) -> bool:
+def is_system(topic: str) -> bool:
+    """A broker serves the topic without an entry."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
 
 
@@ -55,8 +56,8 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
     topic = entry["topic"]
     if (name := entry.get("topic_name", topic)) != topic:
         return f"topic {topic!r} is called {name!r} in its entry"
-    if not 0 <= entry.get("perm", 0) <= _PERM_MOST:
-        return f"topic {topic!r}: perm {entry['perm']} is not of 0 to {_PERM_MOST}"
+    if not 0 <= entry.get("perm", 0) <= PERM_MOST:
+        return f"topic {topic!r}: perm {entry['perm']} is not of 0 to {PERM_MOST}"
     for column in ("read_queue_nums", "write_queue_nums"):
         if entry.get(column, 1) <= 0:
             return f"topic {topic!r}: {column} is {entry[column]}"
@@ -141,7 +142,7 @@ def queues_have_a_topic(scene: Scene) -> None:
     topics = {queue.topic for queue in scene.store.queues}
     free = not scene.profile.dispatch.light_closed and scene.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
-        if _is_system(topic) or topic.startswith(LMQ_PREFIX):
+        if is_system(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if scene.scope.topic in (None, topic):
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
@@ -182,7 +183,7 @@ def modes_are_known(scene: Scene) -> None:
     told = Told(scene, "I-154")
     for row in config_tables(scene).entries("message_request_mode", scene.scope.topic):
         mode = row.values.get("mode")
-        if mode not in _MODES:
+        if mode not in MODES:
             topic, group = row.values["topic"], row.values["group"]
             told.add(row.path, f"{group!r} on {topic!r}: mode {mode!r} is neither PULL nor POP")
     told.tell()

@@ -15,6 +15,7 @@ from mqstore.store.repair.repair import Repair
 from mqstore.store.write.topics import Topics
 
 from ... import stores
+from .mended import check_mended
 from .test_repair import examined, repaired
 
 CONFIG = chosen([Part.CONFIG], ())
@@ -128,3 +129,26 @@ def test_what_is_no_table_is_left_alone(root: Path) -> None:
     for text in ('{"offsetTable":[1]}', '{"offsetTable":{"a@b":7,"@":{"x":1}}}', "{}"):
         path.write_text(text)
         assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
+
+
+@pytest.mark.parametrize("code", ["I-076", "I-077", "I-142", "I-144", "I-146", "I-149", "I-154"])
+def test_the_finding_is_mended(code: str, tmp_path: Path) -> None:
+    check_mended(code, "mend", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", ["I-143", "I-150", "I-152"])
+def test_the_other_findings_are_mended(code: str, tmp_path: Path) -> None:
+    check_mended(code, "mend", tmp_path)
+
+
+def test_what_no_queue_proves_is_not_invented(root: Path) -> None:
+    """A level that only this broker's configuration has keeps its offset while it has a queue."""
+    path = root / "config" / "delayOffset.json"
+    content = loads(path.read_text())
+    content["offsetTable"] |= {19: 5, 0: 3}
+    path.write_text(dumps(content))
+    found = mended(root)
+    told = {(c.queue.queue_id, c.before, c.after) for c in found.clamped}
+    assert told == {(18, 5, None), (-1, 3, None)}
+    assert set(loads(path.read_text())["offsetTable"]) == set(content["offsetTable"]) - {0, 19}

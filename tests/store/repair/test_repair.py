@@ -165,8 +165,9 @@ def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) ->
         data[8 * field : 8 * field + 8] = high
         path.write_bytes(data)
         found = examined(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
-        assert found.nothing_to_do == (field == 3), "masterFlushedOffset is another broker's"
-        if field != 3:
+        of_another = field == 3 and high[0] < 0x80
+        assert found.nothing_to_do == of_another, "masterFlushedOffset is another broker's"
+        if not of_another:
             sound = found.plan.sound_checkpoint
             repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
             written = Checkpoint.from_bytes(path.read_bytes())

@@ -1,0 +1,134 @@
+"""Logs of compaction topics: their length, the place each record names, torn records, the BLANK.
+
+A record that is torn is taken from the commit log, where that still has its message. Spec 06, 6.1;
+I-055, I-161, I-162, I-164.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from ...formats.blank import BLANK, MAGIC_BLANK
+from ...formats.derive import offset_of
+from ...formats.message import MESSAGE
+from ..consume_queue import queue_directories
+from ..errors import NotFound
+from ..layout import Layout
+from ..mapped_file_queue import MappedFile, MappedFileQueue
+from ..recovery.edits import Edit
+from ..store import Store
+from ..verify.compaction import FEWEST_QUEUE_FILES, log_bytes
+from ..verify.compaction_files import CompactedQueue
+
+_PLACE_AT = offset_of(MESSAGE, "physical_offset")
+
+
+def log_sizes(layout: Layout) -> Counter[int]:
+    """How many log files there are of each length. Raises Unreadable."""
+    sizes: Counter[int] = Counter()
+    for queue in queue_directories(layout.compaction_log):
+        with MappedFileQueue.open(queue.path) as files:
+            sizes.update(file.size for file in files.files)
+    return sizes
+
+
+def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
+    """By position in the compaction log, torn records as the commit log has them.
+
+    Raises Unreadable.
+    """
+    records = queue.records
+    rows = np.flatnonzero(records.torn).tolist()
+    found = {int(records.position[row]): _from_commit_log(store, queue, row) for row in rows}
+    return {position: data for position, data in found.items() if data is not None}
+
+
+def log_edits(
+    store: Store, queue: CompactedQueue, queue_bytes: int, whole: Mapping[int, bytes]
+) -> Iterator[Edit]:
+    """What the log of a queue needs. queue_bytes: length of its queue files. whole: as `restored`.
+
+    Raises Unreadable.
+    """
+    sizes = log_sizes(store.layout)
+    for number, file in enumerate(queue.log_files):
+        yield from _length(store, file, _wanted(store, sizes, file, queue_bytes))
+        last = number + 1 == len(queue.log_files)
+        if not last and not queue.before_gap(file):
+            yield from _blank(queue, file)
+    yield from _records(queue, whole)
+
+
+def _wanted(store: Store, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
+    """Length of a log file: as configured, else that of most files, else the nearest that fits."""
+    configured = store.config.get_int("compactionMappedFileSize")
+    if configured is not None:
+        return log_bytes(configured, queue_bytes)
+    least = FEWEST_QUEUE_FILES * queue_bytes
+    if file.size % queue_bytes == 0 and file.size >= least:
+        return file.size
+    usual = [size for size, _ in sizes.most_common() if size % queue_bytes == 0 and size >= least]
+    near = (file.size + queue_bytes // 2) // queue_bytes * queue_bytes
+    return usual[0] if usual else max(near, least)
+
+
+def _length(store: Store, file: MappedFile, size: int) -> Iterator[Edit]:
+    if file.size == size:
+        return
+    with MappedFileQueue.of_file(file.path, file.start) as files:
+        if file.size > size and files.next_data(files.files[0], size) is not None:
+            return  # what lies there is not thrown away
+    reason = f"{file.size} bytes, not {size}: its queue file does not fit"
+    yield Edit("truncate", file.path, reason, ("I-161",), length=size)
+
+
+def _blank(queue: CompactedQueue, file: MappedFile) -> Iterator[Edit]:
+    """A full file is closed behind its last record."""
+    records = queue.records
+    mine = (records.position >= file.start) & (records.position < file.end)
+    if not mine.any() or file.end in queue.blank_ends:
+        return
+    end = int((records.position[mine] + records.size[mine]).max())
+    data: bytes = BLANK.build({"total_size": file.end - end, "magic_code": MAGIC_BLANK})
+    if end + len(data) <= file.end:
+        reason = "go on in the next file"
+        yield Edit("write", file.path, reason, ("I-164",), end - file.start, len(data), data)
+
+
+def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit]:
+    """Torn records, and those that name another place than their own."""
+    records = queue.records
+    for position in records.position[records.physical_offset != records.position].tolist():
+        if position not in whole:
+            data: bytes = MESSAGE.physical_offset.build(position)
+            file = _file_of(queue.log_files, position)
+            at = position - file.start + _PLACE_AT
+            yield Edit("write", file.path, "its own place", ("I-162",), at, len(data), data)
+    for position, data in whole.items():
+        file = _file_of(queue.log_files, position)
+        reason = "torn, and taken from the commit log"
+        yield Edit("write", file.path, reason, ("I-055",), position - file.start, len(data), data)
+
+
+def _from_commit_log(store: Store, queue: CompactedQueue, row: int) -> bytes | None:
+    """The record as the commit log has it, with its place here; None where it is not there."""
+    records = queue.records
+    try:
+        with store.queues.open(queue.topic, queue.queue_id) as units:
+            unit = units.unit(int(records.queue_offset[row]))
+    except NotFound:
+        return None
+    if unit is None or unit.size != records.size[row]:
+        return None
+    data = store.log.queue.read(unit.physical_offset, unit.size)
+    if len(data) != unit.size or b"\0" in MESSAGE.parse(data).properties:
+        return None
+    place: bytes = MESSAGE.physical_offset.build(int(records.position[row]))
+    return data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
+
+
+def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile:
+    return next(file for file in files if file.start <= position < file.end)

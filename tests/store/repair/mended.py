@@ -1,0 +1,47 @@
+"""A finding that a repair mends: verify names it, the repair of its part, verify does not, undo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.undo import session_to_undo, undo
+from mqstore.store.repair.parts import chosen, part_of_code
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.write.files import Files
+
+from ... import slices, stores
+from ..recovery.test_undo import everything
+from ..verify.mutations import copied, mutations, original, verified
+from .test_repair import repaired
+
+
+def told(name: str, root: Path) -> dict[str, int]:
+    """Code → how many findings of `verify` above `info`."""
+    found: dict[str, int] = {}
+    for finding in verified(name, root).findings:
+        if finding.severity > Severity.INFO:
+            found[finding.code] = found.get(finding.code, 0) + finding.count
+    return found
+
+
+def check_mended(code: str, seed: str, work: Path, number: int = 0) -> None:
+    """Damage that breaks this invariant, the repair of its part, and undo. number: which store."""
+    mutation = mutations()[code]
+    name = mutation.stores[number % len(mutation.stores)]
+    whole = original(name, work)
+    root = copied(whole, work)
+    did = mutation.mutate(root, Random(f"{slices.SEED} {seed} {code} {number}"))
+    before = told(name, whole)
+    assert told(name, root).get(code, 0) > before.get(code, 0), did
+    broken = everything(root)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    done = repaired(root, config, chosen([part_of_code(code)], ()))
+    after = told(name, root)
+    new = {key: count for key, count in after.items() if count > before.get(key, 0)}
+    assert not new, f"{name}: {did}: {new}"
+    layout = Layout.open(root, config)
+    undo(layout, session_to_undo(layout, done.session), Files())
+    assert everything(root) == broken, f"{name}: {did}"
