@@ -18,7 +18,7 @@ from .finding import Finding
 from .log_pass import Part, items_of, parts_of
 from .reading import LogPass, read, wants_crc
 from .register import CHECKS, checks_of
-from .scene import LogFacts, Scene, Scope
+from .scene import LogFacts, Scene, Scope, never
 
 _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
@@ -115,8 +115,7 @@ def _settled(
     """Run until the store has not changed under the run, or was known to change."""
     changing = False
     for attempt in range(_ATTEMPTS):
-        more = {} if stop is None else {"asked_to_stop": stop}
-        scene = Scene(store, scope, now_ms, changing=changing, **more)
+        scene = Scene(store, scope, now_ms, stop or never, changing=changing)
         before, known = _signature(store), scene.live
         last = attempt == _ATTEMPTS - 1
         try:

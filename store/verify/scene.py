@@ -103,7 +103,7 @@ class LogFacts:
 _OWN = ("first_offset", "next_offset", "missing")
 
 
-def _never() -> bool:
+def never() -> bool:
     """Nobody asks to stop."""
     return False
 
@@ -121,7 +121,7 @@ class Scene:
         store: Store,
         scope: Scope,
         now_ms: int | None = None,
-        asked_to_stop: Callable[[], bool] = _never,
+        asked_to_stop: Callable[[], bool] = never,
         *,
         changing: bool = False,
         behind: int | None = None,
