@@ -105,7 +105,9 @@ class _Evidence:
     def records(self) -> Columns | None:
         """Some of the newest records: the first ones of the last used log file."""
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
-            for item in islice(walk(_map(entry.path), 0, _RECORD_RULES, BodyCheck.NONE), 1):
+            start = int(plain_name(entry.name))
+            records = walk(_map(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
+            for item in islice(records, 1):
                 if not isinstance(item, Failure):
                     return item
         return None

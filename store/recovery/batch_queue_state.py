@@ -60,7 +60,7 @@ class BatchQueueState(QueueState):
         if self.files:
             self._revise()
 
-    def cut(self, log_end: int) -> None:
+    def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
         """Give up units at or behind the log end; the offsets are found anew."""
         super().cut(log_end)
         if not self.files:

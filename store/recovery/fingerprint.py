@@ -53,10 +53,10 @@ class Fingerprint:
 def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Files below the root and in log directories elsewhere, but barriers and sessions. Raises OSError."""
     parts = (layout.root, *layout.commit_log_directories, layout.config, layout.consume_queue)
-    waiting, seen = [path for path in parts if path.is_dir()], set[tuple[int, int]]()
+    waiting, seen = [str(path) for path in parts if path.is_dir()], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()
-        status = directory.stat()
+        status = os.stat(directory)  # noqa: PTH116
         key = (status.st_dev, status.st_ino)
         if key in seen:
             continue
@@ -64,7 +64,7 @@ def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    waiting += [Path(entry.path)] if entry.name != layout.journal.name else []
+                    waiting += [entry.path] if entry.name != layout.journal.name else []
                 elif not entry.name.startswith(BARRIER_PREFIX):
                     link = entry.is_symlink() and not Path(entry.path).exists()
                     own = entry.stat(follow_symlinks=not link)

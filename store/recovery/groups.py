@@ -94,10 +94,11 @@ def _light_rows(table: Mapping[str, Any]) -> Iterator[tuple[QueueId, str, int]]:
 def _of_rocksdb(path: Path) -> Iterator[_Table]:
     """The same of a RocksDB, where there is one that can be read."""
     from ..rocksdb import RocksDb, is_rocksdb, readable
-    from ..rocksdb_records import read_entries
 
     if not is_rocksdb(path) or not readable():
         return
+    from ..rocksdb_records import read_entries
+
     found = _Table({})
     try:
         with RocksDb.open(path) as database:

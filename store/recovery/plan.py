@@ -231,7 +231,8 @@ def _keep(
     silent = [*guess.nameless, *finder.silent]
     elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
-    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, places(guess.queues), pieces)
+    unnamed = places(guess.queues)
+    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, unnamed, pieces, sound)
     changed = kept.fills or kept.restored or kept.cut
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought

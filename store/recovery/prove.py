@@ -259,7 +259,10 @@ def _may_be_torn(batch: Batch) -> bool:
 def _read(path: str, offset: int, room: memoryview) -> None:
     """Fill `room` from byte `offset` of a file, as far as that goes. Raises Unreadable."""
     try:
-        with os.fdopen(open_regular(path), "rb", buffering=0) as file:
-            os.preadv(file.fileno(), [room], offset)
+        descriptor = open_regular(path)
+        try:
+            os.preadv(descriptor, [room], offset)
+        finally:
+            os.close(descriptor)
     except OSError as error:
         raise from_os_error(error, path) from error

@@ -178,7 +178,7 @@ class QueueAudit:
         if self.holes or self.irregular or self._conflicts:
             return True
         beside = [self.next, self.first - 1] if self.first >= 0 else [self._disk_first()]
-        units = self.lookup(np.array([offset for offset in beside if offset >= 0], np.int64))
+        units = joined([self.read(offset, 1) for offset in beside if offset >= 0])
         inside = (units["physical_offset"] >= self.log_start) & is_valid(units)
         return bool((inside & (units != _PRE_FILL)).any())
 

@@ -21,6 +21,7 @@ from .profiles import MinOffset, QueueRules
 from .queue_units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
 _RECOVERED_FILES = 3
+_FEW_UNITS = 64
 _NO_ADDRESS = 1
 
 
@@ -104,10 +105,15 @@ class QueueState:
         return reach + int(unit["size"]) if self.rules.reaches_end else reach
 
     def _windows(self, file: QueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
-        """(number of the first unit in the file, units) up to the end of the file."""
+        """(number of the first unit in the file, units) up to the end of the file.
+
+        first: not 0 where those before are known: then the end is near.
+        """
         total = self.file_bytes // self.dtype.itemsize
-        for start in range(first, total, UNITS_AT_ONCE):
-            yield start, file.read(start, min(UNITS_AT_ONCE, total - start))
+        start, count = first, _FEW_UNITS if first else UNITS_AT_ONCE
+        while start < total:
+            yield start, file.read(start, min(count, total - start))
+            start, count = start + count, UNITS_AT_ONCE
 
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
         """Find the end: the first unit that is not valid, from the third last file on (2.5).
@@ -160,16 +166,17 @@ class QueueState:
         self.removed += [f for f in removed if isinstance(f, QueueFile)]
         self.files = [f for f in files if isinstance(f, QueueFile)]
 
-    def cut(self, log_end: int) -> None:
+    def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
         """`truncateDirtyLogicFiles`: give up units at or behind the log end (2.5).
 
-        The first unit of a file is not tested for validity (B4).
+        The first unit of a file is not tested for validity (B4). valid: queue offsets, first and
+        behind the last, of units that are known to be, and to lie before the log end.
         """
         self.max_physical = log_end if self.rules.reaches_end else log_end - 1
         while self.files:
             file = self.files[-1]
             file.wrote = 0
-            for start, units in self._windows(file):
+            for start, units in self._windows(file, self._known(file, valid)):
                 stop = ~self._valid(units) | (units["physical_offset"] >= log_end)
                 if start == 0:
                     stop[0] = units["physical_offset"][0] >= log_end

@@ -30,19 +30,21 @@ def read_units(
     try:
         descriptor = open_regular(entry.path)
         try:
-            data = os.pread(descriptor, count * dtype.itemsize, first * dtype.itemsize)
+            room = units.view(np.uint8)
+            read = os.preadv(descriptor, [room.data], first * dtype.itemsize) if count else 0
         finally:
             os.close(descriptor)
     except OSError as error:
         raise from_os_error(error, entry.path) from error
-    whole = len(data) // dtype.itemsize
-    units[:whole] = np.frombuffer(data, dtype, whole)
+    room[read - read % dtype.itemsize : read] = 0
     return units
 
 
 def is_valid(units: Units) -> npt.NDArray[np.bool_]:
     """bool[n]: units that a broker takes for valid; pre-fill counts (spec 2.1)."""
-    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    valid: npt.NDArray[np.bool_] = units["size"] > 0
+    if valid.any():  # most of a new file is zeros
+        valid &= units["physical_offset"] >= 0
     return valid
 
 

@@ -257,8 +257,9 @@ def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
             _dispatch(outcome, batch, None if crashed else outcome.queues_end)
     end = scan.end
     if _is_cut(outcome, end):
-        for queue in outcome.queues.values():
-            queue.cut(end)
+        valid = sound.offsets() if sound and sound.end <= end else {}
+        for name, queue in outcome.queues.items():
+            queue.cut(end, valid.get(name, (0, 0)))
     outcome.log_removed = truncate(files, end, snapshot.log_file_bytes)
 
 

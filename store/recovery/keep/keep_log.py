@@ -22,6 +22,7 @@ from ..loading import LoadedFile
 from ..log_plan import LogPlan, renamed, tail_edits, written
 from ..queue_edits import last_byte
 from ..snapshot import Entry, QueueId, Snapshot
+from ..sound import SoundLog
 from .cut_properties import CutProperties, cut_properties
 from .fill import SMALLEST_FILLER, Fill, fills
 from .forms import Forms
@@ -65,11 +66,12 @@ def keep_log(
     elsewhere: LostUnits,
     unnamed: Iterator[Place],
     brought: Sequence[Piece] = (),
+    sound: SoundLog | None = None,
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
     elsewhere: what units say of good records that claim other places. unnamed: queue offsets
-    without a message. brought: what a replica gives; `queue` has it already.
+    without a message. brought: what a replica gives; `queue` has it already. sound: what is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
@@ -77,7 +79,7 @@ def keep_log(
     size, start = snapshot.log_file_bytes, min(entries)
     dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
     end = max(finder.end, start)
-    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends)
+    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends, sound)
     if len(behind):
         finder.covered = max(end, finder.end)
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
@@ -85,7 +87,7 @@ def keep_log(
         finder.close(end)
     gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
-    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends)
+    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
         piece = put_right(queue, elsewhere, row, 0)
@@ -132,7 +134,12 @@ def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
 
 
 def _tail(
-    snapshot: Snapshot, end: int, files_end: int, dead: np.ndarray, ends: Mapping[QueueId, int]
+    snapshot: Snapshot,
+    end: int,
+    files_end: int,
+    dead: np.ndarray,
+    ends: Mapping[QueueId, int],
+    sound: SoundLog | None,
 ) -> LostUnits:
     """The records behind the last good one that units name: lost, but known."""
     size = snapshot.log_file_bytes
@@ -141,7 +148,7 @@ def _tail(
         behind = min(files_end, (begin // size + 1) * size)
         gaps.append(Gap(begin, behind, True, 0))
         begin = behind
-    found = lost_units(snapshot, gaps, (), dead, ends)
+    found = lost_units(snapshot, gaps, (), dead, ends, sound)
     # a unit that stands alone somewhere behind the end is no proof that there was a record
     next_file = -(-end // size) * size
     begins_there = len(found) and int(found.position[0]) in (end, next_file)

@@ -16,6 +16,7 @@ from ..batch_queue_state import BATCH_UNIT_DTYPE
 from ..queue_edits import is_whole_file, written_ranges
 from ..queue_units import is_valid, pre_fill, read_units
 from ..snapshot import Entry, QueueId, Snapshot
+from ..sound import SoundLog
 from .gaps import Gap, TornRecord
 
 Ints = npt.NDArray[np.int64]
@@ -70,18 +71,21 @@ def lost_units(
     torn: Sequence[TornRecord],
     dead: Ints,
     ends: Mapping[QueueId, int],
+    sound: SoundLog | None = None,
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 
     torn: records that tell their own queue, for those that no unit names. dead: positions of
-    records that are no loss. ends: behind the last message of each queue in the log. Raises
-    Unreadable.
+    records that are no loss. ends: behind the last message of each queue in the log. sound: what is
+    in order: its units are not read. Raises Unreadable.
     """
+    proved = sound.offsets() if sound and gaps and sound.end <= gaps[0].begin else {}
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
     for number, name in enumerate(queues if gaps else ()):
         entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
-        parts += _of_queue(entries, number, gaps, snapshot.queue_file_bytes, ends.get(name, 0))
+        known, size = (ends.get(name, 0), proved.get(name, (0, 0))), snapshot.queue_file_bytes
+        parts += _of_queue(entries, number, gaps, size, *known)
     for name in sorted(snapshot.batch_queues) if gaps else ():
         queues.append(name)
         size = snapshot.batch_file_bytes
@@ -98,24 +102,37 @@ def lost_units(
 
 
 def _of_queue(
-    entries: Sequence[Entry], number: int, gaps: Sequence[Gap], file_bytes: int, known: int
+    entries: Sequence[Entry],
+    number: int,
+    gaps: Sequence[Gap],
+    file_bytes: int,
+    known: int,
+    proved: tuple[int, int],
 ) -> Iterator[Ints]:
     """int64[6, n]: the units of one queue that lie in gaps, while positions rise.
 
-    known: behind the offsets of all its messages in the log.
+    known: behind the offsets of all its messages in the log. proved: offsets, first and behind the
+    last, of units that name good records before the gaps.
     """
     reach = -1
     for entry in sorted(entries, key=lambda e: int(e.name)):
+        base = int(entry.name) // UNIT_BYTES
         for first, count in _windows(entry, file_bytes):
-            units = read_units(entry, first, count)
-            most = int(units["physical_offset"].max(initial=-1, where=is_valid(units)))
+            left_out = min(count, proved[1] - base - first) if proved[0] <= base + first else 0
+            begin = first + max(0, left_out)
+            if begin == first + count:
+                continue
+            units = read_units(entry, begin, first + count - begin)
+            valid = is_valid(units)
+            most = int(units["physical_offset"][valid].max(initial=-1))
             if _PRE_FILL["physical_offset"] < most < gaps[0].begin:
                 reach = max(reach, most)
                 continue
-            used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+            used = np.flatnonzero(valid)
+            used = used[units[used] != _PRE_FILL]
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
-                if int(entry.name) // UNIT_BYTES + first >= known:
+                if base + first >= known:
                     break  # behind all messages of the log, and nothing is there
                 continue
             highest = np.maximum.accumulate(np.concatenate([np.array([reach]), position]))
@@ -123,7 +140,7 @@ def _of_queue(
             reach = int(highest[-1])
             size = units["size"][used].astype(np.int64)
             rows = np.flatnonzero(rising & _inside(gaps, position, size))
-            offset = int(entry.name) // UNIT_BYTES + first + used[rows]
+            offset = base + begin + used[rows]
             tags = units["tags_code"][used[rows]].astype(np.int64)
             same = np.full(len(rows), number, np.int64)
             yield np.stack([position[rows], size[rows], same, offset, tags, np.ones_like(same)])
