@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from typer.core import TyperCommand
 
 PROGRAM = "mqstore"
+_YOUNG_OBJECTS = 20_000
+"""Between two looks for garbage: imports make many objects, and none of them is any."""
 
 COMMANDS = (
     *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "salvage"),
@@ -145,6 +147,9 @@ def _forget_stdout() -> None:
 
 def main() -> None:
     """Entry point of the program `mqstore`."""
+    # the threads that numpy starts to multiply matrices spin, and nothing here has any to multiply
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    gc.set_threshold(_YOUNG_OBJECTS)
     code = run()
     gc.freeze()  # spares the last look for garbage at Python's end, a tenth of a short command
     sys.exit(code)
