@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -27,9 +26,6 @@ from ...recovery_cases import CONFIG
 from ...slices import pick, rng
 from ..write.faults import CountingFiles, FailingFiles, Killed, KilledFiles, PowerLossFiles
 from .recovered import VERSION, changes_of_starts, content, planned, recover, times
-
-#: Another file system than that of temporary files, where the machine has one.
-MEMORY = Path("/dev/shm")
 
 
 def test_times_and_modes_stay(root: Path) -> None:
@@ -283,21 +279,18 @@ def test_starts_of_all_versions_change_nothing(root: Path) -> None:
     assert not changes_of_starts(root, CONFIG, plan, knowing_ipv6)
 
 
-def test_a_log_on_another_file_system(root: Path, tmp_path: Path) -> None:
+def test_a_log_on_another_file_system(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Files are renamed inside their own file system: it gets a session folder, too."""
-    other = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else tmp_path))
-    try:
-        shutil.move(root / "commitlog", other / "commitlog")
-        config = CONFIG.with_set([f"storePathCommitLog={other / 'commitlog'}"])
-        plan, applied = recover(root, config, VERSION)
-        assert not planned(root, config, VERSION).edits
-        moved = [e for e in plan.edits if e.kind == "move" and e.path.startswith(str(other))]
-        assert moved
-        devices = {other.stat().st_dev, root.stat().st_dev}
-        folders = {(base / ".mqstore" / applied.session) for base in (other, root)}
-        assert len([folder for folder in folders if folder.is_dir()]) == len(devices)
-    finally:
-        shutil.rmtree(other)
+    other = tmp_path_factory.mktemp("on-disk")
+    shutil.move(root / "commitlog", other / "commitlog")
+    config = CONFIG.with_set([f"storePathCommitLog={other / 'commitlog'}"])
+    plan, applied = recover(root, config, VERSION)
+    assert not planned(root, config, VERSION).edits
+    moved = [e for e in plan.edits if e.kind == "move" and e.path.startswith(str(other))]
+    assert moved
+    devices = {other.stat().st_dev, root.stat().st_dev}
+    folders = {(base / ".mqstore" / applied.session) for base in (other, root)}
+    assert len([folder for folder in folders if folder.is_dir()]) == len(devices)
 
 
 def test_the_journal_is_enough_to_take_it_all_back(root: Path) -> None:
@@ -371,13 +364,12 @@ def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
     assert not barriers(Layout.open(root, CONFIG))
 
 
-def test_queues_behind_a_link_to_another_file_system(root: Path, tmp_path: Path) -> None:
-    other = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else tmp_path))
-    try:
-        shutil.move(root / "consumequeue", other / "queues")
-        (root / "consumequeue").symlink_to(other / "queues")
-        plan, _ = recover(root, CONFIG, VERSION)
-        assert plan.touches("consumequeue")
-        assert not planned(root, CONFIG, VERSION).edits
-    finally:
-        shutil.rmtree(other)
+def test_queues_behind_a_link_to_another_file_system(
+    root: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("on-disk")
+    shutil.move(root / "consumequeue", other / "queues")
+    (root / "consumequeue").symlink_to(other / "queues")
+    plan, _ = recover(root, CONFIG, VERSION)
+    assert plan.touches("consumequeue")
+    assert not planned(root, CONFIG, VERSION).edits

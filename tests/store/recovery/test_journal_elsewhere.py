@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,20 +20,20 @@ from ..write.faults import CountingFiles, Killed, KilledFiles
 from .recovered import content, planned, recover, times
 
 VERSION = "5.3.3"
-SHARED_MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(params=["same disk", "another disk"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A directory for journals."""
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A directory for journals; the stores lie in memory, where the machine has such a place."""
     if request.param == "same disk":
         (tmp_path / "journals").mkdir()
-        yield tmp_path / "journals"
-    elif SHARED_MEMORY.is_dir() and SHARED_MEMORY.stat().st_dev != tmp_path.stat().st_dev:
-        with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as directory:
-            yield Path(directory)
-    else:
+        return tmp_path / "journals"
+    other = tmp_path_factory.mktemp("journals")
+    if other.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("no other file system here")
+    return other
 
 
 def layout_of(root: Path, place: Path | None) -> Layout:
