@@ -1,4 +1,4 @@
-"""The figures of the data sources in Spark, with `spark_scan` as the process that is measured."""
+"""The figures of Spark, with `spark_scan` and `spark_jobs` as the processes that are measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def data_source(bench: Bench) -> Iterator[Figure]:
     peak = 0
     for gib in (1, 4, 8):
         rounds = [_scan(bench, str(gib)) for _ in range(bench.rounds)]
-        plain = min(one["plain_s"] for one in rounds)
+        plain = min(one["plain"]["wall_s"] for one in rounds)
         scan = min(one["scan"]["wall_s"] for one in rounds)
         cost[gib] = min(one["scan"]["cpu_s"] for one in rounds) / gib
         peak = max(peak, *(one["worker_peak_bytes"] for one in rounds))
@@ -46,6 +46,24 @@ def data_source(bench: Bench) -> Iterator[Figure]:
     yield Figure(
         "CPU a store, 200 / 50 small stores", many / (fleet["50"]["cpu_s"] / 50), target=1.2
     )
+
+
+def spark_jobs(bench: Bench) -> Iterator[Figure]:
+    """Whether what a job takes grows with the bytes and with the stores, and no faster."""
+    from .figures import Figure
+
+    bench.store("1g-1k")
+    bench.store("4g-1k")
+    for job in ("scan", "rebuild", "verify"):
+        lines = run(python("-m", "tests.bench.spark_jobs", bench.work, job)).output.splitlines()
+        found = {row["load"]: row for row in map(json.loads, lines)}
+        cpu = {load: row["cpu_s"] for load, row in found.items()}
+        note = ", ".join(f"{load} {seconds:.1f}" for load, seconds in cpu.items())
+        gib, stores = cpu["8 GiB"] / cpu["1 GiB"] / 8, cpu["200 stores"] / cpu["50 stores"] / 4
+        yield Figure(f"{job}: CPU a GiB, 8 GiB / 1 GiB", gib, target=1.2, note=f"CPU s: {note}")
+        yield Figure(f"{job}: CPU a store, 200 / 50 small stores", stores, target=1.2)
+        peak = max(row["worker_peak_bytes"] for row in found.values())
+        yield Figure(f"{job}: largest worker at an end / 300 MiB", peak / _WORKER_BYTES_MAX)
 
 
 def _scan(bench: Bench, part: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,6 +22,7 @@ from mqstore.pipeline.session import spark_session
 from mqstore.pipeline.sources.ask import Ask
 from mqstore.pipeline.sources.log import LogPartition, partitions_of, rows_of
 from mqstore.pipeline.sources.pushed import Pushed
+from tests.spark_processes import cpu_s, jvm_below, own_cpu_s, worker_peaks
 from tests.stores import unpack
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ FIELDS = (
     "born_timestamp,store_timestamp,reconsume_times,prepared_transaction_offset,topic"
 )
 FEW = "topic,queue_id,total_size"
-_TICKS_A_S = os.sysconf("SC_CLK_TCK")
 
 
 def _part(job: tuple[Ask, LogPartition]) -> int:
@@ -49,46 +49,26 @@ def plain(path: str, fields: str) -> int:
         return sum(pool.imap_unordered(_part, jobs, chunksize=1))
 
 
-def _tree(pid: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield pid
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            yield from _tree(int(child))
-
-
 def _jvm() -> int:
-    return next(pid for pid in _tree(os.getpid()) if _name(pid) == "java")
-
-
-def _name(pid: int) -> str:
-    return Path(f"/proc/{pid}/comm").read_text().strip()
-
-
-def _cpu_s(pid: int) -> float:
-    """User and system time of a process tree, and of what has ended in it."""
-    total = 0
-    for one in _tree(pid):
-        fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        total += sum(map(int, fields[11:15]))
-    return total / _TICKS_A_S
-
-
-def _worker_peak_bytes() -> int:
-    """The most that any Python worker has had."""
-    peaks = [0]
-    for pid in _tree(_jvm()):
-        if _name(pid) != "java":
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            peaks += [int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:")]
-    return max(peaks)
+    found = jvm_below(os.getpid())
+    assert found is not None, "no session is there"
+    return found
 
 
 def timed(action: Callable[[], object]) -> dict[str, float]:
-    """Seconds by the clock, and CPU seconds of Spark."""
-    cpu, start = _cpu_s(_jvm()), time.perf_counter()
+    """Seconds by the clock, and CPU seconds of Spark: all of it, and of the JVM alone."""
+    jvm = _jvm()
+    own, cpu, start = own_cpu_s(jvm), cpu_s(jvm), time.perf_counter()
     action()
-    return {"wall_s": time.perf_counter() - start, "cpu_s": _cpu_s(_jvm()) - cpu}
+    wall_s = time.perf_counter() - start
+    return {"wall_s": wall_s, "cpu_s": cpu_s(jvm) - cpu, "jvm_cpu_s": own_cpu_s(jvm) - own}
+
+
+def timed_plain(action: Callable[[], object]) -> dict[str, float]:
+    """The same of this process and of those that it starts and waits for."""
+    cpu, start = sum(os.times()[:4]), time.perf_counter()
+    action()
+    return {"wall_s": time.perf_counter() - start, "cpu_s": sum(os.times()[:4]) - cpu}
 
 
 def _scan(rows: DataFrame) -> None:
@@ -105,16 +85,10 @@ def _load(spark: SparkSession, path: str, fields: str, **options: str) -> DataFr
 
 def of_store(spark: SparkSession, path: str, gib: int) -> dict[str, Any]:
     """One round over a store."""
-    start = time.perf_counter()
-    rows = plain(path, FIELDS)
-    plain_s = time.perf_counter() - start
-    start = time.perf_counter()
-    plain(path, FEW)
     return {
         "gib": gib,
-        "rows": rows,
-        "plain_s": plain_s,
-        "plain_few_s": time.perf_counter() - start,
+        "plain": timed_plain(lambda: plain(path, FIELDS)),
+        "no_row": timed(lambda: _scan(_load(spark, path, FIELDS, topics="no-such-topic"))),
         "scan": timed(lambda: _scan(_load(spark, path, FIELDS))),
         "group": timed(lambda: _group(_load(spark, path, FIELDS))),
         "group_few": timed(lambda: _group(_load(spark, path, FEW))),
@@ -137,27 +111,39 @@ def filters(spark: SparkSession, path: str) -> dict[str, Any]:
 
 def fleets(spark: SparkSession, work: Path) -> dict[str, Any]:
     """The same small store 1, 50 and 200 times."""
-    folder = work / "fleet"
-    if not folder.exists():
-        one = unpack("5.3.3-v2", folder / "one")
-        for number in range(200):
-            (folder / "all").mkdir(exist_ok=True)
-            (folder / "all" / f"{number:03}").symlink_to(one)
     found = {}
+    folder = fleet_of(work)[0].parent
     for pattern, count in (("000", 1), ("0[0-4]?", 50), ("*", 200)):
-        path = str(folder / "all" / pattern)
+        path = str(folder / pattern)
         found[str(count)] = timed(lambda path=path: _scan(_load(spark, path, FIELDS)))  # type: ignore[misc]
     return found
 
 
+def fleet_of(work: Path) -> list[Path]:
+    """200 small stores, in fact one."""
+    folder = work / "fleet"
+    if not folder.exists():
+        one = unpack("5.3.3-v2", folder / "one")
+        (folder / "all").mkdir()
+        for number in range(200):
+            (folder / "all" / f"{number:03}").symlink_to(one)
+    return sorted((folder / "all").iterdir())
+
+
+def twice(work: Path, name: str) -> list[Path]:
+    """A store under two names in a directory of their own."""
+    folder = work / "8g-1k"
+    if not folder.exists():
+        folder.mkdir()
+        for link in ("a", "b"):
+            (folder / link).symlink_to(work / name)
+    return sorted(folder.iterdir())
+
+
 def main(work: Path, part: str) -> None:
     settings = {"spark.sql.python.filterPushdown.enabled": "true"}
-    stores = {"1": work / "1g-1k", "4": work / "4g-1k", "8": work / "8g-1k"}
-    if not stores["8"].exists():
-        stores["8"].mkdir()
-        for name in ("a", "b"):
-            (stores["8"] / name).symlink_to(stores["4"])
-    paths = {gib: str(root) for gib, root in stores.items()} | {"8": str(stores["8"] / "*")}
+    both = twice(work, "4g-1k")[0].parent / "*"
+    paths = {"1": str(work / "1g-1k"), "4": str(work / "4g-1k"), "8": str(both)}
     with spark_session(f"local[{PROCESSES}]", settings) as spark:
         register(spark)
         first = timed(lambda: _scan(_load(spark, paths["1"], FIELDS)))
@@ -165,7 +151,7 @@ def main(work: Path, part: str) -> None:
             result = of_store(spark, paths[part], int(part))
         else:
             result = filters(spark, paths["4"]) if part == "filters" else fleets(spark, work)
-        peak = _worker_peak_bytes()
+        peak = max(worker_peaks(_jvm()).values(), default=0)
     print(json.dumps(result | {"first": first, "worker_peak_bytes": peak}))
 
 
