@@ -30,7 +30,7 @@ def is_gone(session: dict[str, Any]) -> bool:
     """Whether that session has ended. One of another machine is taken for running."""
     if session.get("machine") != platform.node():
         return False
-    return _started(int(session["process"])) != session["started"]
+    return bool(_started(int(session["process"])) != session["started"])
 
 
 def _name(pid: int) -> str:
