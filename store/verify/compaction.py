@@ -74,6 +74,7 @@ def records_know_their_place(scene: Scene) -> None:
     for queue in compacted_queues(scene):
         records = queue.records
         wrong = records.physical_offset != records.position
+        _torn(scene, queue)
 
         def told(row: int, queue: CompactedQueue = queue) -> str:
             records = queue.records
@@ -94,25 +95,23 @@ def records_know_their_place(scene: Scene) -> None:
             )
 
 
-@before("I-055")
-def records_are_not_torn(scene: Scene) -> None:
-    """No record of a compaction log has a NUL byte in its properties."""
-    for queue in compacted_queues(scene):
-        records = queue.records
-        for row in np.flatnonzero(records.torn).tolist():
-            position = int(records.position[row])
-            file = next(f for f in queue.log_files if f.start <= position < f.end)
-            text = f"record at {position}: a NUL byte in the properties: torn, keys and tags lost"
-            scene.findings.add(
-                "I-055",
-                file.path,
-                text,
-                offset=position - file.start,
-                length=int(records.size[row]),
-                topic=queue.topic,
-                queue_id=queue.queue_id,
-                repair="mqstore repair {store} --compaction",
-            )
+def _torn(scene: Scene, queue: CompactedQueue) -> None:
+    """No record has a NUL byte in its properties. Told as in the commit log, I-055."""
+    records = queue.records
+    for row in np.flatnonzero(records.torn).tolist():
+        position = int(records.position[row])
+        file = next(f for f in queue.log_files if f.start <= position < f.end)
+        text = f"record at {position}: a NUL byte in the properties: torn, keys and tags lost"
+        scene.findings.add(
+            "I-055",
+            file.path,
+            text,
+            offset=position - file.start,
+            length=int(records.size[row]),
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            repair="mqstore repair {store} --compaction",
+        )
 
 
 @before("I-163")
