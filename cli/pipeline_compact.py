@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .options import Common, shared
-from .pipeline_options import AsBroker, Spark, To, showing, source_options
+from .exit_codes import ExitCode, exit_code_of
+from .options import Common, say, shared
+from .pipeline_options import AsBroker, Spark, Stores, To, showing, source_options
+
+_COLUMNS = ("type", "store", "to", "messages", "kept", "damage")
 
 
 @shared()
 def compact(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    stores: Stores,
     *,
     topic: Annotated[
         list[str],
@@ -24,37 +28,57 @@ def compact(
     spark: Spark,
     common: Common,
 ) -> None:
-    """Make a store of the newest message of each key.
+    """Make a store of the newest message of each key, of each of some stores.
 
     Of the messages of a queue that have the same KEYS the last one stays, unless its body is
     empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction,
     over the whole commit log; what stays is appended anew, in its order, and gets new queue offsets.
-    DIR appears whole or not at all.
+    DIR is a store; of several stores each has a folder of its own in it. It appears whole or not at all.
+    A store that cannot be read is told on stderr, and the others are compacted.
 
-    Exit code: 0 done; 4 another job works on DIR; 5 cannot be read or written, no Spark.
+    Exit code: 0 done; 1 something could not be read, the rest is there; 4 another job works on DIR; 5
+    a store cannot be read, DIR cannot be written, no Spark.
 
     \b
     Examples:
       mqstore pipeline compact /data/store --topic prices --to /data/prices
-      mqstore pipeline compact /data/store -t 'state-*' --to /data/states --as-broker 5.3
+      mqstore pipeline compact '/data/*/store' -t 'state-*' --to /data/states --as-broker 5.3
     """
-    from ..store.layout import Layout
+    from ..pipeline.sources.fleet import stores_of
 
     master, settings = spark.place(common)
-    config = common.config()
-    log = Layout.open(store, config).commit_log_files()
-    from ..pipeline.compact import STAGES, compact_store
+    from ..pipeline.compact import STAGES, compact_stores
     from ..pipeline.importing import options_of
+    from ..pipeline.sources.remote import log_sizes
 
-    ask = {"path": str(store.absolute()), "topics": ",".join(topic), **source_options(common)}
+    config = common.config()
+    sizes, unread = log_sizes(stores_of(stores), config)
+    for error in unread:
+        if not sizes:
+            raise error
+        say(str(error))
+    ask = {"topics": ",".join(topic), **source_options(common)}
     options = options_of(config, as_broker, keep_times=True)
-    common.explain(f"starting Spark on {master}")
-    total_bytes = sum(file.size for file in log.files)
-    with showing("compacting", total_bytes, STAGES, common) as tell:
-        manifest = compact_store(ask, to, options, master, settings, tell)
-    counts = {name: manifest[name] for name in ("messages", "kept")}
-    record = {"type": "compact", "store": str(store), "to": str(to), **counts}
+    common.explain(f"starting Spark on {master} for {len(sizes)} stores")
+    with showing("compacting", sum(sizes.values()), STAGES * len(sizes), common) as tell:
+        manifest = compact_stores(list(sizes), ask, to, options, master, settings, tell)
+    rows = [_record(row, to) for row in manifest["stores"]]
+    for row in rows:
+        for lost in row["damage"]:
+            at = f"{row['store']} at {lost['position']}, {lost['size']} bytes"
+            common.warn(f"not read: {at} ({lost['reason']})")
     with common.open_output() as output:
-        output.record(
-            record, text=lambda row: f"{row['to']}: {row['kept']} of {row['messages']} messages"
-        )
+        output.records(iter(rows), text=_text, columns=_COLUMNS)
+    if unread:
+        raise typer.Exit(max(exit_code_of(error) for error in unread))
+    if any(row["damage"] for row in rows):
+        raise typer.Exit(ExitCode.NO)
+
+
+def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:
+    counts = {name: row[name] for name in ("messages", "kept", "damage")}
+    return {"type": "compact", "store": row["store"], "to": str(to / row["folder"]), **counts}
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    return f"{row['to']}: {row['kept']} of {row['messages']} messages of {row['store']}"

@@ -33,8 +33,9 @@ def rebuild(
 
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
     index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
-    write them; of several stores each has a folder of its own in DIR. It appears whole or not at all:
-    what was cut off is finished, or started anew, by running the same command again.
+    write them. The timer log itself, which the wheel points into, and config stay where they are. Of
+    several stores each has a folder of its own in DIR. It appears whole or not at all: what was cut
+    off is finished, or started anew, by running the same command again.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
     another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -83,7 +82,7 @@ def verify(
         found = verify_on(session, tasks)
     codes = [ExitCode.DONE]
 
-    def verdicts() -> Iterator[tuple[Path, Verdict]]:
+    def verdicts() -> Iterator[tuple[str, Verdict]]:
         for path, verdict in found:
             if isinstance(verdict, StoreError):
                 say(str(verdict))

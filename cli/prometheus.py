@@ -33,7 +33,9 @@ _HELP = {
 _MODE = 0o644
 
 
-def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common, *, quick: bool) -> None:
+def write_metrics(
+    verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool
+) -> None:
     """Print the metrics of all stores, or replace the file of `--output`."""
     text = metrics(verdicts, time.time(), quick=quick)
     if common.output is None:
@@ -54,7 +56,9 @@ def write_metrics(verdicts: Iterable[tuple[Path, Verdict]], common: Common, *, q
             raise
 
 
-def metrics(verdicts: Iterable[tuple[Path, Verdict]], now_s: float, *, quick: bool = False) -> str:
+def metrics(
+    verdicts: Iterable[tuple[Path | str, Verdict]], now_s: float, *, quick: bool = False
+) -> str:
     """The page: each metric once, with HELP and TYPE, and a line for each store and label.
 
     The mode is a label, so that quick and whole runs can have a file each, side by side.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
@@ -289,7 +289,7 @@ def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common) -> 
 
 
 def print_verdicts(
-    verdicts: Iterator[tuple[Path, Verdict]], common: Common, *, quick: bool = False
+    verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool = False
 ) -> None:
     """In the format that is asked for. quick: how the stores were looked at."""
     if common.format.value == VerifyFormat.PROMETHEUS:
@@ -314,7 +314,7 @@ def print_verdicts(
         )
 
 
-def _rows(path: Path, verdict: Verdict) -> Iterator[dict[str, Any]]:
+def _rows(path: Path | str, verdict: Verdict) -> Iterator[dict[str, Any]]:
     """The findings of a store, then its summary."""
     from ..store.verify.finding_json import finding_json
 
@@ -331,7 +331,7 @@ _COLUMNS = (
 )
 
 
-def summary_json(path: Path, verdict: Verdict) -> dict[str, Any]:
+def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:
     """The verdict as the contract has it. complete: all was looked at."""
     from ..store.verify.catalogue import Severity
 

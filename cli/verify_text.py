@@ -17,7 +17,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "infos"}
 
 
-def page(path: Path, verdict: Verdict, *, verbose: bool) -> str:
+def page(path: Path | str, verdict: Verdict, *, verbose: bool) -> str:
     """All lines. verbose: every finding, otherwise the first of each code."""
     from ..store.verify.catalogue import Severity
 
@@ -57,7 +57,7 @@ _INDENT = re.compile(r" *(I-\d{3}  )?")
 _NARROWEST = 40
 
 
-def _verdict(path: Path, verdict: Verdict) -> str:
+def _verdict(path: Path | str, verdict: Verdict) -> str:
     from ..store.verify.catalogue import Severity
 
     said = {
@@ -87,7 +87,9 @@ def _size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _group(path: Path, found: list[Finding], severity: Severity, verbose: bool) -> Iterator[str]:
+def _group(
+    path: Path | str, found: list[Finding], severity: Severity, verbose: bool
+) -> Iterator[str]:
     """Findings of one severity by code: what must hold, the first place, how many more."""
     from ..store.verify.catalogue import Severity, catalogue
 
@@ -115,7 +117,7 @@ def _more(mine: list[Finding]) -> str:
     )
 
 
-def _place(root: Path, finding: Finding) -> str:
+def _place(root: Path | str, finding: Finding) -> str:
     base = os.fspath(root)
     inside = finding.path.startswith(base + os.sep)
     shown = finding.path[len(base) + 1 :] if inside else finding.path
@@ -128,7 +130,7 @@ _COMMANDS = 8
 """Lines of commands before they are folded."""
 
 
-def _what_now(path: Path, verdict: Verdict, most: int | None) -> Iterator[str]:
+def _what_now(path: Path | str, verdict: Verdict, most: int | None) -> Iterator[str]:
     """The next commands, the most urgent first, each once."""
     from ..store.verify.catalogue import Severity
     from ..store.verify.finding_json import next_command

@@ -14,9 +14,12 @@ from ..formats import message_properties as names
 from ..store.write.files import Files
 from .failures import failures
 from .importing import write_store
+from .plan import folders_of
 from .publishing import publish_job
 from .session import spark_session
+from .sources.fleet import as_path
 from .sources.log import LogSource
+from .sources.log_columns import DAMAGE
 from .watch import Tell, watched
 
 if TYPE_CHECKING:
@@ -29,12 +32,13 @@ if TYPE_CHECKING:
     from .stage import Stage
 
 STAGES = 6
-"""Stages of Spark: two reads, the newest, the join, the sort, the write."""
+"""Stages of Spark for a store: two reads, the newest, the join, the sort, the write."""
 _QUEUE = ("topic", "queue_id")
 _MESSAGE = (*_QUEUE, "position", "store_timestamp", "born_timestamp", "born_host", "flag")
 
 
-def compact_store(
+def compact_stores(
+    roots: Sequence[str],
     ask: Mapping[str, str],
     target: Path,
     options: Mapping[str, str],
@@ -42,32 +46,46 @@ def compact_store(
     settings: Mapping[str, str],
     tell: Tell | None = None,
 ) -> dict[str, Any]:
-    """Make a store at `target`, a new or empty directory: the manifest.
+    """Make a store of each store, at `target`, a new or empty directory: the manifest.
 
-    ask: options of `rocketmq-log`, with the topics. options: of its writer. Raises as
-    `importing.import_store`.
+    Of several stores each has a folder of its own in it. ask: options of `rocketmq-log`, with the
+    topics. options: of its writer. Raises as `importing.import_store`.
     """
-    same = {"ask": dict(ask), "options": dict(options)}
+    same = {"roots": list(roots), "ask": dict(ask), "options": dict(options)}
+    folders = folders_of([as_path(root) for root in roots])
 
     def job(stage: Stage) -> None:
+        found = []
         with spark_session(master, settings) as spark, watched(spark, tell):
-            counts = fill(spark, ask, stage, options)
-        stage.seal({"job": same, **counts})
+            for root, folder in zip(roots, folders, strict=True):
+                counts = fill(spark, {**ask, "path": root}, stage, options, folder)
+                found.append({"store": root, "folder": folder, **counts})
+        stage.seal({"job": same, "stores": found})
 
     return publish_job(target, job, lambda found: found.get("job") == same, Files())
 
 
 def fill(
-    spark: SparkSession, ask: Mapping[str, str], stage: Stage, options: Mapping[str, str]
-) -> dict[str, int]:
-    """Put what stays into the stage's tree: how many messages there were, and how many stay."""
+    spark: SparkSession,
+    ask: Mapping[str, str],
+    stage: Stage,
+    options: Mapping[str, str],
+    folder: str = "",
+) -> dict[str, Any]:
+    """Put what stays of a store into a folder of the stage's tree.
+
+    Returns how many messages there were, how many stay, and what of the log could not be read.
+    """
     spark.dataSource.register(LogSource)
     with failures():
-        heads = _read(spark, ask, (*_QUEUE, "queue_offset", "position", "body_length"))
+        heads = _read(spark, ask, (*_QUEUE, "queue_offset", "position", "body_length", DAMAGE))
         whole = _read(spark, {**ask, "body": "stored"}, (*_MESSAGE, "properties", "body"))
-        kept = newest(heads).select("position")
-        rows = whole.join(kept, "position", "leftsemi")
-        return {"messages": heads.count(), "kept": write_store(spark, rows, stage, options)}
+        rows = whole.join(newest(heads).select("position"), "position", "leftsemi")
+        seen = {row[DAMAGE]: row["count"] for row in heads.groupBy(DAMAGE).count().collect()}
+        kept = write_store(spark, rows, stage, options, folder)
+    messages = seen.pop(None, 0)
+    damage = sorted((row.asDict() for row in seen), key=lambda row: row["position"] or 0)
+    return {"messages": messages, "kept": kept, "damage": damage}
 
 
 def newest(messages: DataFrame) -> DataFrame:
@@ -77,14 +95,14 @@ def newest(messages: DataFrame) -> DataFrame:
 
     same_key = Window.partitionBy(*_QUEUE, "key")
     last = f.max("queue_offset").over(same_key)
-    with_key = messages.where("trim(key) <> ''").withColumn("last", last)
+    with_key = messages.where("topic IS NOT NULL AND trim(key) <> ''").withColumn("last", last)
     return with_key.where("queue_offset >= last AND body_length > 0").drop("last")
 
 
 def _read(spark: SparkSession, ask: Mapping[str, str], fields: Sequence[str]) -> DataFrame:
     wanted = dict.fromkeys((*fields, "properties"))
     reader = spark.read.format(LogSource.name()).options(**ask)
-    rows = reader.option("fields", ",".join(wanted)).load().where("topic IS NOT NULL")
+    rows = reader.option("fields", ",".join(wanted)).load()
     if "body" in fields:
         return rows
     from pyspark.sql import functions as f

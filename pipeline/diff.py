@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.config import BrokerConfig
-from ..store.layout import Layout
 from .failures import failures
 from .plan import folders_of
+from .sources.fleet import as_path
+from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,8 +36,8 @@ def pairs_of(
         return {a[0]: ""}, {b[0]: ""}, []
     sides = []
     for roots in (a, b):
-        names = folders_of([Path(root) for root in roots])
-        names = [name or Path(root).name for name, root in zip(names, roots, strict=True)]
+        names = folders_of([as_path(root) for root in roots])
+        names = [name or as_path(root).name for name, root in zip(names, roots, strict=True)]
         sides.append(dict(zip(roots, names, strict=True)))
     alone = set(sides[0].values()) ^ set(sides[1].values())
     kept = [{r: name for r, name in side.items() if name not in alone} for side in sides]
@@ -46,8 +46,10 @@ def pairs_of(
 
 def log_bytes(roots: Sequence[str], config: BrokerConfig) -> int:
     """Bytes of the logs of all stores. Raises Missing, NotAStore, Unreadable for one without."""
-    logs = [Layout.open(root, config).commit_log_files() for root in roots]
-    return sum(file.size for log in logs for file in log.files)
+    sizes, unread = log_sizes(roots, config)
+    if unread:
+        raise unread[0]
+    return sum(sizes.values())
 
 
 def differences(

@@ -74,9 +74,16 @@ def fill(
 
 
 def write_store(
-    spark: SparkSession, rows: DataFrame, stage: Stage, options: Mapping[str, str]
+    spark: SparkSession,
+    rows: DataFrame,
+    stage: Stage,
+    options: Mapping[str, str],
+    folder: str = "",
 ) -> int:
-    """Put messages into the stage's tree as a store, in the order of their times: how many."""
+    """Put messages into a folder of the stage's tree as a store, in the order of their times.
+
+    Returns how many.
+    """
     spark.dataSource.register(LogSource)
     new = stage.folder / _NEW
     if "topic" in rows.columns:  # a row without one stands for damage
@@ -86,9 +93,13 @@ def write_store(
     if messages:
         write = rows.write.format(LogSource.name()).mode("append")
         write.options(**options).save(str(new))
+    tree = stage.tree / folder
+    stage.files.make_directory(tree)
     for path in sorted(new.iterdir()) if messages else ():
-        stage.files.rename(path, stage.tree / path.name)
-    stage.files.sync_directory(stage.tree)
+        stage.files.rename(path, tree / path.name)
+    if messages:
+        stage.files.remove_directory(new)
+    stage.files.sync_directory(tree)
     return messages
 
 

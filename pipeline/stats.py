@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..store.commit_log import Batch, CommitLog
+from ..store.commit_log import Batch
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
-from ..store.layout import Layout
 from ..store.mark import Mark
 from ..store.split import Split, scan_split, splits
 from ..store.stats import Stats
 from ..store.time_range import TimeRange
+from .sources.remote import open_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +30,7 @@ def tasks_of(
     unread: list[StoreError] = []
     for root in roots:
         try:
-            log = CommitLog.open(Layout.open(root, config))
+            log = open_log(root, config)
         except StoreError as error:
             unread.append(error)
             continue
@@ -53,7 +53,7 @@ def tasks_of(
 def count(task: Task) -> list[Any]:
     """One task, where it runs: `Stats.to_json`. Raises StoreError."""
     stats, times = Stats(task["by"]), TimeRange(*task["times"])
-    log = CommitLog.open(Layout.open(task["root"], BrokerConfig(task["config"])))
+    log = open_log(task["root"], BrokerConfig(task["config"]))
     with log.queue:
         for item in scan_split(log, Split(*task["split"])):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:

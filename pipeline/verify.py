@@ -7,9 +7,7 @@ each other, the other checks the log for itself. Their findings together are the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.config import BrokerConfig
@@ -21,6 +19,8 @@ from ..store.verify.finding import Finding
 from ..store.verify.log_pass import not_asked_for
 from ..store.verify.run import Verdict, status_of, verify
 from ..store.verify.scene import Scope
+from .sources.fetched import in_directory
+from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,11 +58,7 @@ def tasks_of(
 
 def log_bytes(roots: Iterable[str], config: BrokerConfig) -> int:
     """Bytes of the logs of those stores that can be read."""
-    total = 0
-    for root in roots:
-        with suppress(StoreError), Store(root, config) as store:
-            total += sum(file.size for file in store.log_files.files)
-    return total
+    return sum(log_sizes(roots, config)[0].values())
 
 
 def check(task: Task) -> dict[str, Any]:
@@ -72,30 +68,29 @@ def check(task: Task) -> dict[str, Any]:
         groups=frozenset(task["groups"]),
         broker_version=task["broker_version"],
     )
-    with Store(task["root"], BrokerConfig(task["config"])) as store:
-        verdict = verify(store, scope, now_ms=task["now_ms"])
-    found = {name: getattr(verdict, name) for name in _OF_VERDICT}
-    found["groups"] = task["groups"]
-    return {**found, "findings": [asdict(finding) for finding in verdict.findings]}
+    with in_directory(task["root"]) as place:
+        with Store(place.folder, BrokerConfig(task["config"])) as store:
+            verdict = verify(store, scope, now_ms=task["now_ms"])
+        found = {name: getattr(verdict, name) for name in _OF_VERDICT}
+        found["groups"] = task["groups"]
+        found["findings"] = [asdict(finding) for finding in verdict.findings]
+        named: dict[str, Any] = place.named(found)
+        return named
 
 
-def verify_on(
-    spark: SparkSession, tasks: Sequence[Task]
-) -> list[tuple[Path, Verdict | StoreError]]:
+def verify_on(spark: SparkSession, tasks: Sequence[Task]) -> list[tuple[str, Verdict | StoreError]]:
     """The verdict of each store, or why it has none. Raises JobFailed."""
     from .tasks import run_tasks
 
     return joined(tasks, run_tasks(spark, "verify:check", tasks))
 
 
-def joined(
-    tasks: Sequence[Task], answers: Sequence[Any]
-) -> list[tuple[Path, Verdict | StoreError]]:
+def joined(tasks: Sequence[Task], answers: Sequence[Any]) -> list[tuple[str, Verdict | StoreError]]:
     """The answers of the tasks of each store together."""
     found: dict[str, list[Any]] = {}
     for task, answer in zip(tasks, answers, strict=True):
         found.setdefault(task["root"], []).append(answer)
-    return [(Path(root), _joined(parts)) for root, parts in found.items()]
+    return [(root, _joined(parts)) for root, parts in found.items()]
 
 
 def _joined(parts: Sequence[Any]) -> Verdict | StoreError:

@@ -29,6 +29,7 @@ CONSUME_QUEUE_EXT = "consumequeue_ext"
 _KEY_DIGITS = 12
 INDEX = "index"
 TIMER_LOG = "timerlog"
+CONFIG = "config"
 JOURNAL = ".mqstore"
 ROCKSDB_STORE = "rocksdbstore"
 COMPACTION = "compaction"
@@ -36,7 +37,7 @@ COMPACTION_LOG = "compactionLog"
 COMPACTION_QUEUES = "compactionCq"
 
 _DIRECTORIES = frozenset(
-    {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, "config"}
+    {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
     | {COMPACTION, ROCKSDB_STORE, "kvStore", JOURNAL}
 )
 _FILES = frozenset(
@@ -150,7 +151,7 @@ class Layout:
 
     @property
     def config(self) -> Path:
-        return self.root / "config"
+        return self.root / CONFIG
 
     @property
     def timer_wheel(self) -> Path:

@@ -22,6 +22,11 @@ def is_uri(path: str) -> bool:
     return _URI.match(path) is not None
 
 
+def as_path(store: str) -> Path:
+    """An absolute path that stands for a store: where it lies, or what its URI says."""
+    return Path("/", store.replace("://", "/")) if is_uri(store) else Path(store)
+
+
 def stores_of(words: Iterable[str]) -> list[str]:
     """The stores that some words mean, in their order, each once; local ones as absolute paths.
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from ...formats.index_file import ITEM
 from ...store.index import Index, open_index_file
-from ...store.layout import Layout
+from ...store.layout import INDEX, Layout
 from .ask import Ask
 from .table import Table, TableSource, Values, fields_of_schema
 
@@ -27,6 +27,8 @@ class IndexTable(Table):
         **fields_of_schema(ITEM),
         "begin_timestamp": "bigint",
     }
+
+    needs: ClassVar = {INDEX}
 
     def parts(self, layout: Layout, ask: Ask) -> list[str]:
         with Index.open(layout.index, ask.broker_config) as index:

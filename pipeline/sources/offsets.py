@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...store.config_file import config_files, read_config_file
-from ...store.layout import Layout
+from ...store.layout import CONFIG, Layout
 from .ask import Ask
 from .table import PROBLEM, Table, TableSource, Values
 
@@ -24,6 +24,8 @@ class OffsetTable(Table):
         "queue_id": "int",
         "offset": "bigint",
     }
+
+    needs: ClassVar = {CONFIG}
 
     def parts(self, layout: Layout, ask: Ask) -> list[bool]:
         return [True] if layout.config.is_dir() else []

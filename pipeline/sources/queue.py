@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from ...formats.consume_queue import PRE_FILL, UNIT
 from ...store.consume_queue import ConsumeQueues
-from ...store.layout import Layout
+from ...store.layout import CONSUME_QUEUE, Layout
 from ...store.selection import matches
 from .ask import Ask
 from .table import Table, TableSource, Values, fields_of_schema
@@ -46,6 +46,8 @@ class QueueTable(Table):
         **fields_of_schema(UNIT),
         "state": "string",
     }
+
+    needs: ClassVar = {CONSUME_QUEUE}
 
     def parts(self, layout: Layout, ask: Ask) -> list[list[QueuePart]]:
         found = iter(list(_queue_parts(layout, ask)))

@@ -1,7 +1,7 @@
 """Commit logs wherever they lie: in a store's directories, or in object storage by ranges.
 
 Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`, `file://…`. Compressed
-files and the other parts of a store are not read there.
+files are not read there; `fetched.py` copies the other parts of a store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyarrow import fs
 from ...store.commit_log import CommitLog
 from ...store.compressed import Plain
 from ...store.config import BrokerConfig
-from ...store.errors import Missing, Unreadable, Unsupported
+from ...store.errors import Missing, StoreError, Unreadable, Unsupported
 from ...store.layout import COMMIT_LOG, Layout
 from ...store.mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
 from .fleet import is_uri
@@ -31,6 +31,22 @@ def open_log(root: str, config: BrokerConfig) -> CommitLog:
     if not is_uri(root):
         return CommitLog.open(Layout.open(root, config))
     return CommitLog(RemoteFiles.at(root))
+
+
+def log_sizes(
+    roots: Iterable[str], config: BrokerConfig
+) -> tuple[dict[str, int], list[StoreError]]:
+    """Bytes of the log of each store, and why those have none that cannot be read."""
+    sizes: dict[str, int] = {}
+    unread: list[StoreError] = []
+    for root in roots:
+        try:
+            log = open_log(root, config)
+            with log.queue:
+                sizes[root] = sum(file.size for file in log.files)
+        except StoreError as error:
+            unread.append(error)
+    return sizes, unread
 
 
 class RemoteFiles(MappedFileQueue):

@@ -7,7 +7,7 @@ read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,15 +16,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ...formats.derive import columns_of
-from ...store.config import BrokerConfig
-from ...store.errors import StoreError, Unreadable, Unsupported
+from ...store.errors import StoreError, Unreadable
 from ...store.layout import Layout
 from .arrow_arrays import constant, numbers
 from .ask import Ask
+from .fetched import in_directory
 from .fleet import is_uri
 
 STORE = "store"
 PROBLEM = "problem"
+_ALL = "all"
 SQL_TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int32(),
     "bigint": pa.int64(),
@@ -43,9 +44,14 @@ def fields_of_schema(schema: Any) -> dict[str, str]:
 
 
 class Table(ABC):
-    """One kind of rows. columns: names and SQL types, without `store` and `problem`."""
+    """One kind of rows. columns: names and SQL types, without `store` and `problem`.
+
+    needs: what of a store's directory is read, None for all; of a store in object storage that is
+    copied.
+    """
 
     columns: ClassVar[Mapping[str, str]]
+    needs: ClassVar[Collection[str] | None] = None
 
     @abstractmethod
     def parts(self, layout: Layout, ask: Ask) -> list[Any]:
@@ -79,7 +85,10 @@ class TableSource(DataSource):
 
 
 class TablePartition(InputPartition):
-    """One part of one store. problem: why it cannot be read."""
+    """One part of one store, `_ALL` of them of one in object storage.
+
+    problem: why it cannot be read.
+    """
 
     def __init__(self, root: str, part: Any, problem: StoreError | None = None) -> None:
         super().__init__((root, part))
@@ -100,8 +109,11 @@ class TableReader(DataSourceReader):
         """All parts of all stores."""
         found: list[InputPartition] = []
         for root in self._ask.stores:
+            if is_uri(root):
+                found.append(TablePartition(root, _ALL))
+                continue
             try:
-                parts = self._table.parts(layout_of(root, self._ask.broker_config), self._ask)
+                parts = self._table.parts(Layout.open(root, self._ask.broker_config), self._ask)
                 found += [TablePartition(root, part) for part in parts]
             except StoreError as error:
                 if self._ask.fails:
@@ -124,21 +136,17 @@ def table_rows(
         yield _batch(table, names, 1, root, table.unread(root, partition.problem))
     elif partition.part is not None:
         try:
-            layout = layout_of(root, ask.broker_config)
-            for count, values in table.rows(layout, ask, partition.part):
-                if count:
-                    yield _batch(table, names, count, root, values)
+            with in_directory(root, table.needs) as place:
+                layout = Layout.open(place.folder, ask.broker_config)
+                parts = table.parts(layout, ask) if partition.part == _ALL else [partition.part]
+                for part in parts:
+                    for count, values in table.rows(layout, ask, part):
+                        if count:
+                            yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
             if ask.fails:
                 raise Unreadable(str(error)) from error
             yield _batch(table, names, 1, root, table.unread(root, error))
-
-
-def layout_of(root: str, config: BrokerConfig) -> Layout:
-    """Of a store in a directory. Raises Missing, NotAStore, Unreadable, Unsupported."""
-    if is_uri(root):
-        raise Unsupported("of a store in object storage only the log is read", path=root)
-    return Layout.open(root, config)
 
 
 def _batch(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ...formats.timer_log import UNIT
-from ...store.layout import Layout
+from ...store.layout import TIMER_LOG, Layout
 from ...store.mapped_file_queue import MappedFileQueue
 from ...store.timer import TimerUnits, timer_log
 from .ask import Ask
@@ -17,6 +17,8 @@ class TimerTable(Table):
     """A row is a unit of the timer log; `problem` tells a range that is none."""
 
     columns: ClassVar = {"position": "bigint", **fields_of_schema(UNIT)}
+
+    needs: ClassVar = {TIMER_LOG}
 
     def parts(self, layout: Layout, ask: Ask) -> list[bool]:
         return [True] if layout.timer_log.is_dir() else []

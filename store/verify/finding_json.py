@@ -10,7 +10,7 @@ from .catalogue import Invariant, catalogue
 from .finding import Finding
 
 
-def next_command(finding: Finding, store: Path) -> str:
+def next_command(finding: Finding, store: Path | str) -> str:
     """The command that mends what a finding is about, "" for none."""
     command = catalogue()[finding.code].repair if finding.repair is None else finding.repair
     return command.format(
@@ -34,7 +34,7 @@ def _position(finding: Finding) -> int:
     return (int(name) if name.isdigit() else 0) + (finding.offset or 0)
 
 
-def finding_json(finding: Finding, store: Path) -> dict[str, Any]:
+def finding_json(finding: Finding, store: Path | str) -> dict[str, Any]:
     """A finding of a store as the contract has it."""
     row: dict[str, Any] = {
         "type": "finding",

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mqstore.pipeline.diff import log_bytes
+from mqstore.pipeline.sources import table_sources
 from mqstore.pipeline.sources.ask import Ask
 from mqstore.pipeline.sources.fleet import stores_of
 from mqstore.pipeline.sources.log import partitions_of
+from mqstore.pipeline.sources.table import TableReader, TableSource
+from mqstore.pipeline.stats import count, joined, tasks_of
+from mqstore.pipeline.tasks import answer_of, told
+from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
+from mqstore.store.time_range import TimeRange
+from mqstore.store.verify.run import Verdict
 
 from ..stores import unpack
 from .test_log_rows import ask_of, rows
+from .test_verify import in_tasks
 
 FIELDS = "position,topic,queue_id,queue_offset,body,damage"
 
@@ -80,18 +91,28 @@ def bucket() -> Iterator[str]:
     server.stop()
 
 
-def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
-    """The same rows as from a directory, damage among them, whole and in splits."""
+@pytest.fixture(scope="module")
+def there(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A store with all parts but the wheel, which is large, and the URI of its copy."""
+    root = unpack("5.5.0-timer-killed", tmp_path_factory.mktemp("store"))
+    (root / "timerwheel").unlink()
+    return root, put_there(root, bucket)
+
+
+def put_there(root: Path, bucket: str) -> str:
+    """The URI of a copy of a store."""
     from pyarrow import fs
 
-    root = unpack("4.9.7-killed-page", tmp_path)
     uri = bucket % root.name
     place, path = fs.FileSystem.from_uri(uri)
-    place.create_dir(f"{path}/commitlog")
-    for file in sorted(root.rglob("commitlog*/*")):
-        if file.is_file() and file.stat().st_size:
-            with place.open_output_stream(f"{path}/commitlog/{file.name}") as out:
-                out.write(file.read_bytes())
+    fs.copy_files(str(root), path, destination_filesystem=place)
+    return uri
+
+
+def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
+    """The same rows as from a directory, damage among them, whole and in splits."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    uri = put_there(root, bucket)
     wanted = rows(ask_of(root, fields=FIELDS))
     assert rows(Ask.of({"path": uri, "fields": FIELDS})) == wanted
     small = Ask.of({"path": uri, "fields": FIELDS, "split_bytes": "100000"})
@@ -99,6 +120,63 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     assert rows(small) == wanted
 
 
+@pytest.mark.parametrize("name", ["queue", "index", "timer", "offsets", "findings"])
+def test_all_else_of_a_store_in_object_storage(name: str, there: tuple[Path, str]) -> None:
+    """The same rows as from a directory, under the name of the place."""
+    root, uri = there
+    source = next(one for one in table_sources() if one.name() == f"rocketmq-{name}")
+    wanted = [
+        {key: renamed(value, root, uri) for key, value in row.items()}
+        for row in table(source, str(root))
+    ]
+    found = table(source, uri)
+    assert found and {row["store"] for row in found} == {uri}
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+
+
+def renamed(value: object, root: Path, uri: str) -> object:
+    return value.replace(str(root), uri) if isinstance(value, str) else value
+
+
+def table(source: type[TableSource], path: str) -> list[dict[str, Any]]:
+    """The rows that a source gives, without Spark."""
+    ask = Ask.of({"path": path})
+    names = tuple(source.table.all_columns())
+    reader = TableReader(source.table, ask, names)
+    batches = (batch for part in reader.partitions() for batch in reader.read(part))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_verify_in_object_storage(bucket: str, tmp_path: Path) -> None:
+    """Findings, of which none names the copy that was made; a store that is not there is told."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    places = [put_there(root, bucket), bucket % "none"]
+    (uri, found), (_, error) = in_tasks(places)
+    (_, wanted) = in_tasks([str(root)])[0]
+    assert isinstance(found, Verdict) and isinstance(wanted, Verdict)
+    assert uri == places[0]
+    renamed_ones = [replace(one, path=one.path.replace(str(root), uri)) for one in wanted.findings]
+    assert found.findings == renamed_ones
+    assert isinstance(error, Missing)
+
+
+def test_what_fills_logs_in_object_storage(there: tuple[Path, str]) -> None:
+    """`stats` counts the same, `diff` and `verify` know how much there is."""
+    root, uri = there
+    counted = []
+    for place in (str(root), uri):
+        tasks, unread = tasks_of([place], BrokerConfig(), ["topic"], TimeRange())
+        assert not unread
+        answers = [told(answer_of(count, task)) for task in tasks]
+        counted.append(joined(tasks, answers, ["topic"])[0].rows(None))
+        assert log_bytes([place], BrokerConfig()) == log_bytes([str(root)], BrokerConfig())
+    assert counted[0] == counted[1]
+
+
 def test_object_storage_that_is_not_there(bucket: str) -> None:
-    (row,) = rows(Ask.of({"path": bucket % "none", "fields": "store,damage,position"}))
+    uri = bucket % "none"
+    (row,) = rows(Ask.of({"path": uri, "fields": "store,damage,position"}))
     assert "no commitlog here" in row["damage"]["reason"]
+    for source in table_sources():
+        (row,) = table(source, uri)
+        assert row["store"] == uri and row["problem"].startswith("no such directory"), source

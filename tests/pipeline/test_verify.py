@@ -27,7 +27,7 @@ def local(root: Path) -> Verdict:
         return verify(store, Scope(), now_ms=NOW_MS)
 
 
-def in_tasks(roots: list[str]) -> list[tuple[Path, Verdict | StoreError]]:
+def in_tasks(roots: list[str]) -> list[tuple[str, Verdict | StoreError]]:
     """What Spark does, but for Spark."""
     tasks = tasks_of(roots, {}, NOW_MS)
     return joined(tasks, [told(answer_of(check, task)) for task in tasks])
@@ -43,7 +43,7 @@ def same(found: Verdict | StoreError, wanted: Verdict) -> None:
 def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
     ((path, found),) = in_tasks([str(root)])
-    assert path == root
+    assert path == str(root)
     same(found, local(root))
 
 
@@ -51,13 +51,13 @@ def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> 
 def test_it_is_so_for_all_stores(tmp_path: Path) -> None:
     roots = [stores.unpack(name, tmp_path) for name in pick(stores.NAMES, "pipeline_verify")]
     for path, found in in_tasks([str(root) for root in roots]):
-        same(found, local(path))
+        same(found, local(Path(path)))
 
 
 def test_a_store_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-v2", tmp_path)
     (none, error), (_, found) = in_tasks([str(tmp_path / "none"), str(root)])
-    assert none == tmp_path / "none"
+    assert none == str(tmp_path / "none")
     assert isinstance(error, Missing) and str(error).startswith("no such directory")
     same(found, local(root))
 

@@ -1,0 +1,134 @@
+"""A job's directory appears at once: cut off at every step, and as programs that are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mqstore.pipeline.publishing import publish_job
+from mqstore.pipeline.stage import Stage
+from mqstore.store.errors import Refused
+from mqstore.store.write.files import Files, write_new
+
+from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from ..stores import unpack
+from .test_command import FAST_START
+
+WANTED = {"commitlog/0": b"log", "index/1": b"index", "checkpoint": b""}
+ME = {"job": "mine"}
+
+
+def publish(target: Path, files: Files, me: dict[str, str] = ME) -> None:
+    def job(stage: Stage) -> None:
+        for path, content in WANTED.items():
+            files.make_directory((stage.tree / path).parent)
+            write_new(files, stage.tree / path, content)
+        stage.seal(me)
+
+    publish_job(target, job, lambda found: found == me, files)
+
+
+def visible(target: Path) -> dict[str, bytes]:
+    """What a user of the target sees, by path."""
+    paths = [path for path in target.rglob("*") if path.is_file()]
+    names = {path.relative_to(target) for path in paths}
+    return {str(n): (target / n).read_bytes() for n in names if n.parts[0] != ".mqstore"}
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> None:
+    """The same command finishes or starts anew; only what had ended before finds its output."""
+    counted = CountingFiles()
+    publish(tmp_path / "count", counted)
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    for at in range(len(counted.steps) + existed):
+        target = tmp_path / str(at)
+        if existed:
+            target.mkdir()
+        try:
+            publish(target, KilledFiles(at))
+        except Killed:
+            assert at > sealed or not visible(target), f"visible after step {at}"
+            try:
+                publish(target, Files())
+            except Refused:
+                assert at > sealed and visible(target) == WANTED, f"refused after step {at}"
+        assert visible(target) == WANTED, f"killed at step {at} of {counted.steps}"
+
+
+def test_another_job_is_not_finished(tmp_path: Path) -> None:
+    counted = CountingFiles()
+    publish(tmp_path / "count", counted)
+    published = counted.steps.index(("rename", "checkpoint"))
+    with pytest.raises(Killed):
+        publish(tmp_path / "new", KilledFiles(published))
+    with pytest.raises(Refused, match="another job was cut off here"):
+        publish(tmp_path / "new", Files(), {"job": "other"})
+    publish(tmp_path / "new", Files())
+    assert visible(tmp_path / "new") == WANTED
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """A call of each command that writes, but for `rebuild` (`test_command`)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    root = str(unpack("5.3.3-compaction", folder))
+    messages = {"topic": ["T"] * 50, "body": [b"body"] * 50, "store_timestamp": list(range(1, 51))}
+    pq.write_table(pa.table(messages), folder / "messages.parquet")
+    sizes = ("--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=1000")
+    small = (*sizes, "--set", "maxIndexNum=4000")
+    return {
+        "export": ["export", root],
+        "compact": ["compact", root, "--topic", "*", "--as-broker", "5.3", *small],
+        "import": ["import", str(folder / "messages.parquet"), "--as-broker", "5.3", *small],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["export", "compact", "import"])
+def test_a_program_that_is_killed_and_run_again(name: str, tmp_path: Path) -> None:
+    """SIGKILL for it alone while its tasks write: its JVM ends, and the next run does it all."""
+    new = tmp_path / "new"
+    words = [sys.executable, "-m", "mqstore", "pipeline", *commands(tmp_path)[name]]
+    words += ["--to", str(new), "--master", "local[2]", *FAST_START]
+    killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(new.glob(".mqstore/*/*/*")):
+        assert killed.poll() is None, "it ended too soon"
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not visible(new)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert visible(new) and not (new / ".mqstore").exists()
+
+
+@pytest.mark.slow
+def test_compact_of_a_fleet(tmp_path: Path) -> None:
+    """A folder for each store; one that is not there, and damage, are told, the rest is done."""
+    roots = [unpack(name, tmp_path) for name in ("5.3.3-compaction", "4.9.7-killed-page")]
+    command = [*commands(tmp_path)["compact"], *map(str, roots[1:]), str(tmp_path / "none")]
+    words = ["pipeline", *command, "--to", str(tmp_path / "new"), "--master", "local[2]"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mqstore", *words, "--format", "json", *FAST_START],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 5, done.stderr
+    said = done.stderr.splitlines()
+    assert len(said) == 2 and "no such directory" in said[0] and "not read: " in said[1]
+    rows = json.loads(done.stdout)
+    assert [row["to"] for row in rows] == [str(tmp_path / "new" / root.name) for root in roots]
+    assert [bool(row["damage"]) for row in rows] == [False, True]
+    assert rows[0]["messages"] > rows[0]["kept"] > 0
+    assert (tmp_path / "new" / roots[0].name / "commitlog").is_dir()
