@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
+from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines, timer_twice, timer_verdict
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _SHIFTED_SHOWN = 3
 _ROWS = 12
 """Lines of a list before it is folded."""
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
+_UNFIRED = "Timed messages that it cannot mend stay readable in their topic, rmq_sys_wheel_timer."
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -84,11 +85,15 @@ def verdict(
         return f"A broker start would lose {_messages(worst.lost.messages)} of {topics}. {cure}"
     if worst.invisible.messages:
         return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
+    if unfired := timer_verdict(found):
+        return f"{unfired} {_timer_cure(found)}"
     if plan is not None and plan.lost.messages:
         gone = _messages(plan.lost.messages)
         return f"Lost already: {gone}; a start would lose no more. `{_command(found)}` marks them."
     if found.nothing_to_do and not found.crashed:
         kept = ", but parts of the log are damaged" if found.damaged or found.damaged_bytes else ""
+        if twice := timer_twice(found):
+            return f"Nothing is lost{kept}, but {twice} would fire twice."
         return f"Nothing to do: shut down cleanly, a broker start loses nothing{kept}."
     if found.crashed:
         return f"Nothing is lost, but the store was not shut down cleanly. {cure}"
@@ -107,6 +112,8 @@ def _start_after(after: Recovery | None) -> str:
         return f"{start} lose {_messages(worst.lost.messages)}: `mqstore recover` tells which."
     if worst.invisible.messages:
         return f"{start} leave {_messages(worst.invisible.messages)} unread."
+    if unfired := timer_verdict(after):
+        return f"But: {unfired} {_timer_cure(after)}"
     return "But changes are still to be made: run it again."
 
 
@@ -124,6 +131,26 @@ def _cure(found: Recovery) -> str:
     if plan is None:
         return ""
     return f"`{_command(found)}` loses {_messages(plan.lost.messages)}."
+
+
+def _timer_cure(found: Recovery) -> str:
+    """The command that has to do with the timer's files."""
+    if found.plan is not None and _mends_timer(found):
+        lost = _messages(found.plan.lost.messages)
+        return f"`{_command(found)}` makes the timer wheel anew and loses {lost}."
+    return f"`{_timer_repair(found)}` tells what can be mended."
+
+
+def _mends_timer(found: Recovery) -> bool:
+    plan, wheel = found.plan, str(found.layout.timer_wheel)
+    return plan is not None and any(edit.path == wheel for edit in plan.edits)
+
+
+def _timer_repair(found: Recovery, options: Sequence[str] = ()) -> str:
+    words = ["mqstore", "repair", str(found.layout.root), "--timer"]
+    if found.generation is None:  # the version was asked for
+        words += ["--broker-version", found.main_version]
+    return shlex.join([*words, *options])
 
 
 def _command(found: Recovery, options: Sequence[str] = ()) -> str:
@@ -294,6 +321,10 @@ def _next(found: Recovery, options: Sequence[str]) -> list[str]:
             "Units of these queues are not numbered as their messages are, and consumers know these.",
             f"Next: start the broker, or give them the numbers of the log: {shlex.join(words)}",
         ]
-    if found.nothing_to_do:
+    unfired = found.prediction.unfired and not _mends_timer(found)
+    if found.nothing_to_do and not unfired:
         return ["Next: start the broker."]
-    return [f"Next: {_command(found, options)}"]
+    steps = [] if found.nothing_to_do else [f"Next: {_command(found, options)}"]
+    if unfired:
+        steps += [f"{'Then' if steps else 'Next'}: {_timer_repair(found, options)}", _UNFIRED]
+    return steps

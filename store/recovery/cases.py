@@ -320,11 +320,12 @@ CASES: tuple[Case, ...] = (
     Case(
         "beside-the-log",
         "log and queues are in order, files of timer or consumequeue_ext are not",
-        "starts; reads what it can of them",
-        "puts right what a later version would refuse, moves empty files away",
+        "starts; reads what it can of them, and may never fire timed messages",
+        "puts right what a later version would refuse, moves empty files away, makes a lost timer"
+        " wheel anew",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
-        (),
-        ("I-079", "I-126"),
+        ("B33",),
+        ("I-079", "I-120", "I-126"),
     ),
     Case(
         "in-order",

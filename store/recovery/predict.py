@@ -91,9 +91,14 @@ class Prediction:
         return self.outcome == "starts"
 
     @property
-    def badness(self) -> tuple[bool, int, int]:
+    def unfired(self) -> int:
+        """Greater the more timed messages no consumer would see, 0 without any."""
+        return self.timers.unfired if self.timers else 0
+
+    @property
+    def badness(self) -> tuple[bool, int, int, int]:
         """Orders predictions: the worse one is greater."""
-        return (not self.starts, self.lost.messages, self.invisible.messages)
+        return (not self.starts, self.lost.messages, self.invisible.messages, self.unfired)
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""

@@ -86,9 +86,11 @@ class Recovery:
 
     @property
     def harmful(self) -> bool:
-        """A start or the plan would lose or hide messages, or the broker would not start."""
+        """A start or the plan would lose or hide messages, or the broker would not start. Timed
+        messages that would never fire are hidden, too.
+        """
         worst = self.prediction
-        hidden = worst.lost.messages or worst.invisible.messages
+        hidden = worst.lost.messages or worst.invisible.messages or worst.unfired
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What a plan does to the timer, so that a broker loads it: its log, and a wheel of a wrong length.
 
 A wheel that is lost costs a broker all messages but those of the last log files (B33); it is made
-anew from the whole log here. Entries that are gone are read again from the timer topic's queue by
-the broker itself.
+anew from the whole log here, unless the broker reads the whole queue again anyway: then each message
+would fire twice (B34). Entries that are gone are read again from the timer topic's queue by the broker
+itself.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from ...formats.blank import MAGIC_BLANK
 from ...formats.timer_log import BLANK, BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
+from ..timer_check import TimerCheck, read_timer_check
 from .edits import Edit
 from .queue_edits import is_whole_file, last_byte
 from .snapshot import Entry, Snapshot
@@ -39,11 +41,27 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
     for entry in kept:
         if entry.size != size:
             yield from _whole(snapshot, entry, size, last=entry is kept[-1])
+    yield from _wheel_edits(snapshot, kept)
+
+
+def _wheel_edits(snapshot: Snapshot, kept: list[Entry]) -> Iterator[Edit]:
+    """A new wheel for one of a wrong length, and for one that is lost and that entries need."""
     wheel = snapshot.layout.timer_wheel
-    if wheel.exists() and wheel.stat().st_size not in (0, FILE_BYTES):
-        reason = "a wheel of a wrong length: a broker does not start"
+    there = wheel.exists()
+    size = wheel.stat().st_size if there else 0
+    if size == FILE_BYTES or (not size and not _needs_wheel(snapshot, kept)):
+        return
+    if there:
+        reason = "a wheel of a wrong length: a broker does not start" if size else "an empty wheel"
         yield Edit("move", str(wheel), reason, _WHEEL_CODES)
-        yield new_wheel(snapshot, kept)
+    yield new_wheel(snapshot, kept)
+
+
+def _needs_wheel(snapshot: Snapshot, kept: list[Entry]) -> bool:
+    """Entries wait that no broker finds without a wheel."""
+    check = read_timer_check(snapshot.layout.config / "timercheck") or TimerCheck()
+    reads_all_again = check.master_timer_queue_offset <= 0
+    return not reads_all_again and any(_has_entry(snapshot, entry) for entry in kept)
 
 
 def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:

@@ -51,6 +51,11 @@ class TimerLoss:
         """Every timed message fires once."""
         return not (self.never_fired or self.fired_twice or self.loops) and self.stuck_at is None
 
+    @property
+    def unfired(self) -> int:
+        """Greater the more timed messages no consumer would see; 0: each fires at least once."""
+        return self.never_fired + self.loops + (self.stuck_at is not None)
+
     def to_json(self) -> dict[str, Any]:
         """The object `prediction.timers`."""
         return dict(vars(self))
@@ -102,7 +107,8 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
 
 def _why_never(outcome: Outcome, state: TimerState, entries: _Entries) -> str:
     """The bug that leaves messages behind, "" where the timer log itself is damaged."""
-    if not outcome.snapshot.layout.timer_wheel.exists():
+    wheel = outcome.snapshot.layout.timer_wheel
+    if not wheel.exists() or not wheel.stat().st_size:
         return "B33"
     if not state.files:
         return ""

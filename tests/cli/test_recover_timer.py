@@ -1,0 +1,113 @@
+"""`mqstore recover` on a store whose timer a start would leave silent: the first line says it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli.record_types import schema_of
+
+from .. import recovery_cases
+from .datadriven import run_here
+from .json_schema import errors
+
+
+def of_case(kind: str, work: Path) -> tuple[Path, list[str]]:
+    """A damaged store of the timer, and the options that go with it."""
+    pool = recovery_cases.feature_cases()
+    case = next(c for c in pool if (c["feature"], c["kind"]) == ("timer", kind))
+    root = recovery_cases.damaged(case, work)
+    config = recovery_cases.config_of(case, root)
+    options = [f"--set={name}={value}" for name, value in config.items()]
+    return root, [*options, "--broker-version", case["version"]]
+
+
+def first_line(root: Path, options: list[str], code: int) -> str:
+    result = run_here(["recover", str(root), *options])
+    assert result.code == code, result.stderr + result.stdout
+    return result.stdout.splitlines()[0]
+
+
+def timers(root: Path, options: list[str], code: int) -> dict[str, Any]:
+    """`prediction.timers` of the JSON, checked against its schema."""
+    result = run_here(["recover", str(root), *options, "--format", "json"])
+    assert result.code == code, result.stderr + result.stdout
+    record = json.loads(result.stdout)
+    assert list(errors(schema_of("recovery"), record)) == []
+    told: dict[str, Any] = record["prediction"]["timers"]
+    return told
+
+
+@pytest.mark.parametrize(
+    "kind", ["wheel_missing", pytest.param("wheel_empty", marks=pytest.mark.slow)]
+)
+def test_a_lost_wheel_is_made_anew(kind: str, tmp_path: Path) -> None:
+    """B33: the command that the first line names brings all of them back."""
+    root, options = of_case(kind, tmp_path)
+    before = timers(root, options, 1)
+    never, waiting = before["never_fired"], before["pending"]
+    assert 0 < never < waiting
+    line = first_line(root, options, 1)
+    assert line.startswith(
+        f"A broker start would leave {never} of {waiting} timed messages that wait unfired (B33). "
+        f"`mqstore recover {root} --apply "
+    )
+    assert line.endswith("` makes the timer wheel anew and loses no message.")
+    result = run_here(["recover", str(root), *options, "--apply", "--yes"])
+    assert (result.code, result.stdout.splitlines()[0]) == (
+        0,
+        "Done: recovered, no message lost. A broker can be started.",
+    )
+    assert timers(root, options, 0) == {**before, "never_fired": 0, "bugs": []}
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+    assert timers(root, options, 1) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "mended"),
+    [
+        ("log_lost_last", "lead the timer into a loop at 1 tick (B31), and fire no more.", True),
+        pytest.param(
+            "wheel_page_zero",
+            "leave 6 of 59 timed messages that wait unfired.",
+            True,
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "entry_offset_other",
+            "leave 1 of 60 timed messages that wait unfired.",
+            False,
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_left_to_repair(kind: str, first: str, mended: bool, tmp_path: Path) -> None:
+    """Log and queues are in order: `recover` has nothing to do, `repair --timer` may have."""
+    root, options = of_case(kind, tmp_path)
+    result = run_here(["recover", str(root), *options])
+    head, *_, next_step, rest = result.stdout.splitlines()
+    command = f"mqstore repair {root} --timer --broker-version 5.3"
+    wanted = f"A broker start would {first} `{command}` tells what can be mended."
+    assert (result.code, head) == (1, wanted)
+    assert next_step.startswith(f"Next: {command}") and "rmq_sys_wheel_timer" in rest
+    assert run_here(["repair", str(root), "--timer", *options, "--apply", "--yes"]).code == 0
+    assert timers(root, options, 0 if mended else 1)["never_fired"] == (0 if mended else 1)
+
+
+def test_messages_that_fire_twice_are_not_lost(tmp_path: Path) -> None:
+    root, options = of_case("check_master_zero", tmp_path)
+    line = first_line(root, options, 0)
+    twice = timers(root, options, 0)["fired_twice"]
+    assert line == f"Nothing is lost, but {twice} timed messages (B34) would fire twice."
+
+
+def test_no_wheel_is_made_where_all_is_read_again(tmp_path: Path) -> None:
+    """With a wheel each message would fire twice; without timercheck the queue brings them back."""
+    root, options = of_case("wheel_missing", tmp_path)
+    (root / "config" / "timercheck").unlink()
+    found = timers(root, options, 0)
+    assert found["never_fired"] == 0
+    assert not (root / "timerwheel").exists()
