@@ -159,7 +159,8 @@ def _check_order(scene: Scene, directory: Directory) -> None:
         if not size or second <= first + size:
             continue
         missing = (second - first) // size - 1
-        text = f"{missing} files are missing before it, from {file_name(first + size)} on"
+        files = "1 file is" if missing == 1 else f"{missing} files are"
+        text = f"{files} missing before it, from {file_name(first + size)} on"
         alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(scene, second)
         if alone:
             text += "; it is all zeros: 4.9 waits for ever at the gap"
