@@ -58,7 +58,7 @@ def parse_duration(text: str) -> float:
 @shared(VerifyFormat)
 def verify(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Root directories of stores.")
+        list[Path], typer.Argument(metavar="PATH...", help="Stores, or parts of them.")
     ],
     quick: Annotated[
         bool,
@@ -129,6 +129,9 @@ def verify(
     start. --topic and --queue leave out other queues, their index and configuration, not the log.
     Ctrl-C ends with the findings so far. --jobs 2 checks the log in a second process.
 
+    Of a directory or file inside a store only its own findings are told, and make the exit code;
+    the rest is read all the same.
+
     Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read; 130
     interrupted.
 
@@ -137,6 +140,7 @@ def verify(
       mqstore verify /data/store
       mqstore verify /data/store --format json | jq '.[] | select(.type == "summary")'
       mqstore verify /data/store-* --quick
+      mqstore verify /data/store/consumequeue/orders/3
       mqstore verify /data/store --rate 200M --max-duration 1h --resume /var/tmp/verify.json
       mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
@@ -157,7 +161,7 @@ def verify(
         def verdicts() -> Iterator[tuple[Path, Verdict]]:
             for path in paths if not stop else ():
                 try:
-                    verdict = _verify(path, scope, common, stop)
+                    store, verdict = _verdict(path, scope, resume, common, stop)
                 except Exception as error:
                     if len(paths) == 1:
                         raise
@@ -167,9 +171,9 @@ def verify(
                 if saved is not None:
                     verdict = saved.joined(verdict)
                     saved.write(verdict)
-                _tell(path, verdict, resume, common)
-                found.append((path, verdict))
-                yield path, verdict
+                _tell(path, verdict, resume, common, whole=store == path)
+                found.append((store, verdict))
+                yield store, verdict
                 if stop:
                     return
 
@@ -259,6 +263,28 @@ def _stopping() -> Iterator[list[bool]]:
         signal.signal(signal.SIGINT, before)
 
 
+def _verdict(
+    path: Path, scope: Scope, resume: Path | None, common: Common, stop: list[bool]
+) -> tuple[Path, Verdict]:
+    """The root of the store that `path` is, or is in, and what is found of `path`."""
+    from ..store.errors import InvalidInput
+    from .verify_part import part_of
+
+    part = part_of(path, common.config())
+    if part is None:
+        return path, _verify(path, scope, common, stop)
+    for option, given in (
+        ("--only", scope.groups is not None),
+        ("--topic", scope.topic is not None),
+        ("--resume", resume is not None),
+        ("--format prometheus", common.format.value == VerifyFormat.PROMETHEUS),
+    ):
+        if given:
+            hint = f"name the store, {part.root}"
+            raise InvalidInput(f"{option} is not for a part of a store", path=path, hint=hint)
+    return part.root, part.of(_verify(part.root, part.scope(scope), common, stop))
+
+
 def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
     from ..store.store import Store
     from ..store.verify.run import verify
@@ -278,10 +304,14 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
             )
 
 
-def _tell(path: Path, verdict: Verdict, resume: Path | None, common: Common) -> None:
-    """What belongs on stderr."""
+def _tell(
+    path: Path, verdict: Verdict, resume: Path | None, common: Common, *, whole: bool
+) -> None:
+    """What belongs on stderr. whole: of a store, not of a part of one."""
     if verdict.stopped_at is not None and resume is not None:
         common.warn(f"{path}: not finished; run the same command again to go on")
+    elif verdict.stopped_at is not None and not whole:
+        common.warn(f"{path}: not finished")
     elif verdict.stopped_at is not None:
         common.warn(f"{path}: not finished; with --resume FILE a next run could go on")
     if verdict.live:
