@@ -4,26 +4,34 @@
     hurt = damage(victim, rng, kind="wrong_size")
     assert hurt.spoiled                      # positions of the records that lost bytes
 
-A kind edits the bytes of one file in place. What really changed is found by comparing, so
-`spoiled` is exact: every other record of the log is still there, byte for byte.
+Most kinds are those of `mqstore.store.damage.spoil`, done in place to one file. What really changed
+is found by comparing, so `spoiled` is exact: every other record of the log is there, byte for byte.
 """
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from mqstore.formats.blank import BLANK
-from mqstore.formats.message import SMALLEST
+from mqstore.store.damage.scenario import write
+from mqstore.store.damage.spoil import (
+    Spoil,
+    Spot,
+    flip_bit,
+    garbage,
+    torn_tail,
+    truncate,
+    wrong_size,
+    zero_page,
+)
+from mqstore.store.recovery.edits import Edit
 
 from .stores import config, messages
-
-PAGE_BYTES = 4096
-SIZES_OF_LIARS = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
 
 
 @dataclass(frozen=True)
@@ -87,73 +95,42 @@ class Damage:
         return f"{self.kind} at {self.path.name}:{self.offset}+{self.length}"
 
 
-#: Edits the bytes of a file; the places and sizes of its good records help to aim.
-Edit = Callable[[bytearray, random.Random, list[tuple[int, int]]], None]
-
-
-def _somewhere(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> int:
-    """A byte inside a record, where there is one: zeros behind the end are dull."""
-    if records:
-        offset, size = rng.choice(records)
-        return offset + rng.randrange(size)
-    return rng.randrange(len(data))
-
-
-def flip_bit(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """One bit, anywhere in a record."""
-    data[_somewhere(data, rng, records)] ^= 1 << rng.randrange(8)
-
-
-def zero_page(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """A page that never reached the disk."""
-    start = _somewhere(data, rng, records) // PAGE_BYTES * PAGE_BYTES
-    end = min(start + PAGE_BYTES, len(data))
-    data[start:end] = bytes(end - start)
-
-
-def garbage(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """Up to a page of random bytes."""
-    start = _somewhere(data, rng, records)
-    end = min(start + rng.randint(1, PAGE_BYTES), len(data))
-    data[start:end] = rng.randbytes(end - start)
-
-
-def truncate(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """The file ends early."""
-    del data[_somewhere(data, rng, records) :]
-
-
-def torn_tail(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """Behind some byte of the last record there are zeros."""
-    offset, size = records[-1] if records else (0, len(data))
-    start = offset + rng.randrange(1, size)
-    data[start:] = bytes(len(data) - start)
-
-
-def wrong_size(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """The size field of a record lies: a little, or without any shame."""
-    offset, size = rng.choice(records) if records else (_somewhere(data, rng, records), 0)
-    lies = [lie for lie in (*SIZES_OF_LIARS, size - 1, size + 1, size * 2) if lie != size]
-    field = BLANK.total_size.build(rng.choice(lies))[: len(data) - offset]
-    data[offset : offset + len(field)] = field
-
-
-def stale_record(data: bytearray, rng: random.Random, records: list[tuple[int, int]]) -> None:
-    """A whole record once more, where it does not belong: over others, or behind the end."""
-    offset, size = rng.choice(records) if records else (0, len(data) // 2)
-    last = records[-1][0] + records[-1][1] if records else len(data)
-    target = rng.choice([last, _somewhere(data, rng, records)])
-    copied = data[offset : offset + size][: len(data) - target]
-    data[target : target + len(copied)] = copied
-
-
-KINDS: dict[str, Edit] = {
-    edit.__name__: edit
-    for edit in (flip_bit, zero_page, garbage, truncate, torn_tail, wrong_size, stale_record)
+KINDS: dict[str, Spoil | None] = {
+    **{
+        spoil.__name__: spoil
+        for spoil in (flip_bit, zero_page, garbage, truncate, torn_tail, wrong_size)
+    },
+    "stale_record": None,
 }
 #: The file is gone, not its bytes.
 DROP_FILE = "drop_file"
 ALL_KINDS = (*KINDS, DROP_FILE)
+
+
+def spoil_file(
+    path: Path, kind: str, rng: random.Random, records: Sequence[tuple[int, int]] = ()
+) -> None:
+    """Spoil one of the records (offset, size) of a file, or any bytes where it has none."""
+    before = path.read_bytes()
+    last = records[-1] if records and kind == torn_tail.__name__ else None
+    begin, size = last or (rng.choice(records) if records else (0, len(before)))
+    spot = Spot(str(path), len(before), begin, before[begin : begin + size])
+    spoil = KINDS[kind]
+    edit = spoil(spot, rng) if spoil else _stale_record(spot, rng, records)
+    if edit.kind == "truncate":
+        os.truncate(path, edit.length)
+        return
+    with path.open("r+b") as file:
+        file.seek(edit.offset)
+        file.write(bytes(edit.length) if edit.data is None else edit.data)
+
+
+def _stale_record(spot: Spot, rng: random.Random, records: Sequence[tuple[int, int]]) -> Edit:
+    """A whole record once more, where it does not belong: over others, or behind the end."""
+    ends = [offset + size for offset, size in records[-1:]] or [spot.file_bytes]
+    offset, size = rng.choice(records or [(0, spot.file_bytes)])
+    at = rng.choice([ends[-1], offset + rng.randrange(size)])
+    return write(spot.path, at, spot.data[: max(0, spot.file_bytes - at)], "a record once more")
 
 
 def _difference(before: bytes, after: bytes) -> tuple[int, int]:
@@ -177,11 +154,9 @@ def damage(
     if kind == DROP_FILE:
         path.unlink()
         return Damage(kind, path, 0, len(before), frozenset(span.position for span in spans))
-    data = bytearray(before)
-    KINDS[kind](data, rng, [(span.offset, span.size) for span in spans])
-    first, end = _difference(before, bytes(data))
-    path.write_bytes(data)
-    after = bytes(data)
+    spoil_file(path, kind, rng, [(span.offset, span.size) for span in spans])
+    after = path.read_bytes()
+    first, end = _difference(before, after)
     spoiled = frozenset(
         span.position
         for span in spans

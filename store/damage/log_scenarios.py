@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...formats.blank import BLANK
 from ...formats.commit_log import PLAIN
 from ...formats.derive import spans
 from ...formats.message import MESSAGE, SMALLEST
 from ..errors import NotFound
 from ..mapped_file_queue import file_name
 from ..recovery.edits import Edit
-from .scenario import Place, Scene, create, cut, killed, remove, scenario, write, zeros
+from .scenario import Place, Scene, create, killed, remove, scenario, write, zeros
+from .spoil import PAGE_BYTES, Spot, flip_bit, garbage, torn_tail, truncate, wrong_size, zero_page
 
-_PAGE_BYTES = 4096
-_LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
 _STALE_RECORDS = 5
 _LARGEST_COPY = 1 << 24
 
@@ -26,6 +24,12 @@ def _field(scene: Scene, place: Place, name: str) -> tuple[int, int]:
         if span.path == name:
             return place.offset + span.offset, span.length
     raise NotFound(f"the record has no {name}", path=place.file.path, offset=place.offset)
+
+
+def _spot(scene: Scene, place: Place, skipped: int = 0) -> Spot:
+    """A record without so many bytes at its front, to be spoiled."""
+    data = scene.bytes_of(place)[skipped:]
+    return Spot(place.file.path, place.file.size, place.offset + skipped, data)
 
 
 @scenario("killed")
@@ -46,37 +50,26 @@ def _illegal_magic(scene: Scene) -> Iterator[Edit]:
 def _flip_bit(scene: Scene) -> Iterator[Edit]:
     """One bit of a record's body or properties flips."""
     place = scene.record()
-    data = scene.bytes_of(place)
     at, _ = _field(scene, place, "body_length")
-    where = scene.rng.randrange(at - place.offset, place.size)
-    flipped = bytes([data[where] ^ 1 << scene.rng.randrange(8)])
-    yield write(place.file.path, place.offset + where, flipped, "a bit of a record")
+    yield flip_bit(_spot(scene, place, at - place.offset), scene.rng)
 
 
 @scenario("zero-page")
 def _zero_page(scene: Scene) -> Iterator[Edit]:
     """A page of the log never reached the disk: zeros."""
-    place = scene.record()
-    begin = place.offset // _PAGE_BYTES * _PAGE_BYTES
-    size = min(_PAGE_BYTES, place.file.size - begin)
-    yield zeros(place.file.path, begin, size, "a page that was never written")
+    yield zero_page(_spot(scene, scene.record()), scene.rng)
 
 
 @scenario("garbage")
 def _garbage(scene: Scene) -> Iterator[Edit]:
     """Up to a page of the log is random bytes."""
-    place = scene.record()
-    size = min(scene.rng.randint(1, _PAGE_BYTES), place.file.size - place.offset)
-    yield write(place.file.path, place.offset, scene.rng.randbytes(size), "random bytes")
+    yield garbage(_spot(scene, scene.record()), scene.rng)
 
 
 @scenario("wrong-size")
 def _wrong_size(scene: Scene) -> Iterator[Edit]:
     """The size that a record says is not its size."""
-    place = scene.record()
-    lies = [lie for lie in (*_LIES, place.size - 1, place.size + 1) if lie != place.size]
-    lie = BLANK.total_size.build(scene.rng.choice(lies))
-    yield write(place.file.path, place.offset + PLAIN.size_offset, lie, "total_size of a record")
+    yield wrong_size(_spot(scene, scene.record()), scene.rng)
 
 
 @scenario("crc-zero")
@@ -90,10 +83,7 @@ def _crc_zero(scene: Scene) -> Iterator[Edit]:
 @scenario("torn-tail")
 def _torn_tail(scene: Scene) -> Iterator[Edit]:
     """The last record was written in part when the power failed."""
-    place = scene.last_record()
-    begin = scene.rng.randrange(SMALLEST // 2, place.size)
-    size = place.size - begin
-    yield zeros(place.file.path, place.offset + begin, size, "the end of the last record")
+    yield torn_tail(_spot(scene, scene.last_record()), scene.rng, SMALLEST // 2)
     yield from killed(scene)
 
 
@@ -158,9 +148,7 @@ def _first_segment_gone(scene: Scene) -> Iterator[Edit]:
 @scenario("cut-segment", 3257, 6904)
 def _cut_segment(scene: Scene) -> Iterator[Edit]:
     """A file of the log ends early: length not matched message store config value."""
-    place = scene.record()
-    size = place.offset + scene.rng.randrange(1, place.size)
-    yield cut(place.file.path, size, "a file of the log ends inside a record")
+    yield truncate(_spot(scene, scene.record(), 1), scene.rng)
 
 
 @scenario("empty-segment", 1560)
@@ -176,7 +164,7 @@ def _stray_file(scene: Scene) -> Iterator[Edit]:
     """Somebody left a file among those of the log: NumberFormatException."""
     files = scene.store.log_files
     path = f"{files.directories[0]}/{file_name(files.start)}.bak"
-    data = scene.rng.randbytes(scene.rng.randint(1, min(_PAGE_BYTES, files.file_size)))
+    data = scene.rng.randbytes(scene.rng.randint(1, min(PAGE_BYTES, files.file_size)))
     yield create(path, data, "not of the broker", files.file_size)
 
 

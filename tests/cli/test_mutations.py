@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .. import stores
-from ..damage import KINDS
+from ..damage import KINDS, spoil_file
 from ..slices import rng, share
 from .datadriven import Result, run_here
 from .test_schemas import wrong
@@ -49,13 +49,12 @@ class Patient:
     def hurt(self, count: int) -> list[Path]:
         """Damage `count` places; returns the files."""
         for path in self._chance.choices(self.files, k=count):
-            data = bytearray(path.read_bytes())
-            self._whole.setdefault(path, bytes(data))
+            data = path.read_bytes()
+            self._whole.setdefault(path, data)
             if len(data) > 1:
-                KINDS[self._chance.choice(sorted(KINDS))](data, self._chance, [])
+                spoil_file(path, self._chance.choice(sorted(KINDS)), self._chance)
             else:
-                data += self._chance.randbytes(self._chance.randrange(1, 99))
-            path.write_bytes(data)
+                path.write_bytes(data + self._chance.randbytes(self._chance.randrange(1, 99)))
         return sorted(self._whole)
 
     def mend(self) -> None:

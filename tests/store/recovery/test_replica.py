@@ -14,6 +14,7 @@ from mqstore.formats.checkpoint import CHECKPOINT
 from mqstore.formats.message import MESSAGE
 from mqstore.store.commit_log import CommitLog
 from mqstore.store.config import BrokerConfig
+from mqstore.store.damage.spoil import PAGE_BYTES
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
 from mqstore.store.layout import Layout
 from mqstore.store.mapped_file_queue import file_name
@@ -31,7 +32,7 @@ from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.write.files import Files
 
 from ... import stores
-from ...damage import ALL_KINDS, DROP_FILE, PAGE_BYTES, Victim, damage
+from ...damage import ALL_KINDS, DROP_FILE, Victim, damage
 from ...slices import pick, rng
 from .recovered import content
 
