@@ -130,7 +130,14 @@ def _cure(found: Recovery) -> str:
     plan = found.plan
     if plan is None:
         return ""
+    if _not_by_files(found):
+        return "No file is to be mended: the broker's configuration does not suit this store."
     return f"`{_command(found)}` loses {_messages(plan.lost.messages)}."
+
+
+def _not_by_files(found: Recovery) -> bool:
+    """A start loses what no plan can keep: the files are in order by all but this configuration."""
+    return found.nothing_to_do and bool(found.prediction.lost.messages)
 
 
 def _timer_cure(found: Recovery) -> str:
@@ -174,6 +181,8 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
+    from ..store.recovery.by_source import by_source
+
     worst, plan = found.prediction, found.plan
     guess = found.generation
     why = f" (a guess: {guess.reason})" if guess else ""
@@ -188,6 +197,8 @@ def _facts(found: Recovery) -> Iterator[str]:
         yield f"  log ends   at {worst.log_end:,}: {worst.log_end_reason}"
     if plan is not None and worst.log_end is not None and plan.log_end != worst.log_end:
         yield f"             at {plan.log_end:,} by the plan"
+    for told in by_source(found.layout, found.main_version):
+        yield f"  by source  {told}"
     if worst.delay_seconds:
         yield f"  delay      the start takes {worst.delay_seconds} s longer"
     damaged = f", and {found.damaged:,} with a damaged body" if found.damaged else ""
@@ -322,6 +333,8 @@ def _next(found: Recovery, options: Sequence[str]) -> list[str]:
             f"Next: start the broker, or give them the numbers of the log: {shlex.join(words)}",
         ]
     unfired = found.prediction.unfired and not _mends_timer(found)
+    if _not_by_files(found):
+        return ["Next: start the broker with a configuration that suits this store."]
     if found.nothing_to_do and not unfired:
         return ["Next: start the broker."]
     steps = [] if found.nothing_to_do else [f"Next: {_command(found, options)}"]

@@ -87,6 +87,8 @@ class RecordRules:
     property_crc: bool
     #: after a crash, a record whose fields do not add up is taken as data (B26)
     unequal_is_data: bool
+    #: each record has DUP_INFO of two parts (`duplicationEnable`, by source)
+    dup_info: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,8 @@ class DispatchRules:
     light_closed: tuple[str, ...] = LIGHT_CLOSED
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
+    #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
+    confirmed_only: bool = False
 
     def further(self, light_zero: bool) -> Further:
         """How records get units in the queues that they name besides."""

@@ -7,6 +7,7 @@ does not know 16-byte hosts. Whole columns of records are checked at once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -26,6 +27,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import crc_ok
 from ...formats.primitives import HOST_V4
+from ...formats.property_columns import find
 from ..scan import Window
 from ..scan import walk as follow
 from .profiles import RecordRules
@@ -35,6 +37,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _WINDOW_BYTES = 8 << 20
+_DUP_INFO = "DUP_INFO"
+_TWO_PARTS = re.compile(rb"[^_]*_[^_]+_*")
 _present_ = FuncPath(lambda length: np.maximum(length, 0))
 _HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
 _STRINGS = {
@@ -115,6 +119,8 @@ def check(
         readable &= _records_agree(buffer, starts, total, readable)
     elif body is not BodyCheck.NONE:
         readable &= _bodies_agree(columns, readable)
+    if rules.dup_info:
+        readable &= _have_dup_info(columns, readable)
     equal = columns.ends - columns.starts == total
     size = np.where(readable, total, -1)
     size[blank] = 0
@@ -148,6 +154,16 @@ def _records_agree(buffer: Bytes, starts: Ints, total: Ints, readable: Flags) ->
         begin = int(starts[at])
         agree[at] = crc_ok(buffer[begin : begin + int(total[at])].tobytes()) is True
     return agree
+
+
+def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
+    """bool[n]: DUP_INFO has two parts, as Java splits it (row 5)."""
+    have: Flags = np.zeros(len(columns), np.bool_)
+    asked = np.flatnonzero(readable)
+    values = find(columns.ragged("properties")[asked], _DUP_INFO)
+    texts = (values[row] for row in range(len(asked)))
+    have[asked] = [_TWO_PARTS.fullmatch(text) is not None for text in texts]
+    return have
 
 
 @dataclass(frozen=True)

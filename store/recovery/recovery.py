@@ -16,6 +16,7 @@ from ..layout import Layout
 from ..lock import holder
 from ..regular_file import read_regular
 from .apply import barriers
+from .by_source import as_configured, by_source
 from .cases import Case, Facts, case_of
 from .fingerprint import Fingerprint
 from .groups import GroupLoss, read_progress
@@ -120,6 +121,8 @@ class Recovery:
             row["broker_version_reason"] = self.generation.reason
         if self.refusal is not None:
             row["refusal"] = str(self.refusal)
+        if noted := list(by_source(self.layout, self.main_version)):
+            row["by_source"] = noted
         if self.interrupted:
             row["interrupted_session"] = self.interrupted
         return row
@@ -202,8 +205,10 @@ def examine(
     seen = None if replica else Fingerprint.of(layout)
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
-    profiles = _profiles(version, generation)
-    main = profile_of(version) if version else profile_of(generation.version if generation else "")
+    config = layout.broker_config
+    profiles = [as_configured(profile, config) for profile in _profiles(version, generation)]
+    main = profile_of(version or (generation.version if generation else ""))
+    main = as_configured(main, config)
     switches = switches_of(snapshot)
     sound = _sound(snapshot, main, switches, jobs, tell)
     outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
@@ -255,7 +260,7 @@ def examine(
 def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
     """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
     snapshot = Snapshot.of(layout)
-    profile = profile_of(version)
+    profile = as_configured(profile_of(version), layout.broker_config)
     switches = switches_of(snapshot)
     sound = _sound(snapshot, profile, switches)
     outcome = simulate(snapshot, profile, switches, sound=sound)
@@ -270,7 +275,7 @@ def _sound(
     tell: Callable[[int], None] | None = None,
 ) -> SoundLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
-    if not snapshot.log:
+    if not snapshot.log or profile.record.dup_info:
         return None
     light = None
     if switches.multi_dispatch:
@@ -365,7 +370,7 @@ def _recovery(
     for outcome, after, groups in watched:
         case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
         predictions.append(prediction(outcome, after, groups, case))
-        if outcome.profile is main:
+        if outcome.profile == main:
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
     counted = watched[0][1]

@@ -16,6 +16,7 @@ from ...formats.derive import Columns
 from ..dispatch import LMQ_PREFIX, dispatch_columns
 from .arrival import unannounceable
 from .batch_queue_state import BatchQueueState, batch_units
+from .by_source import confirmed
 from .ext_state import ExtDamage, ExtRules
 from .index_state import IndexState, load_index
 from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
@@ -254,7 +255,8 @@ def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
         if isinstance(batch, Ghost):
             _put_ghost(outcome, batch)
         else:
-            _dispatch(outcome, batch, None if crashed else outcome.queues_end)
+            held = confirmed(snapshot, profile, batch) if crashed else batch
+            _dispatch(outcome, held, None if crashed else outcome.queues_end)
     end = scan.end
     if _is_cut(outcome, end):
         valid = sound.offsets() if sound and sound.end <= end else {}
