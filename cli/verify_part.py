@@ -124,11 +124,13 @@ def part_of(path: Path, config: BrokerConfig) -> Part | None:
 
 
 def _is_root(path: Path) -> bool:
-    """It has parts of a store. In a part of one that says nothing: a topic may be named so, and a
-    DLedger has an index of its own; there it must have two.
+    """It has parts of a store. In a part of one these say nothing: a topic may be named so, and a
+    DLedger has an index and a checkpoint of its own; there it must have a log and queues.
     """
-    there = sum(os.path.exists(path / name) for name in _OF_ROOTS)  # noqa: PTH110 (never raises)
-    return there > (path.name in _GROUPS or path.name.startswith(DLEDGER_PREFIX))
+    there = {name for name in _OF_ROOTS if os.path.exists(path / name)}  # noqa: PTH110 (no errors)
+    if path.name in _GROUPS or path.name.startswith(DLEDGER_PREFIX):
+        return {COMMIT_LOG, CONSUME_QUEUE} <= there
+    return bool(there)
 
 
 def _part(root: Path, path: Path, whole: Path, config: BrokerConfig) -> Part | None:

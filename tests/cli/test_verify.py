@@ -151,6 +151,13 @@ def test_of_a_part_only_its_own_findings_are_told(world: Path) -> None:
         assert summary["unread"] == [f"all but {store / name}: it alone was asked for"]
 
 
+def test_the_log_of_a_dledger_is_a_part_of_its_store(world: Path) -> None:
+    """It has an index and a checkpoint, as a store has."""
+    store = world / "4.9.7-dledger"
+    for part in (store / "dledger-n0", store / "dledger-n0" / "data"):
+        assert [row["store"] for row in rows(part, "--quick", code=0)] == [str(store)]
+
+
 def test_of_a_queue_no_other_is_told(tmp_path: Path) -> None:
     store = stores.unpack("5.3.3-clean", tmp_path)
     queue = store / "consumequeue" / "orders" / "3"
