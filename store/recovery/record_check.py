@@ -25,7 +25,7 @@ from ...formats.derive import Columns, decode, dtype_of
 from ...formats.derive.ragged import overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from ...formats.message_properties import crc_ok
+from ...formats.message_properties import DUP_INFO, crc_ok
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import find
 from ..scan import Window
@@ -37,7 +37,6 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _WINDOW_BYTES = 8 << 20
-_DUP_INFO = "DUP_INFO"
 _TWO_PARTS = re.compile(rb"[^_]*_[^_]+_*")
 _present_ = FuncPath(lambda length: np.maximum(length, 0))
 _HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
@@ -160,7 +159,7 @@ def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
     """bool[n]: DUP_INFO has two parts, as Java splits it (row 5)."""
     have: Flags = np.zeros(len(columns), np.bool_)
     asked = np.flatnonzero(readable)
-    values = find(columns.ragged("properties")[asked], _DUP_INFO)
+    values = find(columns.ragged("properties")[asked], DUP_INFO)
     texts = (values[row] for row in range(len(asked)))
     have[asked] = [_TWO_PARTS.fullmatch(text) is not None for text in texts]
     return have

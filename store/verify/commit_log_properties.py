@@ -26,7 +26,6 @@ _ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5"})
 """Generations whose writers put a separator behind the last property."""
 _BATCHES_REPEAT = frozenset({"5.1", "5.3"})
 """Generations that write the unique key of a batch into each of its records (B13)."""
-_DUP_INFO = "DUP_INFO"
 _DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
 
 
@@ -175,9 +174,9 @@ def poison_records(scene: Scene) -> None:
 def duplication(scene: Scene, records: Records) -> None:
     """In duplication mode each record has DUP_INFO of two parts; elsewhere one that has it."""
     needed = scene.store.config.get_bool("duplicationEnable")
-    if not needed and not records.properties.has_name(_DUP_INFO):
+    if not needed and not records.properties.has_name(names.DUP_INFO):
         return
-    info = records.properties.find(_DUP_INFO)
+    info = records.properties.find(names.DUP_INFO)
     rows = np.arange(len(records)) if needed else np.flatnonzero(info.length >= 0)
     wrong = np.zeros(len(records), np.bool_)
     for row in rows.tolist():
