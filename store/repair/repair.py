@@ -172,7 +172,7 @@ def _plan(
         plan.edits[:0] = ext_repair(snapshot, CommitLog.open(layout))
     of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
     if Part.TIMER in choice.parts and profile.timer and not of_timer:
-        plan.edits[:0] = timer_repair(layout, ranges)
+        plan.edits[:0] = timer_repair(layout, ranges, request.made_ms)
     if Part.COMPACTION in choice.parts:
         plan.edits[:0] = compaction_repair(layout, ranges)
     if choice.parts & {Part.CHECKPOINT, Part.INDEX}:

@@ -1,8 +1,9 @@
 """The timer wheel and the chains of the timer log: slots that lead astray are made from the entries.
 
+Damaged entries are made anew first (`timer_log.py`), and what follows is held against them.
+
 A slot that is in order stays, byte for byte, whatever other slots are like. Times that have passed
-are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 4.7; I-121 to I-125,
-I-130, I-131.
+are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 4.7; I-121 to I-132.
 """
 
 from __future__ import annotations
@@ -15,18 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
-from ...formats.timer_log import UNIT, UNIT_BYTES
+from ...formats.message_properties import TIMER_OUT_MS
+from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..commit_log import CommitLog
+from ..commit_log import Batch, CommitLog, Extent
+from ..delay_level import TIMER_TOPIC
 from ..layout import Layout
 from ..recovery.edits import Edit
 from ..recovery.snapshot import QueueId, map_file
 from ..recovery.timer_state import QUEUE
 from ..store import Store
 from ..timer_check import TimerCheck
+from ..verify.records import Records
 from ..verify.scene import Scene, Scope
 from ..verify.timer_entries import Entries, TimerFiles, timer_files
-from ..verify.timer_wheel import Chains, chains
+from ..verify.timer_wheel import chains, counts
+from ..views.timer_records import numbers
+from .timer_log import MendedEntries, closing_blanks, mended_entries, timer_messages
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -35,25 +41,43 @@ _APART_BYTES = 1 << 16
 """Changes of a file that lie closer are one edit."""
 
 
-def timer_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
+def timer_repair(
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int
+) -> Iterator[Edit]:
     """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     with Store(layout.root, layout.broker_config) as store:
-        scene = Scene(store, Scope())
+        scene = Scene(store, Scope(), now_ms)
         files = timer_files(scene)
-        if files.wheel_bytes == FILE_BYTES:
-            yield from _wheel(files, chains(scene))
-        yield from _tail(files)
+        log, mended, linked = files.log, None, dict[int, int]()
+        if log.files:
+            mended = mended_entries(files, timer_messages(store, scene))
+            log.entries = mended.entries  # what follows is held against them
+            if len(mended.position):
+                log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
+        check = files.check
         if files.has_check:
-            yield from _check(files, ranges, store.log)
+            files.check = _right_check(files, ranges, store, now_ms)
+        if files.wheel_bytes == FILE_BYTES:
+            yield from _wheel(files, scene, linked)
+        if mended is not None:
+            yield from _entries(files, mended, linked)
+            yield from closing_blanks(log)
+        yield from _tail(files)
+        if files.check != check:
+            yield from _check(files)
 
 
-def _wheel(files: TimerFiles, found: Chains) -> Iterator[Edit]:
-    """Slots, and links of entries, of every tick that is to come and that is not in order."""
-    slots, entries = files.slots, files.log.entries
+def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[Edit]:
+    """Slots of every tick that is to come and that is not in order.
+
+    linked: gets, by position, which entry is before an entry of such a tick.
+    """
+    slots, entries, found = files.slots, files.log.entries, chains(scene)
     tick = entries.tick_ms // files.ticks.precision_ms
     read = files.ticks.of(files.check.last_read_time_ms)
     astray = slots.time % SLOTS != slots.number
-    wrong = ~found.good
+    count = counts(scene)
+    wrong = ~found.good | (count.wrong & ~count.usual)
     wrong[list(found.broken)] = True
     unreached = ~found.reached & (tick >= read)
     ticks = np.unique(np.concatenate([found.slots.time[wrong], tick[unreached]]))
@@ -67,7 +91,7 @@ def _wheel(files: TimerFiles, found: Chains) -> Iterator[Edit]:
     yield from _write(
         str(files.wheel_path), numbers * SLOT_BYTES, values, "slots made from the entries", "I-122"
     )
-    yield from _links(files, entries, tick, mine)
+    linked |= _links(files, entries, tick, mine)
 
 
 def _slots(tick: Ints, entries: Entries, rows: Ints) -> npt.NDArray[np.void]:
@@ -85,24 +109,31 @@ def _slots(tick: Ints, entries: Entries, rows: Ints) -> npt.NDArray[np.void]:
     return new
 
 
-def _links(files: TimerFiles, entries: Entries, tick: Ints, rows: Ints) -> Iterator[Edit]:
-    """Entries that do not name the one before them of their tick."""
+def _links(files: TimerFiles, entries: Entries, tick: Ints, rows: Ints) -> dict[int, int]:
+    """Entries that do not name the one before them of their tick: position → the one before."""
     begins = np.append(True, tick[rows][1:] != tick[rows][:-1])[: len(rows)]
     before = np.where(begins, _NONE, np.append(_NONE, entries.position[rows][:-1])[: len(rows)])
     gone = begins & (entries.previous[rows] >= 0) & (entries.previous[rows] < files.log.start)
     wrong = (entries.previous[rows] != before) & ~gone
-    rows, before = rows[wrong], before[wrong]
+    return dict(zip(entries.position[rows[wrong]].tolist(), before[wrong].tolist(), strict=True))
+
+
+def _entries(files: TimerFiles, mended: MendedEntries, linked: dict[int, int]) -> Iterator[Edit]:
+    """Entries made anew, and links to the entry before."""
+    units, position = mended.units, mended.position
+    rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
+    units["prev_pos"][rows] = np.array(list(linked.values()), np.int64)
     for file in files.log.files:
-        inside = (entries.position[rows] >= file.start) & (entries.position[rows] < file.end)
-        if not inside.any():
-            continue
-        offsets = entries.position[rows[inside]] - file.start
-        data = map_file(file.path)
-        units = np.zeros(len(offsets), dtype_of(UNIT))
-        for row, offset in enumerate(offsets.tolist()):
-            units[row] = data[offset : offset + UNIT_BYTES].view(dtype_of(UNIT))[0]
-        units["prev_pos"] = before[inside]
-        yield from _write(file.path, offsets, units, "links to the entry before", "I-123")
+        inside = (position >= file.start) & (position < file.end)
+        anew = inside & mended.changed
+        link = np.zeros(len(position), np.bool_)
+        link[rows] = True
+        link &= inside & ~anew
+        for mask, reason, code in (
+            (anew, "entries made from their messages", "I-128"),
+            (link, "links to the entry before", "I-123"),
+        ):
+            yield from _write(file.path, position[mask] - file.start, units[mask], reason, code)
 
 
 def _write(
@@ -138,10 +169,11 @@ def _tail(files: TimerFiles) -> Iterator[Edit]:
     """What is neither entry nor zeros behind the last entry."""
     for part in files.log.ranges:
         file = files.log.file_of(part.position)
-        if part.kind == "damage" and part.position >= files.log.end and file is not None:
-            offset = part.position - file.start
+        begin = max(part.position, files.log.end)
+        size = part.position + part.size - begin
+        if part.kind == "damage" and size > 0 and file is not None:
             reason = "no entry, behind the last one"
-            yield Edit("write", file.path, reason, ("I-126",), offset, part.size)
+            yield Edit("write", file.path, reason, ("I-126",), begin - file.start, size)
 
 
 def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
@@ -153,10 +185,10 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
     return min(int(record.columns.ints("queue_offset")[0]) + 1, high)
 
 
-def _check(
-    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], commit_log: CommitLog
-) -> Iterator[Edit]:
-    """timercheck: nothing in it lies behind what there is."""
+def _right_check(
+    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], store: Store, now_ms: int
+) -> TimerCheck:
+    """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read."""
     check, log = files.check, files.log
     flushed = check.last_timer_log_flush_pos
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
@@ -164,18 +196,47 @@ def _check(
     if flushed not in ends and not (0 <= flushed <= log.end and aligned):
         flushed = log.end
     high = ranges.get(QUEUE, (0, 0))[1]
+    least = 1 if high and len(log.entries.position) else 0  # some message has been read
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
-    if not (0 <= read <= high and 0 <= master <= high):
-        known = _read_to(files, commit_log, high)
-        read, master = (n if 0 <= n <= high else known for n in (read, master))
-    new: TimerCheck = check._replace(
+    if not (least <= read <= high and least <= master <= high):
+        known = _read_to(files, store.log, high)
+        read, master = (n if least <= n <= high else known for n in (read, master))
+    return check._replace(
+        last_read_time_ms=_read_time_ms(files, store, now_ms),
         last_timer_log_flush_pos=flushed,
         last_timer_queue_offset=read,
         master_timer_queue_offset=master,
     )
-    if new != check:
-        path, data = os.fspath(files.check_path), new.to_bytes()
-        reason = "positions behind what there is"
-        codes = ("I-130", "I-131")
-        if Path(path).stat().st_size >= len(data):
-            yield Edit("write", path, reason, codes, 0, len(data), data)
+
+
+def _check(files: TimerFiles) -> Iterator[Edit]:
+    """The fields of timercheck, in a file that has room for them."""
+    path, data = os.fspath(files.check_path), files.check.to_bytes()
+    if Path(path).stat().st_size >= len(data):
+        reason = "positions and times that cannot be"
+        yield Edit("write", path, reason, ("I-130", "I-131", "I-132"), 0, len(data), data)
+
+
+def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:
+    """Up to when the timer has delivered: as timercheck says, or behind the newest delivered one.
+
+    Without any, nothing that was ever put into the wheel is passed over.
+    """
+    told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
+    if 0 < told <= now_ms + ticks.precision_ms or not (told or len(entries.position)):
+        return ticks.start_ms(told)
+    newest = max((_delivered_ms(item) for item in store.log.scan(crc=False)), default=0)
+    if newest:
+        return ticks.start_ms(newest) + ticks.precision_ms
+    due = entries.tick_ms
+    return ticks.start_ms(int(due.min())) if len(due) else 0
+
+
+def _delivered_ms(item: Batch | Extent) -> int:
+    """The latest time that a delivered message of a batch was due, 0 without any."""
+    if isinstance(item, Extent):
+        return 0
+    records = Records(item)
+    due = numbers(records.properties.find(TIMER_OUT_MS))
+    due[records.of_topic(TIMER_TOPIC)] = 0
+    return max(0, int(due.max(initial=0)))

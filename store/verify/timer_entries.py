@@ -191,6 +191,11 @@ def of_timer(*codes: str) -> Callable[[Once], Once]:
     return register
 
 
+def entries_of(position: Ints, units: npt.NDArray[np.void]) -> Entries:
+    """Entries as columns."""
+    return Entries(*_columns(TimerUnits(position, units)))
+
+
 def _columns(item: TimerUnits) -> Ints:
     """int64[8, n]: in the order of `Entries`."""
     units = item.units

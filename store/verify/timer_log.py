@@ -19,6 +19,8 @@ from .timer_records import timer_columns
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NO_PREVIOUS = -1
+_LOOK = "mqstore dump {path}"
+"""What to do about what a repair leaves as it is."""
 
 
 @of_timer("I-126")
@@ -62,7 +64,9 @@ def _empty_last_file(scene: Scene, file: MappedFile) -> None:
     what = "no start" if refuses else "a start takes the queue offset of timercheck"
     text = f"the last file has no entry: {what} (B32)"
     level = Severity.FATAL if refuses else Severity.WARNING
-    scene.findings.add("I-126", file.path, text, offset=0, length=file.size, severity=level)
+    scene.findings.add(
+        "I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK
+    )
 
 
 def _of_magic(file: MappedFile, item: TimerRange) -> bool:
@@ -200,6 +204,7 @@ def _tell(
             starts + UNIT_BYTES,
             told,
             severity=severity,
+            repair=_LOOK if severity is Severity.INFO else None,
         )
 
 

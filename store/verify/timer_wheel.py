@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NONE = -1
+_LOOK = "mqstore dump {path}"
+"""What to do about entries that no repair chooses between."""
 
 
 @of_timer("I-120")
@@ -204,9 +207,18 @@ def _outside(scene: Scene, found: Chains) -> None:
     )
 
 
-@of_timer("I-125")
-def slots_count_their_entries(scene: Scene) -> None:
-    """`num` is the number of entries in the chain, less those that cancel."""
+class Counts(NamedTuple):
+    """By slot in use: messages and cancels in its chain. wrong: `num` is another number; usual: a
+    start after a crash leaves it so."""
+
+    adds: Ints
+    deletes: Ints
+    wrong: Flags
+    usual: Flags
+
+
+def counts(scene: Scene) -> Counts:
+    """What the slots count, against their chains; of broken chains nothing is said."""
     files, found = timer_files(scene), chains(scene)
     slots, entries = found.slots, files.log.entries
     count = np.zeros((2, len(slots.time)), np.int64)
@@ -218,7 +230,14 @@ def slots_count_their_entries(scene: Scene) -> None:
     whole[list(found.broken)] = False
     whole &= slots.first >= files.log.start
     wrong = whole & (slots.num != adds - deletes)
-    usual = (slots.num >= -deletes) & (slots.num <= adds)
+    return Counts(adds, deletes, wrong, (slots.num >= -deletes) & (slots.num <= adds))
+
+
+@of_timer("I-125")
+def slots_count_their_entries(scene: Scene) -> None:
+    """`num` is the number of entries in the chain, less those that cancel."""
+    slots = chains(scene).slots
+    adds, deletes, wrong, usual = counts(scene)
 
     def told(row: int) -> str:
         made = f"{adds[row]} messages and {deletes[row]} that cancel"
@@ -226,7 +245,9 @@ def slots_count_their_entries(scene: Scene) -> None:
 
     _tell(scene, "I-125", slots, wrong & ~usual, told)
     text = ": a start after a crash leaves it so"
-    _tell(scene, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO)
+    _tell(
+        scene, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO, repair=""
+    )
 
 
 @of_timer("I-137")
@@ -252,6 +273,7 @@ def no_message_waits_twice(scene: Scene) -> None:
         length=UNIT_BYTES,
         count=int((count - 1).sum()),
         severity=Severity.WARNING if usual else None,
+        repair=_LOOK if len(twice) > 1 else None,  # one alone may be a damaged entry
     )
 
 
@@ -271,10 +293,12 @@ def _tell(
     wrong: Flags,
     message: Callable[[int], str],
     severity: Severity | None = None,
+    repair: str | None = None,
 ) -> None:
     """Findings about slots, by the bytes of the wheel."""
 
     starts = slots.number * SLOT_BYTES
     path = os.fspath(timer_files(scene).wheel_path)
     ends = starts + SLOT_BYTES
-    scene.findings.add_rows(code, path, wrong, starts, ends, message, severity=severity)
+    more = {"severity": severity, "repair": repair}
+    scene.findings.add_rows(code, path, wrong, starts, ends, message, **more)

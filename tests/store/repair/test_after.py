@@ -29,7 +29,7 @@ def repaired(case: Case, work: Path) -> Layout:
 
 
 def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
-    case = case_of("check_queue_zero")
+    case = case_of("check_missing")
     (found,) = beyond_repair(repaired(case, tmp_path), case["version"])
     assert (found.code, found.path, found.findings) == ("I-131", "config/timercheck", 1)
     assert "not known" in found.why and "delivered again" in found.now

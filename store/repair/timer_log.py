@@ -1,0 +1,307 @@
+"""Entries of the timer log that are no entries, or not those of their messages, made anew.
+
+A broker writes an entry for each message of the timer topic's queue that is not due yet, in their order.
+So the entries on both sides of a damaged one tell which messages were between, if there were as many as
+there are places; size, topic, time and kind follow from the record. Spec 04, 4.6; I-126 to I-129, I-137.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.blank import MAGIC_BLANK
+from ...formats.derive import dtype_of
+from ...formats.timer_log import (
+    BLANK,
+    BLANK_BYTES,
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_MAX,
+    MAGIC_ROLL,
+    UNIT,
+    UNIT_BYTES,
+)
+from ..delay_level import TIMER_TOPIC
+from ..errors import NotFound
+from ..mapped_file_queue import MappedFile
+from ..ordered import rows_of
+from ..recovery.edits import Edit
+from ..recovery.queue_units import is_valid
+from ..recovery.snapshot import map_file
+from ..store import Store
+from ..verify.records import Records
+from ..verify.scene import Scene
+from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of, timer_files
+from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Array = npt.NDArray[np.void]
+_NONE = -1
+_UNIT = dtype_of(UNIT)
+_AT_ONCE = 1 << 10
+"""Records that are read at once."""
+_ALL = 4
+"""Size, topic, time and kind of an entry agree with a record."""
+_ENOUGH = 3
+"""One of them may be what is damaged."""
+
+
+@dataclass(frozen=True)
+class MendedEntries:
+    """n entries as they are to be, in log order. units: their bytes. changed: bool[n]."""
+
+    position: Ints
+    units: Array
+    changed: Flags
+
+    @property
+    def entries(self) -> Entries:
+        """The same as columns."""
+        return entries_of(self.position, self.units)
+
+
+def timer_messages(store: Store, scene: Scene) -> TimerColumns:
+    """The records that the timer topic's queue and the timer log name. Raises Unreadable.
+
+    Fillers, which a repair of the log made in place of lost messages, tell nothing of an entry: those
+    cancel what has the name of their topic.
+    """
+    places = [timer_files(scene).log.entries.offset_py]
+    try:
+        with store.queues.open(TIMER_TOPIC, 0) as queue:
+            ends = queue.summary(store.log_files.start)
+            parts = queue.units(ends.min_offset, ends.max_offset)
+            places += [u["physical_offset"][is_valid(u)].astype(np.int64) for _, u in parts]
+    except NotFound:
+        pass  # a timer log without a queue: only its own entries name records
+    found = np.unique(np.concatenate(places))
+    for first in range(0, len(found), _AT_ONCE):
+        batch = store.log.records(found[first : first + _AT_ONCE])
+        if len(batch):
+            note_timer_records(scene, Records(batch))
+    records = timer_columns(scene)
+    keep = ~(records.cancels & (records.target == records.topic_hash))
+    return TimerColumns(*(getattr(records, column.name)[keep] for column in fields(records)))
+
+
+def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
+    """All entries, those that are damaged with what record and neighbours tell. Raises Unreadable."""
+    position, units = _places(files.log)
+    whole = _whole(units)
+    row = _rows(units, whole, records, files.log.start == 0)
+    fresh = units.copy()
+    _put_right(fresh, whole, row, files, records)
+    keep = whole | (row >= 0)
+    fresh["reserved"] = 0
+    fresh["size"] = UNIT_BYTES
+    position, units, fresh = position[keep], units[keep], fresh[keep]
+    changed = _bytes_differ(units, fresh)
+    _link(position, fresh, changed, files)
+    changed |= _bytes_differ(units, fresh)
+    return MendedEntries(position, fresh, changed)
+
+
+def _whole(units: Array) -> Flags:
+    """A broker takes the unit for an entry."""
+    found: Flags = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0)
+    found &= units["magic"] <= MAGIC_MAX
+    return found
+
+
+def _places(log: TimerLog) -> tuple[Ints, Array]:
+    """Where entries lie, or have to lie: (position, unit)[n], the damaged ones too."""
+    places = [log.entries.position]
+    for part in log.ranges:
+        file = log.file_of(part.position)
+        behind = part.position >= log.end and part.kind != "damage"
+        if part.kind == "blank" or behind or file is None:
+            continue
+        inside = np.arange(part.position, part.position + part.size - UNIT_BYTES + 1, UNIT_BYTES)
+        places.append(inside[inside + UNIT_BYTES + BLANK_BYTES <= file.end].astype(np.int64))
+    position = np.unique(np.concatenate(places))
+    units = [np.zeros(0, _UNIT)]
+    for file in log.files:
+        begin, end = np.searchsorted(position, [file.start, file.end])
+        data = map_file(file.path)
+        if begin == end:
+            continue
+        known = np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
+        units.append(known[(position[begin:end] - file.start) // UNIT_BYTES])
+    found = np.zeros(len(position), _UNIT)
+    found[:] = np.concatenate(units)
+    return position, found
+
+
+def _rows(units: Array, whole: Flags, records: TimerColumns, complete: bool) -> Ints:
+    """The record that each entry is about, _NONE for those that nothing tells.
+
+    Where another record took the place of the one that an entry names, the entry stays.
+    complete: nothing was ever before the first entry.
+    """
+    row = _named(units, records)
+    if not len(records.position):
+        return row
+    there = records.at(units["offset_py"].astype(np.int64))[0]
+    own = np.where(row >= 0, records.queue_offset[row], _NONE)
+    offset, sure = _between(own, complete)
+    by_offset = np.argsort(records.queue_offset, kind="stable")
+    at, known = rows_of(records.queue_offset[by_offset], offset)
+    told = np.where(known, by_offset[at], _NONE)
+    guessed = whole & (_agreeing(units, records, told) == _ALL)
+    other = (told == there) & (records.position[there] == units["offset_py"])
+    use = (told >= 0) & (offset != own) & (sure | guessed) & ~(other & whole)
+    found: Ints = np.where(use, told, row)
+    return found
+
+
+def _named(units: Array, records: TimerColumns) -> Ints:
+    """The record at the place that an entry names, if more of the entry agrees with it."""
+    row, known = records.at(units["offset_py"].astype(np.int64))
+    row = np.where(known & (units["size"] == UNIT_BYTES), row, _NONE)
+    found: Ints = np.where(_agreeing(units, records, row) >= _ENOUGH, row, _NONE)
+    return found
+
+
+def _agreeing(units: Array, records: TimerColumns, row: Ints) -> Ints:
+    """How many of size, topic, time and kind of an entry are those of a record."""
+    if not len(records.position):
+        return np.zeros(len(row), np.int64)
+    due, out_ms = _due_ms(units), records.out_ms[row]
+    rolled = (units["magic"] & MAGIC_ROLL) != 0
+    count = (units["size_py"] == records.size[row]).astype(np.int64)
+    count += units["hash_code_of_real_topic"] == records.topic_hash[row]
+    count += (due == out_ms) | (rolled & (due < out_ms))
+    deletes = (units["magic"] & MAGIC_DELETE) != 0
+    count += (deletes == records.cancels[row]) | ~_whole(units)
+    found: Ints = np.where(row >= 0, count, 0)
+    return found
+
+
+def _due_ms(units: Array) -> Ints:
+    """When the tick of each entry is due."""
+    found: Ints = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
+    return found
+
+
+def _between(offset: Ints, complete: bool) -> tuple[Ints, Flags]:
+    """Queue offsets with gaps filled from their neighbours; which of them those leave no doubt about.
+
+    Messages that were due when they were read have no entry: only a gap of the right width is sure.
+    """
+    offset, sure = offset.copy(), offset >= 0
+    if len(offset) > 2:  # one that jumps out of a row that goes on behind it is none of it
+        jumps = (offset[2:] - offset[:-2] == 2) & (offset[:-2] >= 0)
+        offset[1:-1][jumps] = offset[:-2][jumps] + 1
+        sure[1:-1] |= jumps
+    bad = np.flatnonzero(offset < 0)
+    if not len(bad):
+        return offset, sure
+    first = np.append(True, np.diff(bad) > 1)
+    begin = bad[first]
+    end = bad[np.append(np.flatnonzero(first)[1:], len(bad)) - 1] + 1
+    width = end - begin
+    left = np.where(begin > 0, offset[begin - 1], _NONE)
+    right = offset[np.minimum(end, len(offset) - 1)]
+    at_end, at_start = end == len(offset), begin == 0
+    fits = ~at_end & (right - left - 1 == width) & (~at_start | complete)
+    from_left = fits | (at_end & ~at_start)
+    base = np.where(from_left, left + 1, right - width)
+    use = from_left | (at_start & ~at_end & (right >= width))
+    run = np.cumsum(first) - 1
+    told = base[run] + bad - begin[run]
+    offset[bad] = np.where(use[run], told, _NONE)
+    sure[bad] = fits[run]
+    return offset, sure
+
+
+def _put_right(
+    units: Array, whole: Flags, row: Ints, files: TimerFiles, records: TimerColumns
+) -> None:
+    """Let entries say what their records do; their time of writing stays where that can be.
+
+    Of an entry whose record has no time that fits, `row` becomes _NONE.
+    """
+    if not len(records.position):
+        return
+    out_ms, due = records.out_ms[row], _due_ms(units)
+    named = (row >= 0) & (row == _named(units, records))
+    rolled = (units["magic"] & MAGIC_ROLL) != 0
+    rolled = np.where(whole, rolled, named & (due < out_ms))
+    low, high = _written_between(units, whole & named & (rolled | (due == out_ms)))
+    began = records.store_timestamp[row] // files.ticks.precision_ms * files.ticks.precision_ms
+    low = np.where(low < 0, np.minimum(began, np.where(high < 0, began, high)), low)
+    high = np.where(high < 0, np.maximum(low, out_ms), high)
+    written = units["curr_write_time"].astype(np.int64)
+    fits = (written >= low) & (written <= high)
+    timed = (whole | named) & ((due == out_ms) | (rolled & (due < out_ms) & (named & whole | fits)))
+    written = np.where(fits, written, low)
+    can = timed | ((out_ms >= 0) & (out_ms - written >= np.iinfo(np.int32).min))
+    row[(row >= 0) & ~can] = _NONE
+    known = row >= 0
+    for number in np.flatnonzero(known & ~timed).tolist():
+        delay_ms, rolled[number] = files.ticks.delay(int(out_ms[number]), int(written[number]))
+        units["curr_write_time"][number] = written[number]
+        units["delayed_time"][number] = delay_ms
+    cancels = records.cancels[row]
+    other = ~timed | ~whole | (((units["magic"] & MAGIC_DELETE) != 0) != cancels)
+    magic = MAGIC_DEFAULT | rolled * MAGIC_ROLL | cancels * MAGIC_DELETE
+    units["magic"][known & other] = magic[known & other]
+    units["offset_py"][known] = records.position[row[known]]
+    units["size_py"][known] = records.size[row[known]]
+    units["hash_code_of_real_topic"][known] = records.topic_hash[row[known]]
+
+
+def _written_between(units: Array, trusted: Flags) -> tuple[Ints, Ints]:
+    """When the trusted entries before and behind each one were written, ms; _NONE without one."""
+    written = np.concatenate([[_NONE], units["curr_write_time"].astype(np.int64), [_NONE]])
+    count = len(units)
+    number = np.arange(1, count + 1)
+    before = np.maximum.accumulate(np.where(trusted, number, 0))
+    behind = np.minimum.accumulate(np.where(trusted, number, count + 1)[::-1])[::-1]
+    return written[before], written[behind]
+
+
+def _link(position: Ints, units: Array, changed: Flags, files: TimerFiles) -> None:
+    """Let what was changed, and what names no older entry, name the one before it in its tick."""
+    tick = _due_ms(units) // files.ticks.precision_ms
+    order = np.lexsort((position, tick))
+    new = np.append(True, np.diff(tick[order]) != 0)[: len(order)]
+    before = np.empty(len(order), np.int64)
+    before[order] = np.where(new, _NONE, np.append(_NONE, position[order][:-1])[: len(order)])
+    previous = units["prev_pos"].astype(np.int64)
+    inside = (previous >= files.log.start) & ~np.isin(previous, position)
+    wrong = changed | (previous >= position) | (previous < _NONE) | inside
+    units["prev_pos"][wrong] = before[wrong]
+
+
+def _bytes_differ(one: Array, other: Array) -> Flags:
+    found: Flags = (
+        one.view(np.uint8).reshape(len(one), UNIT_BYTES)
+        != other.view(np.uint8).reshape(len(one), UNIT_BYTES)
+    ).any(axis=1)
+    return found
+
+
+def closing_blanks(log: TimerLog) -> Iterator[Edit]:
+    """A full file of the timer log, with files behind it, leads on to the next one."""
+    for file in log.files[:-1]:
+        mine = [part for part in log.ranges if file.start <= part.position < file.end]
+        if any(part.kind == "blank" for part in mine) or file.size < UNIT_BYTES + BLANK_BYTES:
+            continue
+        offset = (file.size - BLANK_BYTES) // UNIT_BYTES * UNIT_BYTES
+        if _is_full(log, file, offset):
+            rest = file.size - offset
+            data = BLANK.build({"size": rest, "prev_pos": 0, "magic": MAGIC_BLANK})
+            reason = "go on in the next file"
+            yield Edit("write", file.path, reason, ("I-126",), offset, len(data), data)
+
+
+def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:
+    """The last place for an entry in the file has one."""
+    last = np.array([file.start + offset - UNIT_BYTES], np.int64)
+    return bool(log.entries.at(last)[1][0])

@@ -1,0 +1,110 @@
+"""Entries of the timer log, counts of slots and timercheck: mended, named no more, undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mqstore.formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
+from mqstore.store.config import BrokerConfig
+from mqstore.store.store import Store
+from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.verify.timer_entries import TimerLog, timer_files
+
+from ... import slices, stores
+from ...slices import rng
+from ..verify.mutations import mutations
+from .mended import check_mended
+from .test_repair import examined, repaired
+from .test_timer import CONFIG, TIMER, files
+
+CODES = ("I-125", "I-126", "I-127", "I-128", "I-129", "I-132", "I-137")
+WAYS = 12
+CLEAN = "5.3.3-timer-clean"
+IN_ORDER = tuple(
+    name for name in stores.NAMES if "-timer-" in name and not name.endswith("-killed")
+)
+"""A kill leaves slots that the next start links; of the others nothing is to be mended."""
+
+
+def log_of(root: Path) -> TimerLog:
+    with Store(root) as store:
+        return timer_files(Scene(store, Scope())).log
+
+
+def put(log: TimerLog, position: int, data: bytes) -> None:
+    """Bytes over the timer log at a position."""
+    file = log.file_of(position)
+    assert file is not None
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(position - file.start)
+        opened.write(data)
+
+
+@pytest.mark.parametrize("code", ["I-126", "I-129"])
+def test_the_finding_is_mended(code: str, tmp_path: Path) -> None:
+    check_mended(code, "mend", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", CODES)
+def test_each_way_of_breaking_it_is_mended(code: str, tmp_path: Path) -> None:
+    for number in range(slices.share(WAYS)):
+        check_mended(code, "each way", tmp_path, number)
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_nothing_to_do(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    plan = examined(root, config, TIMER).plan
+    assert not [edit.to_json() for edit in plan.edits]
+
+
+@pytest.mark.parametrize("code", ["I-126", "I-127", "I-128", "I-129", "I-137"])
+def test_entries_are_as_the_broker_wrote_them(code: str, tmp_path: Path) -> None:
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    for number in range(2):
+        mutations()[code].mutate(root, Random(f"{slices.SEED} entries {code} {number}"))
+        assert files(root) != wanted
+        repaired(root, CONFIG, TIMER)
+        assert files(root) == wanted
+
+
+def test_a_page_of_entries_is_made_again(tmp_path: Path) -> None:
+    """Noise over some entries in a row: their neighbours tell which messages they were of."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    log = log_of(root)
+    for position in log.entries.position[10:14].tolist():
+        put(log, position, rng(f"page {position}").randbytes(UNIT_BYTES))
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
+def test_the_last_entry_is_not_cut_off_for_its_magic(tmp_path: Path) -> None:
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    log = log_of(root)
+    magic_at = UNIT.size.sizeof() + UNIT.prev_pos.sizeof()
+    put(log, log.end - UNIT_BYTES + magic_at, UNIT.magic.build(MAGIC_MAX + 1))
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
+def test_what_nothing_tells_is_left_as_it_is(tmp_path: Path) -> None:
+    """Entries of messages that no queue leads to are not made up."""
+    root = stores.unpack(CLEAN, tmp_path)
+    log = log_of(root)
+    damaged = log.entries.position[-6:-1].tolist()
+    for path in (root / "consumequeue" / "rmq_sys_wheel_timer").rglob("0*"):
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    for position in damaged:
+        put(log, position, b"\x55" * UNIT_BYTES)
+    plan = examined(root, CONFIG, TIMER).plan
+    reasons = {edit.reason for edit in plan.edits}
+    assert not any("entries made from their messages" in reason for reason in reasons), reasons
