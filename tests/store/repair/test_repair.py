@@ -171,7 +171,8 @@ def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) ->
             sound = found.plan.sound_checkpoint
             repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
             written = Checkpoint.from_bytes(path.read_bytes())
-            assert sound is not None and written[field] == sound[field]
+            assert sound is not None
+            assert written[field] == (0 if field == 3 else sound[field])
             data[8 * field : 8 * field + 8] = whole[8 * field : 8 * field + 8]
             assert Checkpoint.from_bytes(bytes(data))[:field] == written[:field]
 
