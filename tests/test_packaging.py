@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from .archives import extract
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ["cli", "formats", "pipeline", "store"]
@@ -46,8 +47,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def unpacked_sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sdist = build(ROOT, tmp_path_factory.mktemp("sdist"), "sdist")
     to = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(to, filter="data")
+    extract(sdist, to)
     return to / f"mqstore-{VERSION}"
 
 

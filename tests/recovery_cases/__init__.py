@@ -12,12 +12,13 @@ import gzip
 import json
 import os
 import shutil
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mqstore.store.config import BrokerConfig
+
+from ..archives import extract
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "recovery-cases"
@@ -100,8 +101,7 @@ def base(name: str, work: Path) -> Path:
         folders = [folder / part for folder in (HERE, SHARED) for part in ("", FEATURES)]
         files = [folder / "bases" / f"{name}.tar.gz" for folder in folders]
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(next(file for file in files if file.exists())) as archive:
-            archive.extractall(target.parent, filter="data")
+        extract(next(file for file in files if file.exists()), target.parent)
     return target
 
 

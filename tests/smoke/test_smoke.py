@@ -39,7 +39,9 @@ def records(text: str) -> list[dict[str, object]]:
 def killed(tmp_path: Path) -> Path:
     """A copy of the store that a real broker left behind after kill -9."""
     with tarfile.open(KILLED) as archive:
-        archive.extractall(tmp_path, filter="data")
+        if hasattr(tarfile, "data_filter"):  # 3.11 has it since 3.11.4
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(tmp_path)
     return tmp_path / "5.3.3-killed"
 
 

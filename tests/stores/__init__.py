@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import gzip
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..archives import extract
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parents[2] / "shared" / "stores"
@@ -36,8 +37,7 @@ def _file(name: str) -> Path:
 
 def unpack(name: str, target: Path) -> Path:
     """Unpack a store into `target` (made where missing) and return its root, mtimes kept."""
-    with tarfile.open(_file(name + _ARCHIVE)) as archive:
-        archive.extractall(target, filter="data")
+    extract(_file(name + _ARCHIVE), target)
     return target / name
 
 

@@ -8,7 +8,6 @@ bytes of log, 10 units, 7 slots.
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from mqstore.store.config_parse import parse
 from mqstore.store.message import Message
 
 from .. import stores
+from ..archives import extract
 
 HERE = Path(__file__).resolve().parent
 VERSIONS = ("5.3.3", "5.5.0")
@@ -34,8 +34,7 @@ PLACES = {
 
 def unpack(version: str, target: Path) -> Path:
     """Unpack a tiered store into `target` and return its root."""
-    with tarfile.open(HERE / f"{version}.tar.gz") as archive:
-        archive.extractall(target, filter="data")
+    extract(HERE / f"{version}.tar.gz", target)
     return target / f"{version}-tiered"
 
 
