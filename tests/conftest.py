@@ -25,9 +25,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--rewrite`: store what a command printed instead of comparing with it."""
+    """Add `--rewrite`: store what a command printed instead of comparing with it; and `--one-in`."""
     parser.addoption(
         "--rewrite", action="store_true", help="rewrite the expectations in tests/testdata"
+    )
+    parser.addoption(
+        "--one-in",
+        type=int,
+        default=1,
+        metavar="N",
+        help="a slice has one of N slow tests, by seed",
     )
 
 
@@ -48,11 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("each_version"):
             groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = {
-        item
-        for name, group in groups.items()
-        for item in set(group) - set(slices.pick(group, name, FEWEST))
-    }
+    tests = len(groups) // config.getoption("--one-in")
+    chosen = slices.pick(sorted(groups), "slow tests", tests)
+    left_out = {item for name in groups.keys() - set(chosen) for item in groups[name]}
+    for name in chosen:
+        left_out |= set(groups[name]) - set(slices.pick(groups[name], name, FEWEST))
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
 
