@@ -43,12 +43,12 @@ def pytest_report_header() -> str:
     return f"mqstore: MQSTORE_SEED={slices.SEED} MQSTORE_SLICE={slices.SLICE}"
 
 
-#: So many of a slow test's parameters are in any slice.
+#: So many of the parameters of a slow test are in any slice that has the test.
 FEWEST = 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A slice of the slow work takes one or a few of each test's parameters, chosen by the seed."""
+    """A slice of the slow work: some of the tests, one of the parameters of each, by the seed."""
     if slices.SLICE == 1:
         return
     groups: dict[str, list[pytest.Item]] = {}
