@@ -133,3 +133,12 @@ def test_keys_are_different_where_positions_or_hashes_are() -> None:
     pairs = [(0, 0), (0, 1), (1, 0), (1, (1 << 31) - 1), (1 << 31, 5)]
     position, key_hash = np.array(pairs, np.int64).T
     assert len(set(key_of(position, key_hash).tolist())) == len(pairs)
+
+
+def test_a_new_file_without_items_is_no_damage(work: Path) -> None:
+    """What a writer has just made is not held against the file before it."""
+    root = copied(original(CLEAN, work), work)
+    newest = max((root / "index").iterdir())
+    newest.with_name(str(int(newest.name) + 1)).write_bytes(bytes(newest.stat().st_size))
+    found = [one for one in _findings(CLEAN, root) if one.code != "I-103"]
+    assert [(one.code, one.severity) for one in found] == [("I-092", Severity.INFO)]
