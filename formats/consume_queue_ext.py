@@ -27,6 +27,7 @@ UNIT_BYTES_MAX = 32767
 #: Stands instead of a size where the rest of a file is not used.
 END_OF_FILE = -1
 END = Struct("size" / Int16sb * "-1: go on in the next file")
+END_MARK = END.build({"size": END_OF_FILE})
 
 #: An address is the place in the stream plus this number.
 ADDRESS_BASE = -(2**63)

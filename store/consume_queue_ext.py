@@ -13,14 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..formats.consume_queue_ext import (
-    END,
-    END_OF_FILE,
-    HEAD,
-    UNIT,
-    UNIT_BYTES_MAX,
-    UNIT_BYTES_MIN,
-)
+from ..formats.consume_queue_ext import END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ..formats.derive import Columns, decode, dtype_of
 from ..formats.derive.ragged import Bytes, Ints, overlapping
 from .mapped_file_queue import MappedFile, MappedFileQueue
@@ -128,7 +121,7 @@ def _between(
 ) -> Generator[ExtRange, None, int]:
     """No unit begins at byte `at`: say why; returns where the next one may."""
     rest = file.size - at
-    if data[: END.sizeof()].tobytes() == END.build({"size": END_OF_FILE}):
+    if data[: END.sizeof()].tobytes() == END_MARK:
         yield ExtRange("end", file.start + at, rest)
         return file.size
     if not data.any() and not _has_data(files, file, at + len(data)):

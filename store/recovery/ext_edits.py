@@ -16,7 +16,7 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import (
     ADDRESS_BASE,
     END,
-    END_OF_FILE,
+    END_MARK,
     HEAD,
     UNIT,
     UNIT_BYTES_MAX,
@@ -28,7 +28,6 @@ from .queue_edits import is_whole_file, last_byte
 from .queue_units import read_units
 from .snapshot import Entry, QueueId, Snapshot
 
-_END = END.build({"size": END_OF_FILE})
 _CODES = ("I-079",)
 _REASON = "a size that leads beyond the file: a broker does not start"
 
@@ -78,7 +77,7 @@ def _mended(data: Bytes, entry: Entry, named: Ints, *, last: bool) -> Iterator[E
             yield Edit("write", entry.path, _REASON, _CODES, offset, length)
             return
         else:
-            yield Edit("write", entry.path, _REASON, _CODES, offset, len(_END), _END)
+            yield Edit("write", entry.path, _REASON, _CODES, offset, len(END_MARK), END_MARK)
             return
         yield Edit("write", entry.path, _REASON, _CODES, offset, len(new), new)
 

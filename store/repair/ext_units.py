@@ -10,20 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...formats.consume_queue_ext import (
-    END,
-    END_OF_FILE,
-    HEAD,
-    UNIT,
-    UNIT_BYTES_MAX,
-    UNIT_BYTES_MIN,
-)
+from ...formats.consume_queue_ext import END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ..consume_queue_ext import ExtRange, ext_units
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..recovery.edits import Edit
 
 _CODES = ("I-079",)
-_END = END.build({"size": END_OF_FILE})
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ def mend_range(files: MappedFileQueue, part: ExtRange, named: Mapping[int, Wante
     if not starts:
         # nothing is named here: new units begin in the newest file, no other has any
         newest = file is files.files[-1]
-        new = b"" if newest else _END
+        new = b"" if newest else END_MARK
         reason = "no unit that a queue names"
         length = len(data.rstrip(b"\0")) if newest else len(new)
         return [Edit("write", file.path, reason, _CODES, begin, length, new or None)]
@@ -75,7 +67,7 @@ def _size(data: bytes, start: int, end: int, *, last: bool) -> int:
     fields = HEAD.parse(head)
     for size in (UNIT_BYTES_MIN + fields.bit_map_size, fields.size):
         rest = data[start + size : end] if UNIT_BYTES_MIN <= size <= end - start else None
-        if rest is not None and (not rest or (last and (rest[:2] == _END or not any(rest)))):
+        if rest is not None and (not rest or (last and (rest[: len(END_MARK)] == END_MARK or not any(rest)))):
             return int(size)
     return end - start if UNIT_BYTES_MIN <= end - start <= UNIT_BYTES_MAX else UNIT_BYTES_MIN
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...formats.consume_queue_ext import (
     ADDRESS_BASE,
     END,
-    END_OF_FILE,
+    END_MARK,
     HEAD,
     UNIT_BYTES_MAX,
     UNIT_BYTES_MIN,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..dispatch import Units
 
 _HEAD = numbers_of(HEAD)
-_END = END.build({"size": END_OF_FILE})
 _ROOM = 2 * END.sizeof()
 """Bytes that a broker leaves at the end of a file."""
 
@@ -108,7 +107,7 @@ class ExtWriter:
                 continue
             room = self._file_size - end % self._file_size
             if size > room - _ROOM:
-                self._piece(pieces, end).extend(_END)
+                self._piece(pieces, end).extend(END_MARK)
                 end += room
             self._piece(pieces, end).extend(_HEAD.pack(size, code, time, len(bits)) + bits)
             codes.append(end + ADDRESS_BASE)

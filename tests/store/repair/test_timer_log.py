@@ -1,4 +1,4 @@
-"""Entries of the timer log, counts of slots and timercheck: mended, named no more, undone."""
+"""Entries of the timer log, made anew: as the broker wrote them. `test_findings` has more damage of them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from mqstore.store.verify.timer_entries import TimerLog, timer_files
 from ... import slices, stores
 from ...slices import rng
 from ..verify.mutations import mutations
-from .mended import check_mended
 from .test_repair import examined, repaired
 from .test_timer import CONFIG, TIMER, files
 
-CODES = ("I-125", "I-126", "I-127", "I-128", "I-129", "I-132", "I-137")
-WAYS = 12
 CLEAN = "5.3.3-timer-clean"
 IN_ORDER = tuple(
     name for name in stores.NAMES if "-timer-" in name and not name.endswith("-killed")
@@ -41,18 +38,6 @@ def put(log: TimerLog, position: int, data: bytes) -> None:
     with Path(file.path).open("r+b") as opened:
         opened.seek(position - file.start)
         opened.write(data)
-
-
-@pytest.mark.parametrize("code", ["I-126", "I-129"])
-def test_the_finding_is_mended(code: str, tmp_path: Path) -> None:
-    check_mended(code, "mend", tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", CODES)
-def test_each_way_of_breaking_it_is_mended(code: str, tmp_path: Path) -> None:
-    for number in range(slices.share(WAYS)):
-        check_mended(code, "each way", tmp_path, number)
 
 
 @pytest.mark.parametrize("name", IN_ORDER)
