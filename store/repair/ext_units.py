@@ -68,7 +68,7 @@ def _size(data: bytes, start: int, end: int, *, last: bool) -> int:
     for size in (UNIT_BYTES_MIN + fields.bit_map_size, fields.size):
         rest = data[start + size : end] if UNIT_BYTES_MIN <= size <= end - start else None
         if rest is not None and (
-            not rest or (last and (rest[: len(END_MARK)] == END_MARK or not any(rest)))
+            not rest or (last and (rest.startswith(END_MARK) or not any(rest)))
         ):
             return int(size)
     return end - start if UNIT_BYTES_MIN <= end - start <= UNIT_BYTES_MAX else UNIT_BYTES_MIN
