@@ -74,7 +74,7 @@ def _queue_file_bytes(layout: Layout) -> int:
             if not rest and times % UNIT_BYTES == 0:
                 return times
     wanted = layout.broker_config.get_int("compactionCqMappedFileSize") or _DEFAULT_BYTES
-    return wanted // UNIT_BYTES * UNIT_BYTES
+    return max(1, wanted // UNIT_BYTES) * UNIT_BYTES
 
 
 def _queue_edits(

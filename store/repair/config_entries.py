@@ -122,8 +122,8 @@ def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         if "@" in str(key):
             continue
         text = str(key)
-        halves = ((text[:at], text[at:]) for at in range(1, len(text)))
-        ways = [f"{t}@{g}" for t, g in halves if t in proven.topics and g in proven.groups]
+        halves = [(t, text.removeprefix(t)) for t in proven.topics if text.startswith(t)]
+        ways = [f"{topic}@{group}" for topic, group in halves if group in proven.groups]
         row = table.pop(key)
         if len(ways) == 1 and ways[0] not in table:
             table[ways[0]] = row

@@ -19,6 +19,8 @@ Ranges = Mapping[QueueId, tuple[int, int]]
 _OFFSETS, _LIGHT_OFFSETS = "offsetTable", "lmqOffsetTable"
 _DELAYS = "delayOffset.json"
 _CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
+_DIGITS = 10
+"""Of the number of a queue or of a delay level at most."""
 _NEVER = (0, 0)
 """Range of a queue that never had a message."""
 
@@ -113,7 +115,7 @@ def _inside(
 def _number(key: Any) -> int | None:
     """A key that is a number, with quotes or without, as a broker takes both."""
     if isinstance(key, str):
-        return int(key) if key.isascii() and key.isdecimal() else None
+        return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
     return key if _is_int(key) else None
 
 

@@ -225,18 +225,19 @@ def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
     if 0 < told <= now_ms + ticks.precision_ms or not (told or len(entries.position)):
         return ticks.start_ms(told)
-    newest = max((_delivered_ms(item) for item in store.log.scan(crc=False)), default=0)
+    newest = max((_delivered_ms(item, now_ms) for item in store.log.scan(crc=False)), default=0)
     if newest:
         return ticks.start_ms(newest) + ticks.precision_ms
     due = entries.tick_ms
     return ticks.start_ms(int(due.min())) if len(due) else 0
 
 
-def _delivered_ms(item: Batch | Extent) -> int:
+def _delivered_ms(item: Batch | Extent, now_ms: int) -> int:
     """The latest time that a delivered message of a batch was due, 0 without any."""
     if isinstance(item, Extent):
         return 0
     records = Records(item)
     due = numbers(records.properties.find(TIMER_OUT_MS))
     due[records.of_topic(TIMER_TOPIC)] = 0
+    due[due > now_ms] = 0  # nothing is delivered before its time
     return max(0, int(due.max(initial=0)))
