@@ -41,12 +41,12 @@ def diff(
       mqstore pipeline diff /data/master/store /data/slave/store
       mqstore pipeline diff '/backup/*/store' '/data/*/store' --format ndjson
     """
+    master, settings = spark.place(common)
     from ..pipeline.diff import differences, log_bytes, pairs_of
     from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.watch import watched
 
-    master, settings = spark.place(common)
     config = common.config()
     of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
     total_bytes = log_bytes([*of_a, *of_b], config)

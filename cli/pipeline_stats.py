@@ -46,13 +46,13 @@ def stats(
       mqstore pipeline stats @stores.txt --by store,topic --top 20
       mqstore pipeline stats /data/store --by tag,hour --since -1d --format csv
     """
+    master, settings = spark.place(common)
     from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.stats import stats_on, tasks_of
     from ..pipeline.watch import watched
     from ..store.time_range import parse_range
 
-    master, settings = spark.place(common)
     wanted = _dimensions(by)
     times = parse_range(since, until)
     inside = [name for name in wanted if name != "store"]

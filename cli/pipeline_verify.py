@@ -53,6 +53,7 @@ def verify(
       mqstore pipeline verify @stores.txt --quick --format ndjson
       mqstore pipeline verify @stores.txt --master spark://host:7077 --format prometheus
     """
+    master, settings = spark.place(common)
     from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.verify import log_bytes, tasks_of, verify_on
@@ -60,7 +61,6 @@ def verify(
     from ..store.errors import StoreError
     from ..store.recovery.profiles import profile_of
 
-    master, settings = spark.place(common)
     groups = groups_of(only)
     if broker_version is not None:
         profile_of(broker_version)

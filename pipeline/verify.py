@@ -1,7 +1,8 @@
 """`pipeline verify`: what the local `verify` finds, in many stores at once, on Spark.
 
 A store is two tasks, as for `verify --jobs 2`: one compares log, queues, index and all else with
-each other, the other checks the log for itself. Their findings together are the store's verdict.
+each other, the other checks the log for itself. Their findings together are the store's verdict. A
+store in object storage is one task: it is copied once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..store.verify.log_pass import not_asked_for
 from ..store.verify.run import Verdict, status_of, verify
 from ..store.verify.scene import Scope
 from .sources.fetched import in_directory
+from .sources.fleet import is_uri
 from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def tasks_of(
 ) -> list[Task]:
     """The tasks, store by store. groups: of checks, None for all."""
     wanted = frozenset(GROUPS) if groups is None else groups
-    parts = [part for part in (wanted - GROUPS_BESIDE, wanted & GROUPS_BESIDE) if part]
+    halves = [part for part in (wanted - GROUPS_BESIDE, wanted & GROUPS_BESIDE) if part]
     return [
         {
             "root": root,
@@ -52,7 +54,7 @@ def tasks_of(
             "broker_version": broker_version,
         }
         for root in roots
-        for part in parts
+        for part in ([wanted] if is_uri(root) else halves)
     ]
 
 

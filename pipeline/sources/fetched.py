@@ -76,7 +76,10 @@ def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
             continue
         path = target.joinpath(*inside.parts)
         is_file = info.type is fs.FileType.File
-        (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+        try:
+            (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise from_os_error(error, path, "cannot write") from error
         if is_file and (parts is None or inside.parts[0] in parts):
             files.append((info, path))
     needed = sum(info.size for info, _ in files)
@@ -107,14 +110,14 @@ def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
         source = place.open_input_stream(info.path)
     except OSError as error:
         raise Unreadable(f"cannot read ({error})", path=info.path) from error
-    with source, path.open("xb") as copy:
-        while data := _read(source, info.path):
-            try:
+    try:
+        with source, path.open("xb") as copy:
+            while data := _read(source, info.path):
                 copy.write(data)
-            except OSError as error:
-                raise from_os_error(error, path, "cannot write") from error
-    if info.mtime_ns is not None:
-        os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
+        if info.mtime_ns is not None:
+            os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
+    except OSError as error:
+        raise from_os_error(error, path, "cannot write") from error
 
 
 def _read(source: pa.NativeFile, path: str) -> bytes:

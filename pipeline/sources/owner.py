@@ -23,14 +23,22 @@ def this_session() -> dict[str, Any]:
     while ancestor > 1 and _name(ancestor) != _JVM:
         ancestor = int((_stat(ancestor) or ["", "0"])[_PARENT])
     pid = ancestor if ancestor > 1 else pid
-    return {"machine": platform.node(), "process": pid, "started": _started(pid)}
+    return {"machine": _machine(), "process": pid, "started": _started(pid)}
 
 
 def is_gone(session: dict[str, Any]) -> bool:
     """Whether that session has ended. One of another machine is taken for running."""
-    if session.get("machine") != platform.node():
+    if session.get("machine") != _machine():
         return False
     return bool(_started(int(session["process"])) != session["started"])
+
+
+def _machine() -> str:
+    """With its name space of processes: containers may share a name, not their processes."""
+    try:
+        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return platform.node()
 
 
 def _name(pid: int) -> str:
