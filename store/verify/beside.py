@@ -220,6 +220,8 @@ class Beside:
     def _of_others(self, position: int) -> Left | None:
         """The part that begins at a log position, if it is to be taken on."""
         scene = self._scene
+        if chain_of(scene).lost:
+            return None  # no part fits behind damage
         while self._children and self._children[0][0] <= position:
             while not self._children[0][1].ready(_POLL_S):
                 if scene.stopped():
@@ -250,6 +252,7 @@ def _begins(scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) 
     odd = store.layout.dledger or store.layout.rocksdb_queues or any(f.compressed for f in files)
     limited = store.rate_bytes is not None  # several would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick
+    whole = whole and scope.sample_percent is None  # a sample may begin inside a record
     if jobs < 2 or odd or limited or not whole or not files or "commit_log" not in groups:
         return []
     start, stop = parts[0]

@@ -98,6 +98,7 @@ class IndexCompare(Carried):
         self._tags_seen = False
         self._unlike = False
         self._strays: list[Picked] = []
+        self._strayed = False
 
     def _first_of(self, file: IndexFile) -> int:
         """Where the items of this run begin."""
@@ -109,8 +110,8 @@ class IndexCompare(Carried):
         return cls(scene)
 
     def leave(self) -> _Left | None:
-        """None where items are left over."""
-        if any(map(len, self._strays)):
+        """None where there were items of no record here: they may be of one in front of the part."""
+        if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
         return _Left(items, self._tags_seen, self._unlike)
@@ -250,6 +251,7 @@ class IndexCompare(Carried):
 
     def _add_strays(self, strays: Picked) -> None:
         """Items between batches, or out of order: where the pass has been, they are looked at."""
+        self._strayed |= bool(len(strays))
         inside = strays.position >= self._scene.log.start
         inside &= queues_of(self._scene).covered.has(strays.position)
         self._strays.append(strays.take(inside))
