@@ -44,15 +44,17 @@ def compact(
       mqstore pipeline compact /data/store --topic prices --to /data/prices
       mqstore pipeline compact '/data/*/store' -t 'state-*' --to /data/states --as-broker 5.3
     """
-    from ..pipeline.sources.fleet import stores_of
+    from ..pipeline.plan import folders_of
+    from ..pipeline.sources.fleet import as_path, stores_of
 
     master, settings = spark.place(common)
     from ..pipeline.compact import STAGES, compact_stores
     from ..pipeline.importing import options_of
     from ..pipeline.sources.remote import log_sizes
 
-    config = common.config()
-    sizes, unread = log_sizes(stores_of(stores), config)
+    config, roots = common.config(), stores_of(stores)
+    folders = dict(zip(roots, folders_of([as_path(root) for root in roots]), strict=True))
+    sizes, unread = log_sizes(roots, config)
     for error in unread:
         if not sizes:
             raise error
@@ -61,7 +63,8 @@ def compact(
     options = options_of(config, as_broker, keep_times=True)
     common.explain(f"starting Spark on {master} for {len(sizes)} stores")
     with showing("compacting", sum(sizes.values()), STAGES * len(sizes), common) as tell:
-        manifest = compact_stores(list(sizes), ask, to, options, master, settings, tell)
+        readable = {root: folders[root] for root in sizes}
+        manifest = compact_stores(readable, ask, to, options, master, settings, tell)
     rows = [_record(row, to) for row in manifest["stores"]]
     for row in rows:
         for lost in row["damage"]:

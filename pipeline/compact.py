@@ -14,10 +14,8 @@ from ..formats import message_properties as names
 from ..store.write.files import Files
 from .failures import failures
 from .importing import write_store
-from .plan import folders_of
 from .publishing import publish_job
 from .session import spark_session
-from .sources.fleet import as_path
 from .sources.log import LogSource
 from .sources.log_columns import DAMAGE
 from .watch import Tell, watched
@@ -38,7 +36,7 @@ _MESSAGE = (*_QUEUE, "position", "store_timestamp", "born_timestamp", "born_host
 
 
 def compact_stores(
-    roots: Sequence[str],
+    folders: Mapping[str, str],
     ask: Mapping[str, str],
     target: Path,
     options: Mapping[str, str],
@@ -48,16 +46,15 @@ def compact_stores(
 ) -> dict[str, Any]:
     """Make a store of each store, at `target`, a new or empty directory: the manifest.
 
-    Of several stores each has a folder of its own in it. ask: options of `rocketmq-log`, with the
+    folders: by store its folder in it (`plan.folders_of`). ask: options of `rocketmq-log`, with the
     topics. options: of its writer. Raises as `importing.import_store`.
     """
-    same = {"roots": list(roots), "ask": dict(ask), "options": dict(options)}
-    folders = folders_of([as_path(root) for root in roots])
+    same = {"folders": dict(folders), "ask": dict(ask), "options": dict(options)}
 
     def job(stage: Stage) -> None:
         found = []
         with spark_session(master, settings) as spark, watched(spark, tell):
-            for root, folder in zip(roots, folders, strict=True):
+            for root, folder in folders.items():
                 counts = fill(spark, {**ask, "path": root}, stage, options, folder)
                 found.append({"store": root, "folder": folder, **counts})
         stage.seal({"job": same, "stores": found})

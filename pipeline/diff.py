@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.config import BrokerConfig
 from .failures import failures
-from .plan import folders_of
+from .plan import names_of
 from .sources.fleet import as_path
 from .sources.remote import log_sizes
 
@@ -36,7 +36,7 @@ def pairs_of(
         return {a[0]: ""}, {b[0]: ""}, []
     sides = []
     for roots in (a, b):
-        names = folders_of([as_path(root) for root in roots])
+        names = names_of([as_path(root) for root in roots])
         names = [name or as_path(root).name for name, root in zip(names, roots, strict=True)]
         sides.append(dict(zip(roots, names, strict=True)))
     alone = set(sides[0].values()) ^ set(sides[1].values())

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.commit_log import CommitLog
@@ -110,8 +111,6 @@ def plan_of(
     """
     # not resolve(): it fails at a loop of links, which Layout tells better
     paths = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100
-    if len(set(paths)) < len(paths):
-        raise InvalidInput("a store is named twice")
     stores: list[StorePlan] = []
     problems: list[tuple[Path, StoreError]] = []
     for root, folder in zip(paths, folders_of(paths), strict=True):
@@ -184,13 +183,30 @@ def split_bytes_for(total_bytes: int, cores: int) -> int:
     return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
 
 
-def folders_of(roots: Sequence[Path]) -> list[str]:
-    """A folder for each of several stores: its path below what the paths have in common.
+def names_of(roots: Sequence[Path]) -> list[str]:
+    """A name for each of several stores: its path below what the paths have in common.
 
-    >>> folders_of([Path("/d/a/store"), Path("/d/b/store")])
+    >>> names_of([Path("/d/a/store"), Path("/d/b/store")])
     ['a/store', 'b/store']
     """
     if len(roots) < 2:
         return ["" for _ in roots]
     common = os.path.commonpath([root.parent for root in roots])
     return [root.relative_to(common).as_posix() for root in roots]
+
+
+def folders_of(roots: Sequence[Path]) -> list[str]:
+    """A folder for each of several stores, none inside another one: their names.
+
+    Where a store lies in another one, all get folders side by side. Raises InvalidInput for a store
+    named twice.
+
+    >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
+    ['a', 'a%2Fb', 'c']
+    """
+    if len(set(roots)) < len(roots):
+        raise InvalidInput("a store is named twice")
+    names = names_of(roots)
+    if any(parent in roots for root in roots for parent in root.parents):
+        return [quote("/" if name == "." else name, safe="") for name in names]
+    return names

@@ -24,7 +24,7 @@ def is_uri(path: str) -> bool:
 
 def as_path(store: str) -> Path:
     """An absolute path that stands for a store: where it lies, or what its URI says."""
-    return Path("/", store.replace("://", "/")) if is_uri(store) else Path(store)
+    return Path(_absolute("/" + store.replace("://", "/")) if is_uri(store) else store)
 
 
 def stores_of(words: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.failures import JobFailed, failure_of
 from mqstore.pipeline.plan import folders_of, plan_of, split_bytes_for
 from mqstore.pipeline.rebuild import rebuild
+from mqstore.pipeline.sources.fleet import as_path
 from mqstore.pipeline.stage import Stage
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import (
@@ -131,8 +132,24 @@ def test_several_stores_have_a_folder_each(tmp_path: Path) -> None:
 
 def test_folders_keep_apart_what_has_one_name() -> None:
     assert folders_of([Path("/d/a/store"), Path("/d/b/store")]) == ["a/store", "b/store"]
-    assert folders_of([Path("/d/a"), Path("/d/a/b")]) == ["a", "a/b"]
     assert folders_of([Path("/d/a")]) == [""]
+
+
+@pytest.mark.parametrize("roots", [["/d/a", "/d/a/b"], ["/a%2Fb/a", "/a%2Fb", "/a"], ["/", "/x"]])
+def test_no_folder_lies_in_another(roots: list[str]) -> None:
+    folders = [Path("/new", folder) for folder in folders_of([Path(root) for root in roots])]
+    assert len(set(folders)) == len(roots)
+    assert {folder.parent for folder in folders} == {Path("/new")}
+
+
+def test_a_place_in_object_storage_stays_in_the_target() -> None:
+    names = folders_of([as_path("s3://a/../../../x"), as_path("s3://a/b")])
+    assert not any(".." in Path(name).parts for name in names)
+
+
+def test_no_store_is_taken_twice() -> None:
+    with pytest.raises(InvalidInput, match="a store is named twice"):
+        folders_of([as_path("s3://a/b"), as_path("s3://a/c/../b")])
 
 
 def test_damage_is_reported_and_what_is_good_is_there(tmp_path: Path) -> None:
