@@ -20,6 +20,7 @@ from ..recovery.keep.forms import HALF_TOPIC, OP_TOPIC
 from ..write.timer_entries import Ticks
 from .carried import Carried
 from .catalogue import Severity
+from .consume_queue_ranges import Ranges
 from .records import Flags, Ints, Records, add_rows
 from .register import of_records
 from .scene import Scene
@@ -125,12 +126,24 @@ def transactions(scene: Scene, records: Records) -> None:
 class _Halves(Carried):
     """Positions of half messages, ascending in each array.
 
-    first_read: what is named in front of it was not read. earlier: positions there that are named.
+    first_read: what is named in front of it was not read; None: nothing was. earlier: positions there
+    that are named.
+    read: of a sample, which reads pieces of the log, what it has read; None: all behind first_read.
     """
 
     positions: list[Ints] = field(default_factory=list)
     first_read: int | None = None
     earlier: list[Ints] = field(default_factory=list)
+    read: Ranges | None = None
+
+    def begin(self, scene: Scene, records: Records) -> int:
+        """These records come next. Returns `first_read`."""
+        if self.first_read is None:
+            self.first_read = int(records.position[0])
+        if scene.scope.sample_percent is not None:
+            self.read = self.read or Ranges()
+            self.read.add_range(int(records.position[0]), int(records.ends[-1]))
+        return self.first_read
 
     def has(self, wanted: Ints) -> Flags:
         """bool[n]: a half message stands there."""
@@ -141,7 +154,8 @@ class _Halves(Carried):
 
     def knows(self, named: Ints) -> Flags:
         """bool[n]: a half message stands there, or nobody has looked."""
-        return self.has(named) | ((named < (self.first_read or 0)) & (named >= 0))
+        known = self.has(named) | ((named < (self.first_read or 0)) & (named >= 0))
+        return known if self.read is None else known | ~self.read.has(named)
 
     def fits(self, left: _Halves) -> bool:
         """What the part names in front of it is there."""
@@ -163,6 +177,7 @@ _TOGETHER = 1 << 16
 def commits(scene: Scene, records: Records) -> None:
     """A committed message names the half message that it was."""
     halves = scene.kept(_Halves, _Halves)
+    first_read = halves.begin(scene, records)
     rows = records.of_topic(HALF_TOPIC)
     if len(rows):
         known = halves.positions
@@ -177,11 +192,9 @@ def commits(scene: Scene, records: Records) -> None:
     add_rows(scene, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
     rows = np.flatnonzero(records.transaction == SysFlag.COMMIT)
     named = offset[rows]
-    if halves.first_read is None:
-        halves.first_read = int(records.position[0])
     known_ones = halves.knows(named)
     if scene.behind is not None and len(named):
-        halves.earlier.append(named[named < halves.first_read])
+        halves.earlier.append(named[named < first_read])
     for at in np.flatnonzero(~known_ones).tolist():
         text = f"committed, but no half message stands at {named[at]}"
         _one(scene, records, "I-047", int(rows[at]), text)

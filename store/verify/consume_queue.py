@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import consume_queue_batch, consume_queue_ext, consume_queue_files, consume_queue_log
 from .consume_queue_ends import report_ends, report_missing
+from .consume_queue_log import report_waits
 from .consume_queue_rocksdb import check_database
 from .consume_queue_state import queues_of
 from .consume_queue_units import QueuePass
@@ -19,8 +20,8 @@ __all__ = [
 
 
 @after(
-    *("I-061", "I-062", "I-063", "I-064", "I-066", "I-067", "I-068", "I-069", "I-070", "I-071"),
-    *("I-072", "I-075", "I-084", "I-085", "I-086", "I-087"),
+    *("I-061", "I-062", "I-063", "I-064", "I-065", "I-066", "I-067", "I-068", "I-069", "I-070"),
+    *("I-071", "I-072", "I-075", "I-084", "I-085", "I-086", "I-087"),
 )
 def units_of_queues(scene: Scene) -> None:
     """All units of all queues, and the messages that have none."""
@@ -37,4 +38,5 @@ def units_of_queues(scene: Scene) -> None:
         check.live_end = max(seen.live_end, 0)
         report_ends(scene, queues, check, seen)
         report_missing(scene, queues, check)
+        report_waits(scene, check)
     check_database(scene, queues)

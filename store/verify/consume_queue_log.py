@@ -28,7 +28,6 @@ Flags = npt.NDArray[np.bool_]
 
 _SAMPLES = 8
 """Messages that are searched for, of one lot which are not where they belong."""
-_SECOND_MS = 1000
 
 
 @of_messages("I-065", "I-080", "I-082")
@@ -77,27 +76,42 @@ def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Un
     if addresses.any():
         compare_entries(scene, check, messages.take(rows[addresses]), codes[rows[addresses]])
         rows = rows[~addresses]
-    if check.queue.topic == SCHEDULE_TOPIC and _own_levels(messages, codes, rows):
-        return
+    if check.queue.topic == SCHEDULE_TOPIC:
+        rows = check.waits.wrong(messages, codes.astype(np.int64), rows)
     rows = rows[np.argsort(messages.offset[rows], kind="stable")]
     offsets = messages.offset[rows]
     check.reader.report(
         scene.findings,
         "I-065",
         offsets,
-        lambda row: (
-            f"{check.queue} unit {offsets[row]}: tags code {codes[rows[row]]}, the record at"
-            f" {messages.position[rows[row]]} asks for {messages.tags_code[rows[row]]}"
+        lambda row: _told(
+            check,
+            offsets[row],
+            codes[rows[row]],
+            messages.position[rows[row]],
+            messages.tags_code[rows[row]],
         ),
     )
 
 
-def _own_levels(messages: Messages, codes: npt.NDArray[np.int64], rows: Ints) -> bool:
-    """The broker has other delay levels than usual: all messages wait equally long, in whole seconds."""
-    if len(rows) < len(messages.offset) or len(rows) < 2:
-        return False
-    wait = codes[rows].astype(np.int64) - messages.store_timestamp[rows]
-    return bool((wait == wait[0]).all()) and int(wait[0]) > 0 and int(wait[0]) % _SECOND_MS == 0
+def report_waits(scene: Scene, check: QueueCheck) -> None:
+    """Messages that wait as no level and no other message does. The log has been read."""
+    alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
+    offsets = np.array([message.offset for message in alone], np.int64)
+    check.reader.report(
+        scene.findings,
+        "I-065",
+        offsets,
+        lambda row: _told(
+            check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked
+        ),
+    )
+
+
+def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
+    return (
+        f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
+    )
 
 
 def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: Messages) -> None:

@@ -20,6 +20,7 @@ from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages
 from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from .carried import Carried
+from .consume_queue_delays import Waits
 from .consume_queue_ranges import Ranges
 from .consume_queue_reader import QueueReader
 from .scene import Scene
@@ -45,7 +46,8 @@ class QueueCheck:
     """One queue.
 
     right: queue offsets whose unit is that of the message. elsewhere: those whose unit is that of
-    another message of this queue. shift: how far units lay from their place last time.
+    another message of this queue. shift: how far units lay from their place last time. waits: how
+    long messages of a delay level wait.
     """
 
     reader: QueueReader
@@ -54,6 +56,7 @@ class QueueCheck:
     right: Ranges = field(default_factory=Ranges)
     elsewhere: Ranges = field(default_factory=Ranges)
     shift: int = 0
+    waits: Waits = field(default_factory=Waits)
     #: Queue offset behind the last unit that counts, once all units have been seen.
     live_end: int = 0
 
@@ -95,9 +98,10 @@ class BatchCheck:
 
 @dataclass
 class LeftQueues:
-    """What a part of the log leaves of all queues: see `QueueCheck.right`, `Queues.covered`."""
+    """What a part of the log leaves of all queues: see `QueueCheck` and `Queues.covered`."""
 
     right: dict[QueueId, Ranges]
+    waits: dict[QueueId, Waits]
     covered: Ranges
 
 
@@ -131,13 +135,17 @@ class Queues(Carried):
         """The units that are right; batch queues are compared in one piece."""
         if self.batch_checks:
             return None
-        return LeftQueues({queue: c.right for queue, c in self.checks.items()}, self.covered)
+        checks = self.checks.items()
+        waits = {queue: c.waits for queue, c in checks if c.waits != Waits()}
+        return LeftQueues({queue: c.right for queue, c in checks}, waits, self.covered)
 
     def take_on(self, scene: Scene, left: LeftQueues) -> None:
         """The units of the part are right, too."""
         del scene
         for queue, right in left.right.items():
             self.check(queue).right.add_all(right)
+        for queue, waits in left.waits.items():
+            self.check(queue).waits.take_on(waits)
         self.covered.add_all(left.covered)
 
     def wanted(self, queue: QueueId) -> bool:

@@ -1,0 +1,106 @@
+"""What is told only by several messages: the same wherever the batches and parts of the log begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.message_properties import format_properties
+from mqstore.formats.sys_flag import SysFlag
+from mqstore.store.config import BrokerConfig
+from mqstore.store.delay_level import SCHEDULE_TOPIC
+from mqstore.store.store import Store
+from mqstore.store.verify import log_pass
+from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.scene import Scope
+from mqstore.store.write.new_message import NewMessage
+from mqstore.store.write.put import StoreWriter, WriterOptions
+
+_SIZES = BrokerConfig({"mappedFileSizeCommitLog": "262144"})
+_CUT = 1 << 13
+_NOW_MS = 1_795_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_pass, "CUT_BYTES", _CUT)
+
+
+def _written(root: Path, messages: list[NewMessage], levels: str = "7s 20s") -> Path:
+    """A store of a broker with these delay levels; the configuration is not kept."""
+    config = _SIZES.with_set([f"messageDelayLevel={levels}"])
+    options = WriterOptions(as_broker="5.3")
+    with StoreWriter.open(root, config, options, clock=lambda: _NOW_MS) as store:
+        for message in messages:
+            store.append(message)
+    return root
+
+
+def _found(root: Path, code: str, jobs: int = 1, **scope: float) -> list[Finding]:
+    with Store(root, _SIZES) as store:
+        found = verify(store, Scope(**scope), now_ms=_NOW_MS, jobs=jobs)  # type: ignore[arg-type]
+    return [finding for finding in found.findings if finding.code == code]
+
+
+def _waiting(level: int) -> NewMessage:
+    text = {"DELAY": str(level), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    properties = format_properties(text)
+    return NewMessage(SCHEDULE_TOPIC.encode(), b"w", queue_id=level - 1, properties=properties)
+
+
+_PLAIN = NewMessage(b"orders", bytes(1000))
+_APART = [_PLAIN] * 20
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_levels_of_a_broker_are_known_by_messages_far_apart(tmp_path: Path, jobs: int) -> None:
+    """No part of the log has two messages that wait 7 s."""
+    root = _written(tmp_path / "own", [_waiting(1), *_APART, _waiting(1), *_APART, _waiting(1)])
+    assert _found(root, "I-065", jobs) == []
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_a_message_that_waits_as_no_other_does_is_told(tmp_path: Path, jobs: int) -> None:
+    mixed = [_waiting(2), *_APART, _waiting(1), *_APART, _waiting(1), _waiting(2), _waiting(2)]
+    root = _written(tmp_path / "mixed", mixed)
+    queue = root / "consumequeue" / SCHEDULE_TOPIC / "1"
+    with Store(root, _SIZES) as store, store.queues.open(SCHEDULE_TOPIC, 1) as opened:
+        unit = opened.unit(0)
+    assert unit is not None
+    file = next(queue.iterdir())
+    data = file.read_bytes()
+    old, new = ((unit.tags_code + more).to_bytes(8) for more in (0, 3000))
+    file.write_bytes(data.replace(old, new, 1))
+    found = _found(root, "I-065", jobs)
+    assert [finding.offset for finding in found] == [data.index(old) // 20 * 20]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_commit_of_nothing_far_in_front_is_told(tmp_path: Path, jobs: int) -> None:
+    """The batches in front of it have neither half messages nor such that name one."""
+    commit = NewMessage(
+        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=1
+    )
+    root = _written(tmp_path / "commit", [*_APART, commit, *_APART])
+    assert len(_found(root, "I-047", jobs)) == 1
+
+
+def test_a_sample_does_not_miss_what_it_has_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The half message stands in a piece that was not drawn."""
+    monkeypatch.setattr(log_pass, "SLICE_BYTES", _CUT)
+    drawn = [log_pass.Part(0, _CUT), log_pass.Part(5 * _CUT, None)]
+    monkeypatch.setattr(log_pass, "_sample", lambda *_: drawn)
+    half = NewMessage(b"RMQ_SYS_TRANS_HALF_TOPIC", b"h")
+    with Store(_written(tmp_path / "s", [*_APART, half]), _SIZES) as store:
+        at = next(store.queues.open("RMQ_SYS_TRANS_HALF_TOPIC", 0).units(0, 1))[1]
+    named = int(at["physical_offset"][0])
+    assert _CUT < named < 5 * _CUT
+    commit = NewMessage(
+        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named
+    )
+    root = _written(tmp_path / "t", [*_APART, half, *_APART, commit])
+    assert _found(root, "I-047", sample_percent=50) == []
