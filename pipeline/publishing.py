@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..store.errors import NotAStore, Refused
 from ..store.layout import JOURNAL
 from ..store.write.files import Files
-from ..store.write.lock import StoreLock
-from .stage import Stage
+from .sources.owner import require_gone
+from .stage import Stage, may_be_left_in, one_job
 
 _HINT = "--to takes a new directory"
 
@@ -30,7 +29,7 @@ def publish_job(
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
-    with _workspace(target, files):
+    with one_job(target, files, existed=_require_directory(target, files)):
         stage = _take_over(is_same, target, files)
         if stage is None:
             stage = Stage.begin(target, files)
@@ -46,33 +45,22 @@ def publish_job(
         return manifest
 
 
-@contextmanager
-def _workspace(target: Path, files: Files) -> Iterator[None]:
-    """The target with a lock in it, for one job at a time; what stays empty goes again."""
-    existed = target.exists()
-    if existed and not target.is_dir():
+def _require_directory(target: Path, files: Files) -> bool:
+    """Whether the target exists. Raises NotAStore, Refused for one that no job was cut off in."""
+    if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=_HINT)
-    if existed and not Stage.left_in(target, files):
+    if target.exists() and not may_be_left_in(target, files):
         _require_empty(target)
-    journal = target / JOURNAL
-    files.make_directory(journal)
-    lock = journal / "rebuild.lock"
-    with StoreLock.take(lock, files):
-        try:
-            yield
-        finally:
-            files.unlink(lock)
-            for folder in (journal, *(() if existed else (target,))):
-                if not any(folder.iterdir()):
-                    files.remove_directory(folder)
+    return target.exists()
 
 
 def _take_over(
     is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files
 ) -> Stage | None:
-    """Finish a sealed job that is the same, remove what others left. Raises Refused."""
+    """Finish a sealed job that is the same, remove what others left. Raises Refused, InUse."""
     finished = None
     for stage in Stage.left_in(target, files):
+        require_gone(stage)
         if not stage.sealed:
             stage.remove()
         elif is_same(stage.manifest()):

@@ -1,6 +1,7 @@
 """A job's output appears all at once or not at all: stage, manifest, rename.
 
     TARGET/.mqstore/rebuild-JOB/
+        owner.json        whose it is, where no lock tells that
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
         NAME.json         what one of several steps of a job leaves for the next ones
         tree/…            the files that count, under their final names
@@ -13,7 +14,8 @@ manifest leaves the target as it was; after it, `publish` can be repeated until 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,11 @@ from uuid import uuid4
 from ..store.errors import Unreadable, from_os_error
 from ..store.layout import JOURNAL
 from ..store.write.files import Files, write_new
+from ..store.write.lock import StoreLock
 
 _PREFIX = "rebuild-"
+_LOCK = "rebuild.lock"
+_OWNER = "owner"
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,15 @@ class Stage:
     files: Files
 
     @classmethod
-    def begin(cls, target: Path, files: Files) -> Stage:
-        """A new stage in `target`, a directory. Raises NoSpace, Unreadable."""
+    def begin(cls, target: Path, files: Files, owner: Mapping[str, Any] | None = None) -> Stage:
+        """A new stage in `target`, a directory. Raises NoSpace, Unreadable.
+
+        It has its owner before its tree, and loses it behind that.
+        """
         stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
+        files.make_directory(stage.folder)
+        if owner is not None:
+            stage.leave(_OWNER, owner)
         files.make_directory(stage.tree)
         return stage
 
@@ -66,13 +77,17 @@ class Stage:
         """Whether the job behind it has succeeded."""
         return self._manifest.exists()
 
+    def owner(self) -> dict[str, Any] | None:
+        """What `begin` was told. Raises Unreadable."""
+        return self.left(_OWNER) if self.has_left(_OWNER) else None
+
     def manifest(self) -> dict[str, Any]:
         """What `seal` was given. Raises Unreadable."""
         return _read_json(self._manifest, "not a manifest")
 
     def leave(self, name: str, found: Mapping[str, Any]) -> None:
         """Keep what a step of the job has found."""
-        write_new(self.files, self.folder / f"{name}.json", json.dumps(found).encode())
+        self._write(self.folder / f"{name}.json", json.dumps(found))
 
     def has_left(self, name: str) -> bool:
         """Whether a step has left something of that name."""
@@ -99,9 +114,13 @@ class Stage:
 
     def seal(self, manifest: Mapping[str, Any]) -> None:
         """Decide that the job has succeeded: the tree is complete."""
-        draft = self.folder / "manifest.draft"
-        write_new(self.files, draft, json.dumps(manifest, indent=1).encode())
-        self.files.rename(draft, self._manifest)
+        self._write(self._manifest, json.dumps(manifest, indent=1))
+
+    def _write(self, path: Path, text: str) -> None:
+        """The file is there whole or not at all."""
+        draft = path.with_suffix(".draft")
+        write_new(self.files, draft, text.encode())
+        self.files.rename(draft, path)
         self.files.sync_directory(self.folder)
 
     def publish(self) -> None:
@@ -112,12 +131,37 @@ class Stage:
 
     def remove(self) -> None:
         """Remove the stage, the manifest last: until then the job is known to have succeeded."""
-        for path in sorted(self.folder.rglob("*"), reverse=True):
+        for path in sorted(self.folder.rglob("*"), reverse=True):  # the tree before the owner
             if path != self._manifest:
                 _remove(self.files, path)
         if self._manifest.exists():
             self.files.unlink(self._manifest)
         self.files.remove_directory(self.folder)
+
+
+@contextmanager
+def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[None]:
+    """Keep other jobs out of `target`, those whose stages have an owner excepted.
+
+    What is empty behind the block goes: the folder of stages, and the target unless it existed.
+    Raises InUse where another job works there.
+    """
+    journal = target / JOURNAL
+    files.make_directory(journal)
+    lock = journal / _LOCK
+    with StoreLock.take(lock, files):
+        try:
+            yield
+        finally:
+            files.unlink(lock)
+            for folder in (journal, *(() if existed else (target,))):
+                if not any(folder.iterdir()):
+                    files.remove_directory(folder)
+
+
+def may_be_left_in(target: Path, files: Files) -> bool:
+    """Whether a job was cut off in `target`, or works there."""
+    return bool(Stage.left_in(target, files)) or (target / JOURNAL / _LOCK).exists()
 
 
 def _read_json(path: Path, otherwise: str) -> dict[str, Any]:

@@ -9,7 +9,12 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from ...store.errors import InUse
+
+if TYPE_CHECKING:
+    from ..stage import Stage
 
 _JVM = "java"
 _PARENT, _STARTED = 1, 19
@@ -31,6 +36,17 @@ def is_gone(session: dict[str, Any]) -> bool:
     if session.get("machine") != _machine():
         return False
     return bool(_started(int(session["process"])) != session["started"])
+
+
+def require_gone(stage: Stage) -> None:
+    """Raise InUse for a stage of a session that still runs. One without owner passes."""
+    owner = stage.owner()
+    if owner is not None and not is_gone(owner):
+        raise InUse(
+            "another job writes here",
+            path=stage.target,
+            hint=f"where none does, remove {stage.folder}",
+        )
 
 
 def _machine() -> str:

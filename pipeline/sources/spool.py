@@ -23,16 +23,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...store.config import BrokerConfig
-from ...store.errors import InUse, InvalidInput, NotAStore, Refused, from_os_error
+from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import JOURNAL
 from ...store.write.files import Files
-from ..stage import Stage
+from ..stage import Stage, may_be_left_in, one_job
 from .ask import parse_object
 from .fleet import is_uri
-from .owner import is_gone, this_session
+from .owner import require_gone, this_session
 
 _SPOOL = "rows.arrow"
-_OWNER = "owner"
+_MADE = "made_target"
 
 
 @dataclass
@@ -66,8 +66,7 @@ class SpoolWriter(DataSourceArrowWriter):
         self.config = BrokerConfig(parse_object(given, "broker_config"))
         target = _new_directory(given.get("path", ""), self.files)
         made = not target.exists()
-        stage = Stage.begin(target, self.files)
-        stage.leave(_OWNER, this_session() | {"made_target": made})
+        stage = Stage.begin(target, self.files, this_session() | {_MADE: made})
         self._stage = stage.folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Spooled:
@@ -142,28 +141,22 @@ def _new_directory(path: str, files: Files) -> Path:
 
 
 def _take_over(target: Path, files: Files) -> bool:
-    """Finish or remove what killed sessions have left: whether there was one to finish."""
+    """Finish or remove what killed sessions have left: whether there was one to finish.
+
+    A stage without an owner is that of a job which has a lock, or is begun, or half removed.
+    """
     finished = False
-    for stage in Stage.left_in(target, files):
-        if not _is_left_over(stage):
-            raise InUse(
-                "another job writes here",
-                path=target,
-                hint=f"where none does, remove {stage.folder}",
-            )
-        if stage.sealed:
-            stage.publish()
-            finished = True
-        _give_up(stage)
+    if may_be_left_in(target, files):
+        left = Stage.left_in(target, files)
+        with one_job(target, files, existed=not any(_made_target(stage) for stage in left)):
+            for stage in left:
+                require_gone(stage)
+                if stage.sealed:
+                    stage.publish()
+                    finished = True
+                _give_up(stage)
     _remove_empty(target / JOURNAL, files)
     return finished
-
-
-def _is_left_over(stage: Stage) -> bool:
-    """Whether nobody works on a stage any more. One without owner is begun, or half removed."""
-    if stage.has_left(_OWNER):
-        return is_gone(stage.left(_OWNER))
-    return stage.sealed or not stage.tree.exists()
 
 
 def _read(stage: Stage, spooled: Spooled) -> Iterator[pa.RecordBatch]:
@@ -177,10 +170,15 @@ def _give_up(stage: Stage) -> None:
     """Remove the stage, and the target where it was made for it and is empty."""
     if not stage.folder.exists():
         return
-    made = stage.has_left(_OWNER) and stage.left(_OWNER)["made_target"]
+    made = _made_target(stage)
     stage.remove()
     for folder in (stage.target / JOURNAL, *([stage.target] if made else [])):
         _remove_empty(folder, stage.files)
+
+
+def _made_target(stage: Stage) -> bool:
+    """Whether the target was made for a stage."""
+    return bool((stage.owner() or {}).get(_MADE, False))
 
 
 def _remove_empty(folder: Path, files: Files) -> None:

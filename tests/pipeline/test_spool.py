@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.sources import owner, spool
 from mqstore.pipeline.sources.queue_writer import QueueUnitsWriter
+from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import InUse, Refused
 from mqstore.store.write.files import Files
 
@@ -71,17 +73,16 @@ def test_killed_at_every_step_and_run_again(
     whole_write(tmp_path / "whole", counted, monkeypatch)
     wanted = visible(tmp_path / "whole")
     assert len(wanted) == UNITS * QUEUES // 20 and not (tmp_path / "whole/.mqstore").exists()
-    owned = next(n for n, (_, name) in enumerate(counted.steps) if name == "tree") + 4
     published = counted.steps.index(("rename", "consumequeue"))
     finished = 0
-    for at in range(owned, len(counted.steps)):
+    for at in range(len(counted.steps)):
         target = tmp_path / str(at)
         with pytest.raises(Killed):
             whole_write(target, KilledFiles(at), monkeypatch)
         if at <= published:
             assert not visible(target), f"something was visible after step {at}"
         with monkeypatch.context() as later:
-            later.setattr(spool, "is_gone", lambda _: True)
+            later.setattr(owner, "is_gone", lambda _: True)
             try:
                 whole_write(target, Files(), later)
             except Refused as refused:
@@ -146,6 +147,30 @@ def test_what_another_session_writes_is_left_alone(
         writer(tmp_path / "new", Files(), monkeypatch)
     made.commit([made.write(iter([units()]))])
     assert visible(tmp_path / "new")
+
+
+def test_a_job_leaves_alone_what_a_session_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command of `pipeline` and a writer of a notebook meet in one directory."""
+
+    def job(stage: Stage) -> None:
+        stage.seal({})
+
+    new = tmp_path / "new"
+    made = writer(new, Files(), monkeypatch)
+    with pytest.raises(InUse, match="another job writes here"):
+        publish_job(new, job, lambda _: True)
+    made.commit([made.write(iter([units()]))])
+    whole_write(tmp_path / "whole", Files(), monkeypatch)
+    assert tree(new) == tree(tmp_path / "whole")
+
+    def other_job(stage: Stage) -> None:
+        with pytest.raises(InUse):
+            writer(tmp_path / "other", Files(), monkeypatch)
+        stage.seal({"done": True})
+
+    assert publish_job(tmp_path / "other", other_job, lambda _: False) == {"done": True}
 
 
 def test_who_is_gone() -> None:
