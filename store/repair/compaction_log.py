@@ -14,6 +14,8 @@ import numpy as np
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import offset_of
 from ...formats.message import MESSAGE
+from ...formats.message_properties import crc_ok
+from ..commit_log import Batch
 from ..consume_queue import queue_directories
 from ..errors import NotFound
 from ..layout import Layout
@@ -114,20 +116,39 @@ def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit
 
 
 def _from_commit_log(store: Store, queue: CompactedQueue, row: int) -> bytes | None:
-    """The record as the commit log has it, with its place here; None where it is not there."""
+    """The record as the commit log has it, with its place here; None where it is not there whole."""
     records = queue.records
+    offset = int(records.queue_offset[row])
     try:
         with store.queues.open(queue.topic, queue.queue_id) as units:
-            unit = units.unit(int(records.queue_offset[row]))
+            unit = units.unit(offset)
     except NotFound:
         return None
     if unit is None or unit.size != records.size[row]:
         return None
+    found = store.log.records(np.array([unit.physical_offset], np.int64))
+    if not len(found) or not _is_message(found, queue, offset, unit.size):
+        return None
     data = store.log.queue.read(unit.physical_offset, unit.size)
-    if len(data) != unit.size or b"\0" in MESSAGE.parse(data).properties:
+    if crc_ok(data) is False:
         return None
     place: bytes = MESSAGE.physical_offset.build(int(records.position[row]))
     return data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
+
+
+def _is_message(record: Batch, queue: CompactedQueue, offset: int, size: int) -> bool:
+    """A record of the commit log is that message of the queue, and nothing of it is damaged."""
+    columns = record.columns
+    wanted = {
+        "total_size": size,
+        "queue_id": queue.queue_id,
+        "queue_offset": offset,
+        "physical_offset": int(record.position[0]),
+    }
+    same = all(int(columns.ints(name)[0]) == value for name, value in wanted.items())
+    topic = columns.ragged("topic")[0] == queue.topic.encode("utf-8", "surrogateescape")
+    sound = record.body_crc_ok is not None and bool(record.body_crc_ok[0])
+    return same and topic and sound and b"\0" not in columns.ragged("properties")[0]
 
 
 def _file_of(files: Iterable[MappedFile], position: int) -> MappedFile:

@@ -7,15 +7,21 @@ from random import Random
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.derive import offset_of
+from mqstore.formats.message import MESSAGE
+from mqstore.store.commit_log import Batch
 from mqstore.store.compaction import open_log
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
+from mqstore.store.recovery.snapshot import QueueId
 from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.store import Store
 
 from ... import slices, stores
 from ...slices import rng
 from .mended import check_mended, told
-from .test_repair import repaired, rows
+from .test_repair import examined, repaired, rows
 
 CODES = (
     "I-079",
@@ -64,6 +70,22 @@ def test_ext_units_get_their_sizes_again(tmp_path: Path) -> None:
     assert rows(root, ["consumequeue_ext", "consumequeue"]) == wanted
 
 
+def tear(root: Path, zeros: int) -> tuple[QueueId, int]:
+    """Zeros over the last bytes of a compaction log: its queue, and the last record's queue offset."""
+    layout = Layout.open(root, BrokerConfig({}))
+    queue = rng(f"torn {zeros}").choice(sorted((root / "compaction/compactionLog").glob("*/*")))
+    log = open_log(layout, queue.parent.name, int(queue.name))
+    end = log.end().position
+    file = log.queue.file_at(end - 1)
+    assert file is not None
+    last = [item for item in log.scan() if isinstance(item, Batch)][-1]
+    offset = int(last.columns.ints("queue_offset")[-1])
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(end - file.start - zeros)
+        opened.write(bytes(zeros))
+    return QueueId(queue.parent.name, int(queue.name)), offset
+
+
 @pytest.mark.parametrize("zeros", [11, 45])
 def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
     zeros: int, tmp_path: Path
@@ -72,15 +94,56 @@ def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
     name = "5.3.3-compaction"
     root = stores.unpack(name, tmp_path)
     wanted = rows(root, ["compaction"])
-    layout = Layout.open(root, BrokerConfig({}))
-    queue = rng(f"torn {zeros}").choice(sorted((root / "compaction/compactionLog").glob("*/*")))
-    log = open_log(layout, queue.parent.name, int(queue.name))
-    end = log.end().position
-    file = log.queue.file_at(end - 1)
-    assert file is not None
-    with Path(file.path).open("r+b") as opened:
-        opened.seek(end - file.start - zeros)
-        opened.write(bytes(zeros))
+    tear(root, zeros)
     assert "I-055" in told(name, root)
     repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "byte"),
+    [
+        ("body", 3),
+        ("properties", 5),
+        ("unit", 7),
+        *(
+            pytest.param(*row, marks=pytest.mark.slow)
+            for row in (
+                ("total_size", 2),
+                ("body", -4),
+                ("topic", 0),
+                ("queue_id", 3),
+                ("queue_offset", 7),
+                ("properties", -1),
+            )
+        ),
+    ],
+)
+def test_a_damaged_copy_in_the_commit_log_takes_no_place(
+    field: str, byte: int, tmp_path: Path
+) -> None:
+    """Header, body or properties of the message, or the unit that names it: the torn record stays."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    queue, offset = tear(root, 11)
+    torn = rows(root, ["compaction"])
+    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
+        unit = units.unit(offset)
+        assert unit is not None
+        files, at = store.log_files, unit.physical_offset
+        if field == "unit":
+            files, at = units.files, offset * UNIT_BYTES
+        elif field in ("body", "topic", "properties"):  # or the length before it
+            at += int(store.log.record(at).columns.ragged(field).start[0])
+        else:
+            at += offset_of(MESSAGE, field)
+        file = files.file_at(at)
+        assert file is not None
+        path, at = file.path, at - file.start
+    with Path(path).open("r+b") as opened:
+        opened.seek(at + byte)
+        old = opened.read(1)[0]
+        opened.seek(at + byte)
+        opened.write(bytes([0 if field == "properties" else old ^ 1]))
+    compaction = chosen([Part.COMPACTION], ())
+    assert examined(root, BrokerConfig({}), compaction).nothing_to_do
+    assert rows(root, ["compaction"]) == torn
