@@ -7,6 +7,7 @@ broker filters by it, and by the record itself where that is not enough. Spec 02
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,24 +37,31 @@ def ext_repair(snapshot: Snapshot, log: CommitLog) -> Iterator[Edit]:
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
-            damaged = damaged_ranges(ext)
+            damaged, mended = damaged_ranges(ext), set[int]()
             named = _named(whole, damaged, log) if damaged else {}
+            places = sorted(named)
             for part in damaged:
-                inside = range(part.position, part.position + part.size)
-                yield from mend_range(ext, part, {p: w for p, w in named.items() if p in inside})
+                first = bisect_left(places, part.position)
+                end = bisect_left(places, part.position + part.size, first)
+                inside = {place: named[place] for place in places[first:end]}
+                for place, edit in mend_range(ext, part, inside):
+                    if place is not None:
+                        mended.add(place)
+                    yield edit
             for entry in whole:
-                yield from _file(entry, ext, log, set(named))
+                yield from _file(entry, ext, log, mended)
 
 
 def _named(entries: list[Entry], damaged: list[ExtRange], log: CommitLog) -> dict[int, Wanted]:
-    """The places in some ranges where units begin, and what their records say."""
+    """The places in some ranges, in order, where units begin, and what their records say."""
     found: dict[int, Wanted] = {}
+    begins = np.array([part.position for part in damaged], np.int64)
+    ends = np.array([part.position + part.size for part in damaged], np.int64)
     for entry in entries:
         for _, units in _addresses(entry):
-            inside = np.zeros(len(units), np.bool_)
             places = _places(units)
-            for part in damaged:
-                inside |= (places >= part.position) & (places < part.position + part.size)
+            part = np.searchsorted(begins, places, side="right") - 1
+            inside = (part >= 0) & (places < ends[part])
             known = _records(units[inside], log)
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)

@@ -6,6 +6,7 @@ the length: it leads to the next unit, as it did before. Spec 02, 2.6; I-079.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -32,56 +33,119 @@ def damaged_ranges(files: MappedFileQueue) -> list[ExtRange]:
     return [part for part in parts if part.kind == "damage"]
 
 
-def mend_range(files: MappedFileQueue, part: ExtRange, named: Mapping[int, Wanted]) -> list[Edit]:
-    """The edits of one range. named: by place in the stream, the units that begin there.
+def mend_range(
+    files: MappedFileQueue, part: ExtRange, named: Mapping[int, Wanted]
+) -> Iterator[tuple[int | None, Edit]]:
+    """The edits of one range, each with the place of the unit that is named, None for all others.
 
-    Raises Unreadable.
+    named: by place in the stream, the units that begin in the range. One without room for a unit,
+    there or before it, gets none. Raises Unreadable.
     """
     file = files.file_at(part.position)
     if file is None:
-        return []
+        return
     begin = part.position - file.start
     data = files.read_file(file, begin, part.size)
-    starts = sorted(place - part.position for place in named)
-    if not starts:
-        # nothing is named here: new units begin in the newest file, no other has any
-        newest = file is files.files[-1]
-        new = b"" if newest else END_MARK
-        reason = "no unit that a queue names"
-        length = len(data.rstrip(b"\0")) if newest else len(new)
-        return [Edit("write", file.path, reason, _CODES, begin, length, new or None)]
-    if starts[0] >= UNIT_BYTES_MIN:
+    at_end, newest = begin + len(data) == file.size, file is files.files[-1]
+    known = {place - part.position: wanted for place, wanted in named.items()}
+    starts = _apart(data, known)
+    if not starts and at_end:
+        yield from _close(file, begin, data, newest)
+        return
+    if starts[:1] != [0]:
         starts.insert(0, 0)  # a unit that no queue names any more
-    edits: list[Edit] = []
+    tail = 0
     for start, end in pairwise([*starts, len(data)]):
-        size = _size(data, start, end, last=end == len(data))
-        edits += _unit(file, begin, data, start, size, named.get(part.position + start))
-    return edits
+        last = at_end and end == len(data)
+        for at, size in _lengths(data, start, end, last=last):
+            wanted = known.get(at) if at == start else None
+            place = part.position + at if wanted else None
+            yield from ((place, edit) for edit in _head(file, begin, data, at, size, wanted))
+            tail = at + size
+    if at_end:
+        yield from _close(file, begin + tail, data[tail:], newest)
 
 
-def _size(data: bytes, start: int, end: int, *, last: bool) -> int:
-    """Length of the unit at `start`, before the next one at `end`."""
+def _apart(data: bytes, named: Mapping[int, Wanted]) -> list[int]:
+    """Starts of named units that have room, in order; of two that overlap the one that is there."""
+    found: list[int] = []
+    for start in sorted(named, key=lambda start: (not _is_there(data, start, named[start]), start)):
+        if start + UNIT_BYTES_MIN > len(data) or 0 < start < UNIT_BYTES_MIN:
+            continue
+        at = bisect_left(found, start)
+        near = found[max(at - 1, 0) : at + 1]
+        if all(abs(start - other) >= UNIT_BYTES_MIN for other in near):
+            found.insert(at, start)
+    return found
+
+
+def _is_there(data: bytes, start: int, wanted: Wanted) -> bool:
+    """The bytes at a named place are the unit's, but for its sizes."""
     head = data[start : start + UNIT_BYTES_MIN]
     if len(head) < UNIT_BYTES_MIN:
-        return UNIT_BYTES_MIN
+        return False
     fields = HEAD.parse(head)
-    for size in (UNIT_BYTES_MIN + fields.bit_map_size, fields.size):
-        rest = data[start + size : end] if UNIT_BYTES_MIN <= size <= end - start else None
-        if rest is not None and (
-            not rest or (last and (rest.startswith(END_MARK) or not any(rest)))
-        ):
+    return Wanted(fields.tags_code, fields.msg_store_time) == wanted
+
+
+def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple[int, int]]:
+    """(start, size) of the units from `start` to the next one at `end`: one, or more to fill the room.
+
+    last: nothing follows, what is left may stay. Nothing where there is no room for a unit.
+    """
+    at = start
+    while end - at >= UNIT_BYTES_MIN:
+        size = _size(data, at, end, last=last)
+        if size is None and at > start and last:
+            return
+        if size is None:
+            room = end - at
+            size = room if room <= UNIT_BYTES_MAX else min(UNIT_BYTES_MAX, room - UNIT_BYTES_MIN)
+            size = UNIT_BYTES_MIN if last and room > UNIT_BYTES_MAX else size
+        yield at, size
+        at += size
+
+
+def _size(data: bytes, start: int, end: int, *, last: bool) -> int | None:
+    """The size that one of its two fields gives a unit, if that leads to the next one."""
+    fields = HEAD.parse(data[start : start + UNIT_BYTES_MIN])
+    sizes = (UNIT_BYTES_MIN + fields.bit_map_size, fields.size)
+    for size in sizes:
+        room = end - start - size
+        if not UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX or 0 < room < UNIT_BYTES_MIN * (not last):
+            continue
+        rest = data[start + size : end]
+        nothing = last and (rest.startswith(END_MARK) or not rest.strip(b"\0"))
+        if room == 0 or (room > 0 and (sizes[0] == sizes[1] or nothing or _is_unit(rest))):
             return int(size)
-    return end - start if UNIT_BYTES_MIN <= end - start <= UNIT_BYTES_MAX else UNIT_BYTES_MIN
+    return None
 
 
-def _unit(
+def _is_unit(data: bytes) -> bool:
+    """At the front is a unit whose sizes agree."""
+    if len(data) < UNIT_BYTES_MIN:
+        return False
+    fields = HEAD.parse(data[:UNIT_BYTES_MIN])
+    return bool(UNIT_BYTES_MIN <= fields.size == UNIT_BYTES_MIN + fields.bit_map_size <= len(data))
+
+
+def _close(
+    file: MappedFile, begin: int, rest: bytes, newest: bool
+) -> Iterator[tuple[int | None, Edit]]:
+    """Behind the last unit of a file is the mark of its end, or nothing where more are to come."""
+    if not rest.strip(b"\0") or rest.startswith(END_MARK):
+        return
+    mark = b"" if newest or len(rest) < len(END_MARK) else END_MARK
+    length = len(mark) or len(rest.rstrip(b"\0"))
+    yield None, Edit("write", file.path, "no unit", _CODES, begin, length, mark or None)
+
+
+def _head(
     file: MappedFile, begin: int, data: bytes, start: int, size: int, wanted: Wanted | None
 ) -> Iterator[Edit]:
     """The head of a unit where it is not as it has to be."""
     head = data[start : start + UNIT_BYTES_MIN]
-    if begin + start + size > file.size:
-        return
-    fields = HEAD.parse(head.ljust(UNIT_BYTES_MIN, b"\0"))
+    fields = HEAD.parse(head)
     fields |= {"bit_map": bytes(size - UNIT_BYTES_MIN)}  # from which follow both sizes
     if wanted is not None:
         fields |= {"tags_code": wanted.tags_code, "msg_store_time": wanted.store_timestamp}
