@@ -1,6 +1,7 @@
 """The Spark data pipeline.
 
-`register(spark)` makes the data sources known to a session of your own.
+Sessions find the data sources by themselves (the modules `pyspark_rocketmq_…` beside this package);
+`register(spark)` hands them to one that cannot, of Spark Connect.
 """
 
 from __future__ import annotations

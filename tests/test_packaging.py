@@ -76,6 +76,7 @@ def test_links_point_at_the_folders_of_the_root() -> None:
 
 def test_the_wheel_holds_the_package_its_pages_and_its_completions(wheel: Path) -> None:
     expected = {"mqstore/__init__.py", "mqstore/__main__.py", "mqstore/py.typed"}
+    expected |= {path.name for path in (ROOT / "src").glob("*.py")}
     for folder in FOLDERS:
         expected |= {f"mqstore/{folder}/{name}" for name in sources(ROOT / folder)}
     for shared, folder in SHARED.items():

@@ -24,7 +24,8 @@ _PART_UNITS = 8 << 20
 _PART_QUEUES = 64
 """Queues that one task reads."""
 _INVALID, _PRE_FILL = 0, 1
-_STATES = pa.array(["invalid", "pre_fill"], pa.string())
+_STATES = ["invalid", "pre_fill"]
+"""No Arrow array: that imports pandas, and every session looks at this module."""
 
 
 class QueuePart(NamedTuple):
@@ -83,7 +84,7 @@ def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) 
         "queue_id": queue_id,
         "queue_offset": np.arange(first, first + len(units)),
         **{name: units[name] for name in names},
-        "state": _STATES.take(ids),
+        "state": pa.array(_STATES, pa.string()).take(ids),
     }
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -190,3 +194,21 @@ def test_every_source_has_a_name_of_its_own() -> None:
     names = [source.name() for source in all_sources()]
     assert len(set(names)) == len(names)
     assert all(name.startswith("rocketmq-") for name in names)
+
+
+def test_spark_finds_every_source_by_itself() -> None:
+    """As Spark does it once a session: by the names of modules, in a process of its own."""
+    found = {}
+    for module in iter_modules():
+        if module.name.startswith("pyspark_"):
+            source = import_module(module.name).DefaultSource
+            found[source.name()] = source
+    assert found == {source.name(): source for source in all_sources()}
+
+
+def test_what_every_session_looks_at_is_quick_to_import() -> None:
+    """pandas takes longer than all else together."""
+    code = "import sys; from mqstore.pipeline.sources import all_sources; all_sources();"
+    code += "print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
