@@ -18,7 +18,7 @@ from .register import after
 from .scene import Scene
 from .timer_entries import of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
-from .timer_wheel import chains
+from .timer_wheel import chains, linked_by_a_start
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -104,12 +104,13 @@ def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
     named = np.unique(entries.offset_py[found.reached | past])
     missing = waits & ~np.isin(records.position, named)
     begin = check.last_timer_log_flush_pos - (files.log.files[0].size if files.log.files else 0)
-    read_again = entries.offset_py[entries.position >= max(0, begin)]
-    late = missing & np.isin(records.position, read_again) & scene.crashed
+    read_again = entries.position >= max(0, begin)
+    read_again &= linked_by_a_start(files, read_again)
+    late = missing & np.isin(records.position, entries.offset_py[read_again])
     _tell_missing(scene, records, missing & ~late, "")
     if not scene.live:
         text = "; a start finds its entry in the timer log"
-        _tell_missing(scene, records, late, text, unclean=True)
+        _tell_missing(scene, records, late, text, unclean=scene.crashed)
 
 
 def _tell_missing(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -181,8 +181,11 @@ def chains_are_whole(scene: Scene) -> None:
 
 
 def _outside(scene: Scene, found: Chains) -> None:
-    """Entries behind the flushed end that are still to come and in no chain: every start links them,
-    be it after a crash or not (spec 04, 4.9).
+    """Entries behind the flushed end that are still to come and in no chain.
+
+    Every start reads them once more, after a clean stop as after a crash, and has the slot of each
+    lead to it (spec 04, 4.9): so they come back, but for those that no later entry of their tick
+    links to.
     """
     files = timer_files(scene)
     entries, ticks, check = files.log.entries, files.ticks, files.check
@@ -191,19 +194,47 @@ def _outside(scene: Scene, found: Chains) -> None:
     rows = due & ~found.reached & late
     if not rows.any() or not files.has_check or scene.live:
         return
-    first = int(entries.position[rows][0])
-    file = files.log.file_of(first)
+    linked = linked_by_a_start(files, rows)
+    _tell_outside(
+        scene, rows & linked, "a start links it", severity=Severity.WARNING, unclean=scene.crashed
+    )
+    _tell_outside(scene, rows & ~linked, "no later entry of its tick links to it")
+
+
+def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
+    """bool[entries]: in the chain of the last entry of the tick, which is that of one of `rows`."""
+    entries = files.log.entries
+    tick = entries.tick_ms // files.ticks.precision_ms
+    found = np.zeros(len(tick), np.bool_)
+    number = np.flatnonzero(np.isin(tick, tick[rows]))
+    _, from_behind = np.unique(tick[number][::-1], return_index=True)
+    at = number[::-1][from_behind]
+    while len(at):
+        found[at] = True
+        previous = entries.previous[at]
+        before, known = entries.at(previous)
+        goes_on = known & (previous < entries.position[at])
+        at = before[goes_on]
+    return found
+
+
+def _tell_outside(scene: Scene, rows: Flags, why: str, **more: Any) -> None:
+    """Entries in no chain, as one finding."""
+    if not rows.any():
+        return
+    log = timer_files(scene).log
+    first = int(log.entries.position[rows][0])
+    file = log.file_of(first)
     assert file is not None
+    text = f"the entry at {first} is in no chain, behind what timercheck says was written: {why}"
     scene.findings.add(
         "I-123",
         file.path,
-        f"the entry at {first} is in no chain, behind what timercheck says was written:"
-        " a start links it",
+        text,
         offset=first - file.start,
         length=UNIT_BYTES,
         count=int(rows.sum()),
-        severity=Severity.WARNING,
-        unclean=scene.crashed,
+        **more,
     )
 
 

@@ -29,7 +29,7 @@ _NO_PREVIOUS = -1
 _METRICS = ("timermetrics", "transactionMetrics")
 
 
-class _Timer:
+class Timer:
     """The timer's files of a store, as they are before they are damaged."""
 
     def __init__(self, store: Path) -> None:
@@ -96,7 +96,7 @@ def i_120(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_121(store: Path, random: Random) -> str:
     """A slot has the time of another slot."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.randrange(len(timer.slots.time))
     time = int(timer.slots.time[row])
     return timer.set_slot(row, "time", time + random.choice([-1, 1]) * random.randrange(1, SLOTS))
@@ -105,7 +105,7 @@ def i_121(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_122(store: Path, random: Random) -> str:
     """A slot leads to no entry, or in the wrong order."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.choice(timer.in_use())
     first, last = int(timer.slots.first[row]), int(timer.slots.last[row])
     behind = timer.log.end + random.randrange(9) * UNIT_BYTES
@@ -125,7 +125,7 @@ def i_122(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_123(store: Path, random: Random) -> str:
     """A chain goes in a circle, ends early, or leads to no entry."""
-    timer = _Timer(store)
+    timer = Timer(store)
     chain = timer.chain(random.choice(timer.in_use()))
     row = random.choice(chain)
     position = int(timer.entries.position[row])
@@ -139,7 +139,7 @@ def i_123(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_124(store: Path, random: Random) -> str:
     """An entry of a chain is due in another tick."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.choice(timer.chain(random.choice(timer.in_use())))
     change = random.choice([-1, 1]) * random.randrange(2_000, 50_000)
     return timer.set_entry(row, "delayed_time", timer.delay(row) + change)
@@ -148,7 +148,7 @@ def i_124(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_125(store: Path, random: Random) -> str:
     """A slot counts wrongly."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.choice(timer.in_use())
     change = random.choice([-1, 1]) * random.randrange(1, 1000)
     return timer.set_slot(row, "num", int(timer.slots.num[row]) + change)
@@ -157,7 +157,7 @@ def i_125(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_126(store: Path, random: Random) -> str:
     """An entry in the middle is zeros or noise, or a file has no BLANK."""
-    timer = _Timer(store)
+    timer = Timer(store)
     path, offset = timer.place(random.randrange(len(timer.entries.position) - 1))
     kind = random.choice(["zeros", "noise", "blank"])
     if kind == "zeros":
@@ -176,7 +176,7 @@ def i_126(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_127(store: Path, random: Random) -> str:
     """An entry has an unknown magic, something reserved, or a link forward."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.randrange(len(timer.entries.position))
     position = int(timer.entries.position[row])
     edits: list[Callable[[], str]] = [
@@ -191,7 +191,7 @@ def i_127(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_128(store: Path, random: Random) -> str:
     """An entry names another place, size or topic."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.randrange(len(timer.entries.position))
     entries = timer.entries
     column, name = random.choice(
@@ -207,7 +207,7 @@ def i_128(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_129(store: Path, random: Random) -> str:
     """An entry is due at another time than its record, or cancels where that does not."""
-    timer = _Timer(store)
+    timer = Timer(store)
     row = random.choice(np.flatnonzero(~timer.entries.rolled).tolist())
     if random.random() < 0.5:
         return timer.set_entry(row, "magic", int(timer.entries.magic[row]) ^ MAGIC_DELETE)
@@ -218,7 +218,7 @@ def i_129(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_130(store: Path, random: Random) -> str:
     """timercheck is ahead of the timer log, or inside an entry."""
-    timer = _Timer(store)
+    timer = Timer(store)
     ahead = timer.log.end + random.randrange(1, 1 << 30)
     inside = random.randrange(timer.log.end // UNIT_BYTES - 1) * UNIT_BYTES
     file = next(f for f in timer.log.files if f.start <= inside < f.end)
@@ -231,7 +231,7 @@ def i_130(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_131(store: Path, random: Random) -> str:
     """An offset of timercheck is behind the queue's end, negative, or 0; or the timer is lost."""
-    timer = _Timer(store)
+    timer = Timer(store)
     if random.random() < 0.2:
         shutil.rmtree(store / "timerlog")
         timer.wheel.unlink()
@@ -244,7 +244,7 @@ def i_131(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_132(store: Path, random: Random) -> str:
     """The timer has read the future, or part of a tick."""
-    timer = _Timer(store)
+    timer = Timer(store)
     read_ms = timer.check.last_read_time_ms
     ahead = NOW_MS // 1000 * 1000 + random.randrange(2, 1 << 20) * 1000
     return timer.set_check(
@@ -255,7 +255,7 @@ def i_132(store: Path, random: Random) -> str:
 @on(*CLEAN, *KILLED)
 def i_133(store: Path, random: Random) -> str:
     """A slot in use is empty, or the whole wheel."""
-    timer = _Timer(store)
+    timer = Timer(store)
     if random.random() < 0.2:
         os.truncate(timer.wheel, 0)
         os.truncate(timer.wheel, FILE_BYTES)
@@ -266,7 +266,7 @@ def i_133(store: Path, random: Random) -> str:
     return f"slot {number}: zeros"
 
 
-def _of_a_message(timer: _Timer, random: Random) -> int:
+def _of_a_message(timer: Timer, random: Random) -> int:
     """A slot in use that some message read before timercheck was written waits in."""
     fitting = [
         row
@@ -295,7 +295,7 @@ def i_134(store: Path, random: Random) -> str:
 @on("5.3.3-timer-killed", "5.1.4-timer-killed", "5.5.0-timer-killed")
 def i_135(store: Path, random: Random) -> str:
     """The log has expired, the timer log has not."""
-    timer = _Timer(store)
+    timer = Timer(store)
     first, *rest = sorted((store / "commitlog").iterdir())
     first.unlink()
     start = int(rest[0].name)
@@ -322,7 +322,7 @@ def i_136(store: Path, random: Random) -> str:
 @on(*CLEAN)
 def i_137(store: Path, random: Random) -> str:
     """Two entries of chains in use name one record."""
-    timer = _Timer(store)
+    timer = Timer(store)
     rows = [r for slot in timer.in_use() for r in timer.chain(slot) if not timer.entries.deletes[r]]
     one, other = random.sample(rows, 2)
     return timer.set_entry(other, "offset_py", int(timer.entries.offset_py[one]))
