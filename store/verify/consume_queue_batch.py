@@ -20,6 +20,7 @@ from ..recovery.survey import Messages
 from .catalogue import Severity
 from .consume_queue_ends import is_late
 from .consume_queue_state import BatchCheck, Missing, Queues, queues_of
+from .covered import covered_of
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
@@ -131,7 +132,7 @@ def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit:
 
 def _covered(scene: Scene, position: int) -> bool:
     """The pass over the log has been there."""
-    return bool(queues_of(scene).covered.has(np.array([position], np.int64))[0])
+    return bool(covered_of(scene).has(np.array([position], np.int64))[0])
 
 
 def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:

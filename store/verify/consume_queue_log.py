@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
-from ..batch import Extent
 from ..delay_level import SCHEDULE_TOPIC
 from ..recovery.queue_units import Units, is_valid
 from ..recovery.survey import Messages, points_at
@@ -19,8 +18,7 @@ from .consume_queue_batch import compare_batches
 from .consume_queue_ext import compare_entries
 from .consume_queue_reader import QueueReader, is_pre_fill
 from .consume_queue_state import QueueCheck, Queues, queues_of
-from .records import Records
-from .register import of_extents, of_messages, of_records, of_stale
+from .register import of_messages
 from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
@@ -173,21 +171,3 @@ def _at_distance(
         ),
     )
     return found
-
-
-@of_records("I-067")
-def covered_records(scene: Scene, records: Records) -> None:
-    """What the pass has looked at; what it has not is judged by nobody."""
-    queues_of(scene).covered.add_range(int(records.position[0]), int(records.ends[-1]))
-
-
-@of_stale("I-067")
-def covered_stale(scene: Scene, records: Records) -> None:
-    """Records of an earlier life were looked at, too."""
-    queues_of(scene).covered.add_range(int(records.position[0]), int(records.ends[-1]))
-
-
-@of_extents("I-067")
-def covered_extent(scene: Scene, extent: Extent) -> None:
-    """So was what is no record."""
-    queues_of(scene).covered.add_range(extent.position, extent.end)

@@ -98,18 +98,16 @@ class BatchCheck:
 
 @dataclass
 class LeftQueues:
-    """What a part of the log leaves of all queues: see `QueueCheck` and `Queues.covered`."""
+    """What a part of the log leaves of all queues: see `QueueCheck`."""
 
     right: dict[QueueId, Ranges]
     waits: dict[QueueId, Waits]
-    covered: Ranges
 
 
 class Queues(Carried):
     """All queues of a store.
 
-    covered: what this run has looked at of the log. unreadable: why there is nothing to compare
-    with, or "".
+    unreadable: why there is nothing to compare with, or "".
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -117,7 +115,6 @@ class Queues(Carried):
         self._scene = scene
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
-        self.covered = Ranges()
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in scene.store.queues}
         self.in_database = layout.rocksdb_queues
         self.unreadable = scene.store.queues_unread if self.in_database else ""
@@ -137,7 +134,7 @@ class Queues(Carried):
             return None
         checks = self.checks.items()
         waits = {queue: c.waits for queue, c in checks if c.waits != Waits()}
-        return LeftQueues({queue: c.right for queue, c in checks}, waits, self.covered)
+        return LeftQueues({queue: c.right for queue, c in checks}, waits)
 
     def take_on(self, scene: Scene, left: LeftQueues) -> None:
         """The units of the part are right, too."""
@@ -146,7 +143,6 @@ class Queues(Carried):
             self.check(queue).right.add_all(right)
         for queue, waits in left.waits.items():
             self.check(queue).waits.take_on(waits)
-        self.covered.add_all(left.covered)
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""

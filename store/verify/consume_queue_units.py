@@ -15,6 +15,7 @@ from .consume_queue_ranges import Ranges
 from .consume_queue_reader import is_pre_fill
 from .consume_queue_resolve import are_rolled_back, resolve
 from .consume_queue_state import QueueCheck, Queues
+from .covered import covered_of
 from .scene import Scene
 
 _BEHIND_AT_ONCE = 256
@@ -108,7 +109,7 @@ class QueuePass:
 
     def _read(self, offsets: Ints, positions: Ints) -> Flags:
         """bool[n]: the pass has been there; or an earlier run, which could not judge the unit yet."""
-        read = self._queues.covered.has(positions)
+        read = covered_of(self._scene).has(positions)
         scope = self._scene.scope
         if scope.earlier is not None and scope.start is not None:
             judged = scope.earlier.next_offset.get(self._check.queue, 0)

@@ -25,7 +25,7 @@ from ..index_file import IndexFile
 from ..lost import tombstones
 from .carried import Carried
 from .catalogue import Severity
-from .consume_queue_state import queues_of
+from .covered import covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
 from .records import Records
@@ -253,7 +253,7 @@ class IndexCompare(Carried):
         """Items between batches, or out of order: where the pass has been, they are looked at."""
         self._strayed |= bool(len(strays))
         inside = strays.position >= self._scene.log.start
-        inside &= queues_of(self._scene).covered.has(strays.position)
+        inside &= covered_of(self._scene).has(strays.position)
         self._strays.append(strays.take(inside))
         if sum(map(len, self._strays)) >= _STRAYS_AT_ONCE:
             self._look_at_strays()

@@ -11,6 +11,7 @@ from ..recent import LOOK_BACK
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages, survey
 from ..recovery.topic_table import TopicTable
+from .covered import covered_of
 from .records import Records
 from .register import CHECKS, checks_of
 from .scene import Scene
@@ -54,6 +55,7 @@ class LogPass:
     def __init__(self, scene: Scene, groups: frozenset[str]) -> None:
         self.of_log_alone = groups <= LOG_GROUPS
         self._scene = scene
+        self._covered = covered_of(scene)
         self._topics = TopicTable()
         self._records = checks_of(CHECKS.records, groups)
         self._stale = checks_of(CHECKS.stale, groups)
@@ -76,6 +78,7 @@ class LogPass:
     def records(self, batch: Batch, dispatched: Dispatched | None) -> None:
         """Good records of this log."""
         records, log = Records(batch, dispatched, self._topics), self._scene.log
+        self._covered.add(int(batch.position[0]), batch.end)
         for check in self._records:
             check(self._scene, records)
         log.end = batch.end
@@ -99,12 +102,14 @@ class LogPass:
     def extent(self, extent: Extent) -> None:
         """What is no record."""
         self._scene.log.bytes += extent.size
+        self._covered.add(extent.position, extent.end)
         for check in self._extents:
             check(self._scene, extent)
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
         self._scene.log.bytes += batch.end - int(batch.position[0])
+        self._covered.add(int(batch.position[0]), batch.end)
         records, log = Records(batch), self._scene.log
         if batch.mark is Mark.DEAD_TAIL:
             log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))

@@ -142,3 +142,14 @@ def test_a_new_file_without_items_is_no_damage(work: Path) -> None:
     newest.with_name(str(int(newest.name) + 1)).write_bytes(bytes(newest.stat().st_size))
     found = [one for one in _findings(CLEAN, root) if one.code != "I-103"]
     assert [(one.code, one.severity) for one in found] == [("I-092", Severity.INFO)]
+
+
+def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
+    """What the pass over the log has looked at is known whatever it is asked for."""
+    name = "5.3.3-killed-page"
+    root = original(name, work)
+    with Store(root, BrokerConfig(config(name, root))) as store:
+        whole = verify(store, now_ms=NOW_MS).findings
+    alone = [finding for finding in _findings(name, root) if finding.code == "I-100"]
+    assert alone == [finding for finding in whole if finding.code == "I-100"]
+    assert sum(finding.count for finding in alone) == 38
