@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,7 @@ from ..regular_file import read_regular
 from ..store import Store
 from ..verify.compaction_files import CompactedQueue, compacted_queues, leftovers
 from ..verify.scene import Scene, Scope
-from .compaction_log import log_edits, log_sizes, restored
+from .compaction_log import closed_files, log_edits, log_lengths, log_sizes, restored
 
 _LARGEST_BYTES = 64 << 20
 _DEFAULT_BYTES = 10 << 20
@@ -49,17 +49,19 @@ def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]])
         scene = Scene(store, Scope())
         for path in leftovers(scene):
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
-        size = _queue_file_bytes(layout)
+        sizes = log_sizes(layout)
+        size = _queue_file_bytes(layout, sizes)
         for queue in compacted_queues(scene):
             whole = restored(store, queue)
-            yield from log_edits(store, queue, size, whole)
-            yield from _queue_edits(layout, queue, size, whole)
+            lengths = log_lengths(store, queue, size, sizes)
+            yield from log_edits(queue, lengths, whole)
+            yield from _queue_edits(layout, queue, size, closed_files(queue, lengths), whole)
     yield from _position_edits(layout, ranges)
 
 
-def _queue_file_bytes(layout: Layout) -> int:
+def _queue_file_bytes(layout: Layout, logs: Counter[int]) -> int:
     """Length of a queue file: that of most files that fit their logs, else what is configured."""
-    sizes, logs = Counter[int](), log_sizes(layout)
+    sizes = Counter[int]()
     for queue in queue_directories(layout.compaction_queues):
         with MappedFileQueue.open(queue.path) as files:
             sizes.update(file.size for file in files.files)
@@ -78,22 +80,26 @@ def _queue_file_bytes(layout: Layout) -> int:
 
 
 def _queue_edits(
-    layout: Layout, queue: CompactedQueue, size: int, whole: Mapping[int, bytes]
+    layout: Layout,
+    queue: CompactedQueue,
+    size: int,
+    closed: Container[int],
+    whole: Mapping[int, bytes],
 ) -> Iterator[Edit]:
-    """The queue files. whole: records by position as they will be."""
+    """The queue files. closed: starts of those that others follow; what compaction wrote is not.
+
+    whole: records by position as they will be.
+    """
     there = {file.start: file for file in queue.queue_files}
     log = open_log(layout, queue.topic, queue.queue_id)
     with log.queue:
-        for number, file in enumerate(log.queue.files):
-            # what compaction wrote is not closed, and neither is the newest file
-            last = number + 1 == len(log.queue.files)
+        for file in log.queue.files:
             units = _units_of(log_units(log.scan(file.start, file.end, crc=False)))
             for row in np.flatnonzero(np.isin(units["physical_offset"], list(whole))).tolist():
                 units["tags_code"][row] = _tags_code(whole[int(units["physical_offset"][row])])
             known = there.pop(file.start, None)
             old = b"" if known is None else read_regular(known.path, size)
-            closed = not last and not queue.before_gap(file)
-            data = _file(units, old, size, closed=closed)
+            data = _file(units, old, size, closed=file.start in closed)
             cut = known is not None and known.size != size
             if data is not None and (cut or data != old):
                 path = os.fspath(queue.queue_path / file_name(file.start))

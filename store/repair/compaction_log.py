@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import zip_longest
 
 import numpy as np
 
@@ -48,38 +49,67 @@ def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
     return {position: data for position, data in found.items() if data is not None}
 
 
-def log_edits(
-    store: Store, queue: CompactedQueue, queue_bytes: int, whole: Mapping[int, bytes]
-) -> Iterator[Edit]:
-    """What the log of a queue needs. queue_bytes: length of its queue files. whole: as `restored`.
+def log_lengths(
+    store: Store, queue: CompactedQueue, queue_bytes: int, sizes: Counter[int]
+) -> dict[int, Edit]:
+    """By start of a file of the log, how its length is put right. Raises Unreadable.
 
-    Raises Unreadable.
+    queue_bytes: length of the queue's files. sizes: as `log_sizes`.
     """
-    sizes = log_sizes(store.layout)
-    for number, file in enumerate(queue.log_files):
-        yield from _length(store, file, _wanted(store, sizes, file, queue_bytes))
-        last = number + 1 == len(queue.log_files)
-        if not last and not queue.before_gap(file):
-            yield from _blank(queue, file)
+    found: dict[int, Edit] = {}
+    for file, behind in zip_longest(queue.log_files, queue.log_files[1:]):
+        for edit in _length(file, behind, _wanted(store, sizes, file, queue_bytes)):
+            found[file.start] = edit
+    return found
+
+
+def closed_files(queue: CompactedQueue, lengths: Mapping[int, Edit]) -> dict[int, int]:
+    """By start, where those files of the log will end that another one follows at once."""
+    starts = {file.start for file in queue.log_files}
+    ends = {
+        file.start: file.start + lengths[file.start].length if file.start in lengths else file.end
+        for file in queue.log_files
+    }
+    return {start: end for start, end in ends.items() if end in starts}
+
+
+def log_edits(
+    queue: CompactedQueue, lengths: Mapping[int, Edit], whole: Mapping[int, bytes]
+) -> Iterator[Edit]:
+    """What the log of a queue needs. lengths: as `log_lengths`. whole: as `restored`."""
+    closed = closed_files(queue, lengths)
+    for file in queue.log_files:
+        if file.start in lengths:
+            yield lengths[file.start]
+        if file.start in closed:
+            yield from _blank(queue, file, closed[file.start])
     yield from _records(queue, whole)
 
 
 def _wanted(store: Store, sizes: Counter[int], file: MappedFile, queue_bytes: int) -> int:
-    """Length of a log file: as configured, else that of most files, else the nearest that fits."""
+    """Length of a log file: as configured, else that of most files, else the nearest that fits.
+
+    Where no file is as configured and several agree, the option is what was changed.
+    """
+    least = FEWEST_QUEUE_FILES * queue_bytes
+    usual = [row for row in sizes.most_common() if row[0] % queue_bytes == 0 and row[0] >= least]
     configured = store.config.get_int("compactionMappedFileSize")
     if configured is not None:
-        return log_bytes(configured, queue_bytes)
-    least = FEWEST_QUEUE_FILES * queue_bytes
+        size = log_bytes(configured, queue_bytes)
+        changed = not sizes[size] and usual and usual[0][1] > 1
+        return usual[0][0] if changed else size
     if file.size % queue_bytes == 0 and file.size >= least:
         return file.size
-    usual = [size for size, _ in sizes.most_common() if size % queue_bytes == 0 and size >= least]
     near = (file.size + queue_bytes // 2) // queue_bytes * queue_bytes
-    return usual[0] if usual else max(near, least)
+    return usual[0][0] if usual else max(near, least)
 
 
-def _length(store: Store, file: MappedFile, size: int) -> Iterator[Edit]:
+def _length(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[Edit]:
+    """The length of a file, where that leaves the file behind it its place."""
     if file.size == size:
         return
+    if behind is not None and (file.end == behind.start or file.start + size > behind.start):
+        return  # only the option differs from the one that the files were made with
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if file.size > size and files.next_data(files.files[0], size) is not None:
             return  # what lies there is not thrown away
@@ -87,17 +117,22 @@ def _length(store: Store, file: MappedFile, size: int) -> Iterator[Edit]:
     yield Edit("truncate", file.path, reason, ("I-161",), length=size)
 
 
-def _blank(queue: CompactedQueue, file: MappedFile) -> Iterator[Edit]:
-    """A full file is closed behind its last record."""
+def _blank(queue: CompactedQueue, file: MappedFile, file_end: int) -> Iterator[Edit]:
+    """A full file is closed behind its last record. file_end: of the file as it will be."""
     records = queue.records
     mine = (records.position >= file.start) & (records.position < file.end)
-    if not mine.any() or file.end in queue.blank_ends:
+    if not mine.any() or (file_end == file.end and file_end in queue.blank_ends):
         return
     end = int((records.position[mine] + records.size[mine]).max())
-    data: bytes = BLANK.build({"total_size": file.end - end, "magic_code": MAGIC_BLANK})
-    if end + len(data) <= file.end:
-        reason = "go on in the next file"
-        yield Edit("write", file.path, reason, ("I-164",), end - file.start, len(data), data)
+    data: bytes = BLANK.build({"total_size": file_end - end, "magic_code": MAGIC_BLANK})
+    if end + len(data) > file_end:
+        return
+    with MappedFileQueue.of_file(file.path, file.start) as files:
+        if files.read(end, len(data)) == data:
+            return
+    yield Edit(
+        "write", file.path, "go on in the next file", ("I-164",), end - file.start, len(data), data
+    )
 
 
 def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit]:

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.kinds import KINDS, Syntax
+from ..config import BrokerConfig
 from ..config_file import BACKUP, FILES, ConfigFile, read_config_file
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
 from ..delay_level import DEFAULT_LEVELS, parse_levels
 from ..dispatch import LMQ_PREFIX
-from ..errors import Missing
+from ..errors import InvalidInput, Missing
+from ..mapped_file_queue import start_of
 from ..recovery.edits import Edit
 from ..recovery.profiles import DispatchRules
 from ..recovery.snapshot import Snapshot
@@ -59,9 +61,8 @@ def config_repair(
     made, layout = ConfigRepair(), snapshot.layout
     tables = ConfigTables.read(layout.config)
     proven = _proven(snapshot, tables, ranges, profile, rules)
-    levels = len(parse_levels(layout.broker_config.get("messageDelayLevel", DEFAULT_LEVELS)))
-    from_zero = bool(snapshot.log) and int(snapshot.log[0].name) == 0
-    bounds = Bounds(ranges, proven.topics, levels, from_zero)
+    from_zero = any(start_of(entry.name) == 0 for entry in snapshot.log)
+    bounds = Bounds(ranges, proven.topics, _levels(layout.broker_config), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON:
@@ -78,6 +79,14 @@ def config_repair(
         if any(reasons):
             made.edits.append(_edit(path, content, reasons, moved, mended))
     return made
+
+
+def _levels(config: BrokerConfig) -> int | None:
+    """How many delay levels there are, None where the option is one that no broker can read."""
+    try:
+        return len(parse_levels(config.get("messageDelayLevel", DEFAULT_LEVELS)))
+    except InvalidInput:
+        return None
 
 
 def _edit(

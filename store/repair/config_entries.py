@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import one_line
 from ..recovery.snapshot import QueueId
 from ..verify.config_topics import MODES, PERM_MOST
 from ..write.profile import WriterProfile
@@ -24,6 +25,8 @@ _TOPICS, _GROUPS, _FILTERS, _MODES_TABLE, _OFFSETS = (
     "messageRequestModeMap",
     "offsetTable",
 )
+_TOLD_CHARS = 60
+"""Of a name or value that is told."""
 _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
 
 
@@ -73,7 +76,7 @@ def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
             yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
     for topic in sorted(proven.unserved - set(table)):
         table[topic] = new_topic(topic, proven.highest[topic], proven.profile)
-        yield "I-150", f"{topic}: it has queues and no entry"
+        yield "I-150", f"{_short(topic)}: it has queues and no entry"
 
 
 def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
@@ -110,7 +113,8 @@ def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
                 yield "I-154", _set(entry, f"{topic} {group}", "mode", meant)
             else:
                 del groups[group]
-                yield "I-154", f"{topic} {group}: mode {mode!r}, as if there were no entry"
+                what = f"mode {_short(mode)}, as if there were no entry"
+                yield "I-154", f"{_short(topic)} {_short(group)}: {what}"
 
 
 def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
@@ -127,14 +131,21 @@ def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
         row = table.pop(key)
         if len(ways) == 1 and ways[0] not in table:
             table[ways[0]] = row
-            yield "I-144", f"{text}: {ways[0]}"
+            yield "I-144", f"{_short(text)}: {_short(ways[0])}"
         else:
-            yield "I-144", f"{text}: of no topic and group, taken out with {row}"
+            what = f"taken out with {_short(row)}"
+            yield "I-144", f"{_short(text)}: of no topic and group, {what}"
 
 
 def _set(entry: Json, key: str, column: str, value: Any) -> str:
     before, entry[column] = entry.get(column), value
-    return f"{key}: {column} {before!r} -> {value!r}"
+    return f"{_short(key)}: {column} {_short(before)} -> {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    """What a file says, on one line and not longer than a person reads."""
+    text = one_line(str(value))
+    return text if len(text) <= _TOLD_CHARS else f"{text[:_TOLD_CHARS]}… ({len(text)} characters)"
 
 
 def _is_int(value: Any) -> bool:

@@ -40,12 +40,13 @@ class Bounds:
     """What offsets are held against.
 
     ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many
-    delay levels there are. from_zero: the log has every message that was ever stored.
+    delay levels there are, None where that is not known. from_zero: the log has every message that was
+    ever stored.
     """
 
     ranges: Ranges
     topics: frozenset[str]
-    levels: int
+    levels: int | None
     from_zero: bool
 
     def of(self, queue: QueueId, *, known: bool) -> tuple[int, int] | None:
@@ -91,8 +92,9 @@ def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
         if (level := _number(key)) is None or not _is_int(table[key]):
             continue
         queue = QueueId(SCHEDULE_TOPIC, level - 1)
-        exists = 1 <= level <= bounds.levels
-        if not exists and queue not in bounds.ranges:
+        exists = bounds.levels is not None and 1 <= level <= bounds.levels
+        cannot_be = level < 1 or (bounds.levels is not None and not exists)
+        if cannot_be and queue not in bounds.ranges:
             yield Clamped("", queue, table.pop(key), None)
             continue
         yield from _inside("", table, key, queue, bounds.of(queue, known=exists))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mqstore.formats.blank import BLANK
 from mqstore.formats.sparse_consume_queue import UNIT_BYTES
 from mqstore.store.config import BrokerConfig
 from mqstore.store.config_json import dumps, loads
+from mqstore.store.mapped_file_queue import MappedFileQueue
 from mqstore.store.repair.parts import Part, chosen
 
 from ... import stores
@@ -80,3 +84,51 @@ def test_a_position_that_no_queue_has(root: Path) -> None:
     assert {k: v for k, v in written.items() if k != name} == {
         k: v for k, v in known.items() if k != name
     }
+
+
+SEVERAL = "5.3.3-compaction-killed"
+"""A store with files that follow one another."""
+
+
+@pytest.mark.parametrize("bytes_", ["20240", "5060"])
+def test_an_option_that_was_changed_moves_no_file(bytes_: str, tmp_path: Path) -> None:
+    """Files of another length would overlap, or leave gaps; verify tells that they do not fit."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    config = BrokerConfig({"compactionMappedFileSize": bytes_})
+    plan = examined(root, config, COMPACTION).plan
+    assert not [edit.to_json() for edit in plan.edits]
+
+
+@pytest.mark.parametrize("cut", [1, 20, 90])
+def test_a_file_that_is_cut_is_closed_where_it_ended(cut: int, tmp_path: Path) -> None:
+    """Files lie behind it: its length and its BLANK are as the broker wrote them."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    wanted = rows(root, ["compaction"])
+    path = sorted((root / "compaction/compactionLog/state/0").iterdir())[1]
+    data = path.read_bytes()
+    blank_at = len(data.rstrip(b"\0")) - BLANK.sizeof()
+    assert blank_at + BLANK.sizeof() <= len(data) - cut, "no record is cut"
+    path.write_bytes(data[:blank_at].ljust(len(data) - cut, b"\0"))
+    repaired(root, BrokerConfig({}), COMPACTION)
+    assert rows(root, ["compaction"]) == wanted
+
+
+def test_each_directory_is_listed_a_few_times(tmp_path: Path) -> None:
+    """With many queues a look at all of them for each one takes for ever."""
+    root = stores.unpack(SEVERAL, tmp_path)
+    for number in range(2, 12):
+        for part in ("compactionLog", "compactionCq"):
+            folder = root / "compaction" / part / "state"
+            shutil.copytree(folder / "1", folder / f"{number}")
+    calls = Counter[str]()
+
+    def counted(directories: Any, *rest: Any, **more: Any) -> Any:
+        calls[str(directories)] += 1
+        return opened(directories, *rest, **more)
+
+    opened = MappedFileQueue.open
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MappedFileQueue, "open", counted)
+        examined(root, BrokerConfig({}), COMPACTION)
+    seen = [count for path, count in calls.items() if "compactionLog/state" in path]
+    assert len(seen) == 12 and max(seen) < 8, calls

@@ -152,3 +152,37 @@ def test_what_no_queue_proves_is_not_invented(root: Path) -> None:
     told = {(c.queue.queue_id, c.before, c.after) for c in found.clamped}
     assert told == {(18, 5, None), (-1, 3, None)}
     assert set(loads(path.read_text())["offsetTable"]) == set(content["offsetTable"]) - {0, 19}
+
+
+@pytest.mark.parametrize("levels", ["soon", "1s 99999999999s", "1 2 3"])
+def test_delay_levels_that_no_broker_reads(levels: str, root: Path) -> None:
+    """What does not depend on them is mended; no offset of a level is taken out."""
+    path = root / "config" / "delayOffset.json"
+    content = loads(path.read_text())
+    content["offsetTable"] |= {19: 5, 0: 3}
+    path.write_text(dumps(content))
+    topics = root / "config" / "topics.json"
+    whole = topics.read_bytes()
+    topics.write_bytes(whole[:300])
+    config = BrokerConfig({"messageDelayLevel": levels})
+    found = examined(root, config, CONFIG)
+    assert {(row.queue.queue_id, row.after) for row in found.clamped} == {(-1, None)}
+    repaired(root, config, CONFIG)
+    assert topics.read_bytes() == whole
+    assert 19 in loads(path.read_text())["offsetTable"]
+
+
+def test_what_is_told_of_an_entry_is_short_and_on_one_line(root: Path) -> None:
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    content["offsetTable"]["no\ngroup" + "x" * 5000] = dict.fromkeys(range(3000), 7)
+    path.write_text(dumps(content))
+    (edit,) = mended(root).plan.edits
+    assert "I-144" in edit.codes and edit.reason.isprintable()
+    assert "no\\ngroupx" in edit.reason and len(edit.reason) < 300
+
+
+def test_a_log_file_whose_name_is_no_number(root: Path) -> None:
+    """It sorts before all others, and says nothing of where the log begins."""
+    (root / "commitlog" / "(copy)").write_bytes(bytes(100))
+    assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
