@@ -10,7 +10,7 @@ import typer
 
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import AsBroker, Spark, Stores, To, showing, source_options
+from .pipeline_options import AsBroker, Spark, Stores, To, damage_text, showing, source_options
 
 _COLUMNS = ("type", "store", "to", "messages", "kept", "damage")
 
@@ -68,8 +68,7 @@ def compact(
     rows = [_record(row, to) for row in manifest["stores"]]
     for row in rows:
         for lost in row["damage"]:
-            at = f"{row['store']} at {lost['position']}, {lost['size']} bytes"
-            common.warn(f"not read: {at} ({lost['reason']})")
+            common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
     with common.open_output() as output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:

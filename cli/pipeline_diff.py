@@ -9,7 +9,7 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import Spark, showing
+from .pipeline_options import Spark, damage_text, showing
 
 _COLUMNS = (
     *("type", "store", "topic", "queue_id", "queue_offset", "how"),
@@ -31,10 +31,11 @@ def diff(
     Messages meet by topic, queue and queue offset, and are compared by what the producer gave:
     body, properties, flag, time and host of birth. Where they lie in the log does not count. Of
     several stores those meet whose paths are the same below what all of their side have in common.
-    What has expired on one side is passed over.
+    What has expired on one side is passed over. What damage hides is told on stderr; its messages
+    count as if that side had none.
 
-    Exit code: 0 no difference; 1 differences, or a store without a partner; 5 a store cannot be
-    read, no Spark.
+    Exit code: 0 no difference; 1 differences, damage, or a store without a partner; 5 a store cannot
+    be read, no Spark.
 
     \b
     Examples:
@@ -58,11 +59,13 @@ def diff(
         spark_session(master, settings) as session,
         watched(session, tell),
     ):
-        rows = differences(session, of_a, of_b, config)
+        rows, damage = differences(session, of_a, of_b, config)
+    for lost in damage:
+        common.warn(f"not compared: {damage_text(lost)}")
     with common.open_output() as output:
         found = ({"type": "difference", **row} for row in rows)
         output.records(found, text=_text, columns=_COLUMNS)
-    raise typer.Exit(ExitCode.NO if rows or alone else ExitCode.DONE)
+    raise typer.Exit(ExitCode.NO if rows or damage or alone else ExitCode.DONE)
 
 
 def _text(row: Mapping[str, Any]) -> str:

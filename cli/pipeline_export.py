@@ -11,7 +11,7 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, source_options
+from .pipeline_options import Spark, Stores, To, damage_text, showing, source_options
 from .selection_options import Since, Until
 
 
@@ -75,9 +75,10 @@ def export(
     """
 
     master, settings = spark.place(common)
+    from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
-    from ..pipeline.export import on_spark
     from ..pipeline.sources.fleet import stores_of
+    from ..pipeline.sources.remote import log_sizes
     from .json_text import dumps_wide
 
     roots = stores_of(stores)
@@ -86,10 +87,12 @@ def export(
     ask |= {"topics": ",".join(topic)} if topic else {}
     ask |= {"fields": columns} if columns else {}
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    report = report_of(to, run(ask, common.format.value, to, on_spark(master, settings)))
+    total_bytes = sum(log_sizes(roots, common.config())[0].values())
+    with showing("exporting", total_bytes, STAGES, common) as tell:
+        manifest = run(ask, common.format.value, to, on_spark(master, settings, tell))
+    report = report_of(to, manifest)
     for row in report["damage"]:
-        at = "" if row["position"] is None else f" at {row['position']}, {row['size']} bytes"
-        common.warn(f"not exported: {row['store']}{at} ({row['reason']})")
+        common.warn(f"not exported: {damage_text(row)}")
     with common.open_output() as output:
         if answer_json:
             output.raw(f"{dumps_wide(report)}\n".encode())

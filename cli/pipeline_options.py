@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -88,18 +88,18 @@ class Spark:
 
 
 @contextmanager
-def showing(what: str, total_bytes: int, stages: int, common: Common) -> Iterator[Tell]:
+def showing(what: str, total_bytes: int, stages: int | None, common: Common) -> Iterator[Tell]:
     """A progress bar for a job that works `total_bytes` off in so many stages of Spark.
 
-    What prints comes after it.
+    stages: None where nobody knows: the bar only shows that something is done. What prints comes after it.
     """
     worked = 0
-    with common.progress(what, total_bytes, alone=True) as bar:
+    with common.progress(what, total_bytes if stages else 0, alone=True) as bar:
         bar.note("starting Spark")
 
         def tell(done: Done) -> None:
             nonlocal worked
-            now = int(min(done.stages / stages, 1) * total_bytes)
+            now = int(min(done.stages / stages, 1) * total_bytes) if stages else 0
             bar.note(words_of(done, stages))
             bar.advance(max(0, now - worked))
             worked = max(worked, now)
@@ -107,19 +107,31 @@ def showing(what: str, total_bytes: int, stages: int, common: Common) -> Iterato
         yield tell
 
 
-def words_of(done: Done, stages: int) -> str:
-    """Stage, tasks and records a second of what runs.
+def words_of(done: Done, stages: int | None) -> str:
+    """Stage, tasks and records a second of what runs. stages: None where nobody knows.
 
     >>> from mqstore.pipeline.watch import Done
     >>> words_of(Done(1.25, 4, 16, 123456.7), 4)
     'stage 2 of 4, 4 of 16 tasks, 123,457 records/s'
+    >>> words_of(Done(1.25), None)
+    'stage 2'
     """
-    words = [f"stage {min(int(done.stages) + 1, stages)} of {stages}"]
+    now = int(done.stages) + 1
+    words = [f"stage {now}" if stages is None else f"stage {min(now, stages)} of {stages}"]
     if done.of_tasks:
         words.append(f"{done.tasks} of {done.of_tasks} tasks")
     if done.records_per_s >= 1:
         words.append(f"{done.records_per_s:,.0f} records/s")
     return ", ".join(words)
+
+
+def damage_text(row: Mapping[str, Any]) -> str:
+    """What of a log could not be read, in words.
+
+    row: `store`, `position` and `size` (None for all of it), `reason`.
+    """
+    at = "" if row["position"] is None else f" at {row['position']}, {row['size']} bytes"
+    return f"{row['store']}{at} ({row['reason']})"
 
 
 def source_options(

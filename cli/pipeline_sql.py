@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, source_options
+from .pipeline_options import Spark, Stores, showing, source_options
 from .selection_options import Since, Until
 
 
@@ -40,11 +40,16 @@ def sql(
     from ..pipeline import register
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.sql import SETTINGS, ask, columns_of_answer, records_of
+    from ..pipeline.watch import watched
 
     options = source_options(common, since, until)
     roots = stores_of(stores)
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    with spark_session(master, SETTINGS | settings) as session:
+    with (
+        showing("asking", 0, None, common) as tell,
+        spark_session(master, SETTINGS | settings) as session,
+        watched(session, tell),
+    ):
         register(session)
         answer = ask(session, query, roots, options)
     with common.open_output() as output:

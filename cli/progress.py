@@ -81,7 +81,7 @@ class Progress:
             transient=True,
         )
         self._task = self._bar.add_task(
-            self._what, total=self._total_bytes, completed=self._done_bytes, note=self._note
+            self._what, total=self._total_bytes or None, completed=self._done_bytes, note=self._note
         )
         self._bar.start()
 

@@ -17,11 +17,12 @@ from .sources.fleet import as_path
 from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
 _PLACE = ("pair", "topic", "queue_id", "queue_offset")
 _GIVEN = ("flag", "born_timestamp", "born_host", "body_crc", "body_length", "properties")
 _A, _B = 0, 1
+DAMAGE = "damage"
 
 
 def pairs_of(
@@ -54,14 +55,15 @@ def log_bytes(roots: Sequence[str], config: BrokerConfig) -> int:
 
 def differences(
     spark: SparkSession, a: Mapping[str, str], b: Mapping[str, str], config: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """A row for each queue that differs: where first, how, and how often. Raises as `rebuild`.
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A row for each queue that differs: where first, how, and how often; and what was not read.
 
     a, b: stores with the names of their pairs. Messages before the first one that the other side
-    still has of a queue have expired there; they are passed over.
+    still has of a queue have expired there; they are passed over. What could not be read: `store`,
+    `position`, `size`, `reason`. Raises as `rebuild`.
     """
     if not a:
-        return []
+        return [], []
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -89,17 +91,26 @@ def differences(
             .orderBy(*_PLACE[:-1])
             .collect()
         )
-    return [
-        {
-            "store": row["pair"],
-            "topic": row["topic"],
-            "queue_id": row["queue_id"],
-            "queue_offset": row["least"]["queue_offset"],
-            "how": row["least"]["how"],
-            **{how: row[how] for how in HOW},
-        }
-        for row in rows
-    ]
+        damaged = {(row["pair"], row["queue_id"]) for row in rows if row["topic"] is None}
+        unread = [
+            store
+            for side, stores in ((_A, a), (_B, b))
+            for store, pair in stores.items()
+            if (pair, side) in damaged
+        ]
+        damage = _damage(spark, unread, config) if unread else []
+    return [_told(row) for row in rows if row["topic"] is not None], damage
+
+
+def _told(row: Row) -> dict[str, Any]:
+    return {
+        "store": row["pair"],
+        "topic": row["topic"],
+        "queue_id": row["queue_id"],
+        "queue_offset": row["least"]["queue_offset"],
+        "how": row["least"]["how"],
+        **{how: row[how] for how in HOW},
+    }
 
 
 HOW = ("only_a", "only_b", "changed")
@@ -109,16 +120,14 @@ HOW = ("only_a", "only_b", "changed")
 def _side(
     spark: SparkSession, stores: Mapping[str, str], config: Mapping[str, str], side: int
 ) -> DataFrame:
-    """Rows of one side: its number, the place of a message, a digest of what was given."""
+    """Rows of one side: its number, the place of a message, a digest of what was given.
+
+    What could not be read has no topic, the side as its queue, and a place that the other side has
+    not.
+    """
     from pyspark.sql import functions as f
 
-    from .sources.log import LogSource
-
-    spark.dataSource.register(LogSource)
-    options = {"paths": json.dumps(list(stores)), "fields": ",".join(_FIELDS)}
-    if config:
-        options["broker_config"] = json.dumps(dict(config))
-    rows = spark.read.format(LogSource.name()).options(**options).load().where("topic is not null")
+    rows = _read(spark, list(stores), config, _FIELDS)
     names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
     digest = f.xxhash64(
         *(f.map_entries(name) if name == "properties" else f.col(name) for name in _GIVEN)
@@ -126,12 +135,39 @@ def _side(
     return rows.select(
         f.lit(side).alias("side"),
         names[f.col("store")].alias("pair"),
-        *_PLACE[1:],
+        "topic",
+        f.coalesce("queue_id", f.lit(side)).alias("queue_id"),
+        f.coalesce("queue_offset", f.lit(0)).alias("queue_offset"),
         digest.alias("digest"),
     )
 
 
-_FIELDS = ("store", *_PLACE[1:], *_GIVEN)
+def _damage(
+    spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """What of some stores could not be read, in their order: a second look, since it is rare."""
+    rows = _read(spark, stores, config, ("store", DAMAGE)).where(f"{DAMAGE} is not null")
+    found = rows.select("store", f"{DAMAGE}.*").distinct().collect()
+    order = {store: number for number, store in enumerate(stores)}
+    return sorted(
+        (row.asDict() for row in found),
+        key=lambda row: (order[row["store"]], row["position"] or 0),
+    )
+
+
+def _read(
+    spark: SparkSession, stores: Sequence[str], config: Mapping[str, str], fields: Sequence[str]
+) -> DataFrame:
+    from .sources.log import LogSource
+
+    spark.dataSource.register(LogSource)
+    options = {"paths": json.dumps(list(stores)), "fields": ",".join(fields)}
+    if config:
+        options["broker_config"] = json.dumps(dict(config))
+    return spark.read.format(LogSource.name()).options(**options).load()
+
+
+_FIELDS = ("store", *_PLACE[1:], *_GIVEN, DAMAGE)
 
 
 def _count(side: int) -> Column:

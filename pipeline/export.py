@@ -14,6 +14,7 @@ from .failures import failures
 from .publishing import publish_job
 from .session import spark_session
 from .stage import Stage
+from .watch import Tell, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,11 +56,15 @@ def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
     return damage["store"], -1 if position is None else position
 
 
-def on_spark(master: str, settings: Mapping[str, str]) -> Job:
+STAGES = 1
+"""Stages of Spark: a task reads and writes."""
+
+
+def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
     """The job in a Spark session of its own. Raises SparkUnavailable, and as `spark_job`."""
 
     def job(ask: Ask, form: str, stage: Stage) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        with spark_session(master, settings) as spark:
+        with spark_session(master, settings) as spark, watched(spark, tell):
             return spark_job(spark, ask, form, stage)
 
     return job

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from ...formats.kinds import KINDS
 from ...store.config_file import config_files, read_config_file
 from ...store.layout import CONFIG, Layout
 from .ask import Ask
@@ -38,13 +39,18 @@ class OffsetTable(Table):
 
 def _rows(path: Path, kind: str) -> Iterator[tuple[int, Values]]:
     file = read_config_file(path, kind)
-    found = [record for record in file.records() if record["type"] == _RECORD]
+    records = list(file.records())
+    found = [record for record in records if record["type"] == _RECORD]
     if found:
         names = OffsetTable.columns
         yield len(found), {name: [record.get(name) for record in found] for name in names}
-        if file.problem is not None:
-            place = f"at byte {file.problem.position}"
-            yield 1, {"file": path.name, PROBLEM: f"{path}: {file.problem.reason} {place}"}
+    if not any(table.record_type == _RECORD for table in KINDS[kind].tables):
+        return
+    problems = [f"{one['name']}: {one['problem']}" for one in records if "problem" in one]
+    if file.problem is not None:
+        problems.append(f"{file.problem.reason} at byte {file.problem.position}")
+    for problem in problems:
+        yield 1, {"file": path.name, PROBLEM: f"{path}: {problem}"}
 
 
 class OffsetSource(TableSource):

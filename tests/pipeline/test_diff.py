@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from mqstore.cli.app import run
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.hashing import crc31
+from mqstore.pipeline import session
 from mqstore.pipeline.diff import differences, pairs_of
-from mqstore.store.commit_log import Batch
+from mqstore.store.commit_log import Batch, Extent, ExtentKind
 from mqstore.store.message import messages
 from mqstore.store.store import Store
 
@@ -51,7 +57,8 @@ def test_the_first_message_that_differs(spark: SparkSession, tmp_path: Path) -> 
     data[crc : crc + 4] = crc31(bytes(data[at : at + len(changed.stored_body)])).to_bytes(4)
     first.write_bytes(data)
     max(log.iterdir()).unlink()
-    found = differences(spark, {str(root): ""}, {str(other): ""}, {})
+    found, damage = differences(spark, {str(root): ""}, {str(other): ""}, {})
+    assert damage == []
     for row in found:
         assert list(errors(schema_of("difference"), {"type": "difference", **row})) == []
     rows = {(row["topic"], row["queue_id"]): row for row in found}
@@ -69,8 +76,30 @@ def test_the_same_and_what_has_expired(spark: SparkSession, tmp_path: Path) -> N
     other = tmp_path / "other"
     shutil.copytree(root, other)
     pair = {str(root): "x"}, {str(other): "x"}
-    assert differences(spark, *pair, {}) == []
+    assert differences(spark, *pair, {}) == ([], [])
     min((other / "commitlog").iterdir()).unlink()
-    kept = {row["topic"]: row for row in differences(spark, *pair, {})}
+    kept = {row["topic"]: row for row in differences(spark, *pair, {})[0]}
     assert all(row["how"] == "only_a" for row in kept.values()), "queues that B has not at all"
     assert "orders" not in kept
+
+
+def test_damage_is_told(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A copy with the same damage has no difference; that it was not compared is said."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+    assert run(["pipeline", "diff", str(root), str(copy), "--format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out) == []
+    lost = [line.removeprefix("mqstore: not compared: ") for line in err.splitlines()]
+    assert [line.partition(" at ")[0] for line in lost] == [str(root), str(copy)]
+    with Store(root) as store:
+        items = [item for item in store.log.scan() if isinstance(item, Extent)]
+    (damage,) = (item for item in items if item.kind is ExtentKind.DAMAGE)
+    assert all(f" at {damage.position}, {damage.size} bytes" in line for line in lost)

@@ -15,6 +15,9 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sources import all_sources
+from mqstore.pipeline.sources.ask import Ask
+from mqstore.pipeline.sources.offsets import OffsetTable
+from mqstore.store.layout import Layout
 
 from ..stores import unpack
 
@@ -111,6 +114,23 @@ def test_offsets_of_groups(
     records = local(capsys, "dump", store / "config")
     wanted = [record for record in records if record["type"] == "consumer_offset"]
     same(collected(spark, "rocketmq-offsets", store), wanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [("", 1), ("{", 1), ('{"offsetTable": {"t@g": {"0": "x", "1": 5}}}', 1), ("{}", 0)],
+)
+def test_offsets_that_cannot_be_read_are_told(text: str, problems: int, tmp_path: Path) -> None:
+    """Of a file with nothing in it, too; other files do not count."""
+    config = tmp_path / "config"
+    config.mkdir()
+    (config / "consumerOffset.json").write_text(text)
+    (config / "topics.json").write_text("{")
+    found = list(OffsetTable().rows(Layout.of(tmp_path), Ask.of({"path": str(tmp_path)}), True))
+    told = [values["problem"] for _, values in found if values.get("problem")]
+    assert len(told) == problems
+    assert all(str(config / "consumerOffset.json") in problem for problem in told)
+    assert sum(count for count, values in found if "problem" not in values) == ("5" in text)
 
 
 def test_findings_are_those_of_verify(

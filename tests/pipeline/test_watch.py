@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mqstore.cli import pipeline_options
 from mqstore.cli.options import Common
 from mqstore.cli.pipeline_options import showing
 from mqstore.pipeline import watch
@@ -83,7 +84,10 @@ def test_records_are_those_that_a_stage_took(spark: SparkSession, tmp_path: Path
     assert {watch.records_of(spark, stage) for stage in stages} - {0} == {len(read)}
 
 
-def test_a_bar_tells_of_stages_and_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stages", [4, None])
+def test_a_bar_tells_of_stages_and_tasks(
+    stages: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On a terminal at once, on nothing else."""
     for terminal in (True, False):
         err = Stream(terminal)
@@ -91,7 +95,15 @@ def test_a_bar_tells_of_stages_and_tasks(monkeypatch: pytest.MonkeyPatch) -> Non
             patched.setenv("TERM", "xterm")
             patched.setenv("COLUMNS", "120")
             patched.setattr(sys, "stderr", err)
-            with showing("rebuilding", 1 << 30, 4, Common()) as tell:
+            with showing("rebuilding", 1 << 30, stages, Common()) as tell:
                 tell(Done(1.5, 8, 16, 2e6))
         shown = "starting Spark" in err.getvalue(), "8 of 16 tasks, 2,000,000" in err.getvalue()
         assert shown == (terminal, terminal)
+        assert ("stage 2 of 4" in err.getvalue()) is (terminal and stages is not None)
+
+
+def test_every_command_wires_its_bar() -> None:
+    """Whoever works long says how far it is."""
+    for path in sorted(Path(pipeline_options.__file__).parent.glob("pipeline_*.py")):
+        if path.name != "pipeline_options.py":
+            assert "with showing(" in path.read_text() or "\n        showing(" in path.read_text()
