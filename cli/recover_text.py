@@ -195,7 +195,8 @@ def _facts(found: Recovery) -> Iterator[str]:
         yield f"  scan from  {worst.start_file}: {worst.start_reason}"
     if worst.log_end is not None:
         yield f"  log ends   at {worst.log_end:,}: {worst.log_end_reason}"
-    if plan is not None and worst.log_end is not None and plan.log_end != worst.log_end:
+    other_end = plan is not None and worst.log_end is not None and plan.log_end != worst.log_end
+    if plan is not None and other_end and not _not_by_files(found):
         yield f"             at {plan.log_end:,} by the plan"
     for told in by_source(found.layout, found.main_version):
         yield f"  by source  {told}"
@@ -235,6 +236,10 @@ def _losses(found: Recovery, rows: int | None) -> list[str]:
     if not start and found.wish.policy == "keep":
         gone = (f"  {plan[t]:>9,}  {t}" for t in topics)
         return ["", f"  {'gone':>9}  messages of topic", *folded(gone, len(topics), rows)]
+    if _not_by_files(found):  # the plan changes nothing, and so saves nothing
+        by_start = (f"  {start[t]:>9,}  {t}" for t in topics)
+        head = f"  {'a start':>9}  messages lost of topic"
+        return ["", head, *folded(by_start, len(topics), rows)]
     unknown = "?" if found.plan is None else None
     table = (f"  {start[t]:>9,}  {unknown or f'{plan[t]:,}':>9}  {t}" for t in topics)
     head = f"  {'a start':>9}  {'the plan':>9}  messages lost of topic"

@@ -279,3 +279,13 @@ def test_a_configuration_that_a_broker_starts_without(name: str, tmp_path: Path)
     assert run_here(["recover", str(root), *options]).code == 1
     assert run_here(["recover", str(root), *options, "--apply", "--yes"]).code == 1
     assert run_here(["recover", str(root), *options]).code == 0
+
+
+def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
+    """The plan changes nothing: it is not said to save what a start loses."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    result = run_here(["recover", str(root), "--set", "duplicationEnable=true"])
+    assert result.code == 1
+    assert "does not suit this store" in result.stdout.splitlines()[0]
+    assert "the plan" not in result.stdout
+    assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
