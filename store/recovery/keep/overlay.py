@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ...mapped_file_queue import MappedFile, MappedFileQueue
 from .records import Piece
@@ -45,6 +45,8 @@ class PatchedQueue(MappedFileQueue):
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """As for any queue, with the pieces laid over it."""
         size = max(0, min(size, file.size - offset))
+        if self._is_plain(file, offset, size):
+            return self._base.read_file(file._replace(size=self._present[file.path]), offset, size)
         return bytes(self._patched(file, offset, size))
 
     def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
@@ -60,15 +62,28 @@ class PatchedQueue(MappedFileQueue):
         """Nothing lies over this range, and the file has all of it."""
         if self._present.get(file.path, 0) < offset + size:
             return False
-        number = bisect_right(self._begins, file.start + offset + size) - 1
-        if number < 0:
-            return True
-        position, piece = self._pieces[number]
-        return position + len(piece) <= file.start + offset
+        begin = file.start + offset
+        return next(self._pieces_from(begin, begin + size), None) is None
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:
-        """Holes are no help where something may lie over them."""
-        return offset if offset < file.size else None
+        """As for any queue; what lies over a hole is data, too."""
+        found, there = None, self._present.get(file.path, 0)
+        if offset < there:
+            found = self._base.next_data(file._replace(size=there), offset)
+        begin, end = file.start + offset, file.start + file.size
+        for position, _ in self._pieces_from(begin, end):
+            laid = max(begin, position) - file.start
+            return laid if found is None else min(found, laid)
+        return found
+
+    def _pieces_from(self, begin: int, end: int) -> Iterator[Piece]:
+        """The pieces that lie over some of the bytes [begin, end)."""
+        number = max(0, bisect_right(self._begins, begin) - 1)
+        while number < len(self._pieces) and self._begins[number] < end:
+            position, piece = self._pieces[number]
+            if position + len(piece) > begin:
+                yield position, piece
+            number += 1
 
     def _patched(self, file: MappedFile, offset: int, size: int) -> bytearray:
         data = bytearray(size)
@@ -77,11 +92,7 @@ class PatchedQueue(MappedFileQueue):
             whole = file._replace(size=self._present[file.path])
             data[:there] = self._base.read_file(whole, offset, there)
         begin = file.start + offset
-        number = max(0, bisect_right(self._begins, begin) - 1)
-        for position, piece in self._pieces[number:]:
-            if position >= begin + size:
-                break
+        for position, piece in self._pieces_from(begin, begin + size):
             first, behind = max(begin, position), min(begin + size, position + len(piece))
-            if first < behind:
-                data[first - begin : behind - begin] = piece[first - position : behind - position]
+            data[first - begin : behind - begin] = piece[first - position : behind - position]
         return data
