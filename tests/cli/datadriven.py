@@ -6,8 +6,9 @@ an exit code other than 0 as `[5]`. Each transcript has an empty folder of its o
 hours east of UTC.
 
 The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
-`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean. `$ mqstore …` runs in this process; a line with shell
-syntax, and every other command, runs in bash, where `mqstore` is this checkout's.
+`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean. `$ mqstore …` runs in this process, before a pipe, too,
+and to its end; a line with other shell syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is
+this checkout's.
 
 `pytest tests/cli --rewrite` writes what the commands print now: the diff of a transcript is the review
 of a change of output.
@@ -43,7 +44,6 @@ ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
     "COLUMNS": "100",
     "TERM": "dumb",
-    "PYTHONDONTWRITEBYTECODE": "1",
 }
 _SHELL_SYNTAX = re.compile(r"[|<>&;*$`()]")
 
@@ -92,16 +92,28 @@ class World:
         if words[0] == "disk":
             (self.folder / words[1]).write_bytes(gzip.decompress(DISK.read_bytes()))
             return Result("", "", 0)
-        if words[0] == "mqstore" and not _SHELL_SYNTAX.search(command):
-            return self._shown(run_here(words[1:]))
+        first, pipe, filters = command.partition(" | ")
+        if (
+            words[0] != "mqstore"
+            or _SHELL_SYNTAX.search(first)
+            or re.search("mqstore|[(]", filters)
+        ):
+            return self._shown(self._bash(command, Result("", "", 0)))
+        done = run_here(shlex.split(first)[1:])
+        return self._shown(self._bash(filters, done) if pipe else done)
+
+    def _bash(self, command: str, before: Result) -> Result:
+        """Run a command line that reads what was printed before; the last failure counts."""
         done = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {command}"],
             cwd=self.folder,
+            input=before.stdout.encode(),
             capture_output=True,
             check=False,
             timeout=120,
         )
-        return self._shown(Result(done.stdout.decode(), done.stderr.decode(), done.returncode))
+        stderr = before.stderr + done.stderr.decode()
+        return Result(done.stdout.decode(), stderr, done.returncode or before.code)
 
     def _shown(self, result: Result) -> Result:
         """The folder of the transcript is called /world."""

@@ -16,6 +16,7 @@ from mqstore.formats.message import SMALLEST
 
 from .. import stores
 from ..slices import pick
+from ..store.choices import few
 from .datadriven import run_here
 
 Record = Mapping[str, Any]
@@ -137,7 +138,7 @@ def _odd_marks(ours: Record, damage: Sequence[Record]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("name", few(FAST))
 def test_dump_is_the_truth(name: str, tmp_path: Path) -> None:
     """Positions, every field and property, body hashes, CRC verdicts, BLANKs."""
     check(name, tmp_path)

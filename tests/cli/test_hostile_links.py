@@ -180,8 +180,18 @@ def plant(root: Path, session: str, marks: tuple[str, ...], **fields: Any) -> Pa
     return folder
 
 
-@pytest.mark.parametrize("kind", ["write", "truncate", "create", "move"])
-@pytest.mark.parametrize("way", ["absolute", "dots", "link"])
+_KINDS, _WAYS = ("write", "truncate", "create", "move"), ("absolute", "dots", "link")
+_FAST_WAYS = {*zip(_KINDS, _WAYS, strict=False), ("move", "absolute"), ("write", "link")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        pytest.param(kind, way, marks=() if (kind, way) in _FAST_WAYS else pytest.mark.slow)
+        for kind in _KINDS
+        for way in _WAYS
+    ],
+)
 def test_a_planted_journal_changes_nothing_outside(kind: str, way: str, tmp_path: Path) -> None:
     """undo and a recovery that goes on take their places from the journal."""
     victim = tmp_path / "victim"
@@ -260,14 +270,15 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("what", NO_FILES)
-def test_what_is_no_file_stops_no_command(what: str, tmp_path: Path) -> None:
-    """In the place of every file of the store, one after the other."""
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
+def test_what_is_no_file_stops_no_command(what: str, every: int, tmp_path: Path) -> None:
+    """In the place of every file of the store, one after the other; of others in a fast run."""
     root = store_in(tmp_path, "5.3.3-timer-clean")
     names = [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
     chosen = {name.split("/")[0] + Path(name).suffix: name for name in names}
     chosen |= {name: name for name in ("abort", "lock", "config/topics.json", "config/new.json")}
     settings = options("5.3.3-timer-clean", root)
-    for name in sorted(chosen.values()):
+    for name in sorted(chosen.values())[list(NO_FILES).index(what) % every :: every]:
         swapped(root, name, NO_FILES[what])
         for command in (
             ["inspect", root],

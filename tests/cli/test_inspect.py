@@ -14,6 +14,7 @@ from mqstore.cli.file_kinds import file_kind
 from mqstore.formats.kinds import KINDS
 
 from .. import huge_store, stores, tiered
+from ..store.choices import few
 from .datadriven import run_here
 
 CLEAN = tuple(
@@ -34,7 +35,7 @@ def inspect(path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", stores.NAMES)
+@pytest.mark.parametrize("name", few())
 def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None:
     """Told from the files alone: no configuration is given."""
     truth = stores.truth(name)

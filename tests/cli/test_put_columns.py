@@ -293,16 +293,16 @@ def test_resume_needs_unique_keys(tmp_path: Path) -> None:
 
 
 def test_resume_after_kill_9_in_the_middle(tmp_path: Path) -> None:
-    found = [row | {"store_timestamp": None} for row in messages(3000)]
+    found = [row | {"store_timestamp": None} for row in messages(1200)]
     lines = [json.dumps(row) + "\n" for row in found]
     (tmp_path / "all.ndjson").write_text("".join(lines))
     root = tmp_path / "new"
     words = ("put", root, "--from", "-", "--flush", "sync", "--format", "ndjson")
     running = process(*words)
     assert running.stdin and running.stdout
-    running.stdin.write("".join(lines[:1700]).encode())
+    running.stdin.write("".join(lines[:700]).encode())
     running.stdin.flush()
-    answered = [json.loads(running.stdout.readline()) for _ in range(900)]
+    answered = [json.loads(running.stdout.readline()) for _ in range(300)]
     running.kill()
     running.communicate(timeout=60)
     assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0

@@ -63,7 +63,14 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     assert_left_alone(oracle(truth(name)["broker_version"]), root, sizes, plan)
 
 
-@pytest.mark.parametrize("kind", [None, "torn_tail", "flip_bit", "zero_page"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None,
+        "torn_tail",
+        *(pytest.param(k, marks=pytest.mark.slow) for k in ("flip_bit", "zero_page")),
+    ],
+)
 def test_a_store_killed_on_purpose(
     judge: Judge, version: str, kind: str | None, tmp_path: Path
 ) -> None:

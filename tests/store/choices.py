@@ -1,24 +1,25 @@
-"""Which real stores a test runs over: those of tests/stores, and by `-m slow` all there are."""
+"""Which real stores a test runs over: a few of tests/stores, and by `-m slow` all there are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from ..stores import ALL, NAMES, truth
+from ..stores import ALL, FEW, NAMES, truth
 
 Condition = Callable[[dict[str, Any]], Any]
 
 
 def stores_where(condition: Condition) -> list[Any]:
     """Parameters for the stores whose truth fulfils a condition."""
-    return [
-        pytest.param(name, marks=() if name in NAMES else pytest.mark.slow)
-        for name in ALL
-        if condition(truth(name))
-    ]
+    return few([name for name in ALL if condition(truth(name))])
+
+
+def few(names: Sequence[str] = NAMES) -> list[Any]:
+    """Parameters for these stores, fast ones for those of `FEW`."""
+    return [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in names]
 
 
 def clean_where(condition: Condition) -> list[Any]:

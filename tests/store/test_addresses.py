@@ -115,8 +115,8 @@ def single(store: Store, address: Address) -> Found | None:
 
 
 def addresses(name: str) -> Iterator[Address]:
-    """Addresses of all kinds of every fifth message, and of places where there is none."""
-    for record in list(messages(name))[::5]:
+    """Addresses of all kinds of every tenth message, and of places where there is none."""
+    for record in list(messages(name))[::10]:
         yield Address(position=record.get("position", record["physical_offset"]))
         yield Address(message_id=record["offset_msg_id"])
         place = Address(topic=record["topic"], queue_id=record["queue_id"])

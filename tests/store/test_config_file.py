@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.formats.json_table import JsonTable
@@ -101,6 +101,7 @@ JUNK = st.recursive(
 
 
 @pytest.mark.parametrize(("kind", "table"), TABLES)
+@settings(max_examples=25)
 @given(value=JUNK)
 def test_any_value_gives_records(kind: str, table: JsonTable, value: Any) -> None:
     known = {column.column for column in table.columns} | {"type", "file", "table", "more"}

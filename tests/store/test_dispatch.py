@@ -20,6 +20,7 @@ from mqstore.store.dictionary import dictionary
 from mqstore.store.dispatch import Dispatched, dispatch_columns, split_keys
 
 from ..stores import NAMES
+from .choices import few
 from .real_log import columns_of, layout_of, records_of
 
 Row = tuple[Any, ...]
@@ -73,7 +74,7 @@ def rows_of(found: Dispatched) -> tuple[list[Row], list[Row]]:
     return list(zip(*columns, strict=True)), list(zip(*item_columns, strict=True))
 
 
-@pytest.mark.parametrize("name", READABLE)
+@pytest.mark.parametrize("name", few(READABLE))
 def test_every_record_of_a_real_store(name: str, store: Callable[[str], Path]) -> None:
     layout = layout_of(name, store(name))
     columns, records = columns_of(layout), records_of(layout)

@@ -17,6 +17,7 @@ from mqstore.store.scan import Window, check, find_item, walk
 
 from .made_log import bodies, entry, naive_starts, record
 
+SLOW = pytest.mark.slow
 FRAMES = pytest.mark.parametrize("frame", [PLAIN, DLEDGER], ids=["plain", "dledger"])
 #: Bytes from which on a window is walked by several cursors.
 MANY = 5 << 16
@@ -59,8 +60,14 @@ def agree(frame: Frame, data: bytes, position: int) -> int:
 
 
 @FRAMES
-@pytest.mark.parametrize("largest", [50, 3000, 200_000])
-@pytest.mark.parametrize("position", [0, 1 << 30, (1 << 40) + 12345])
+@pytest.mark.parametrize(
+    ("largest", "position"),
+    [
+        *((50, 0), (3000, 1 << 30), (200_000, (1 << 40) + 12345)),
+        *(pytest.param(n, 1 << 40, marks=SLOW) for n in (50, 3000, 200_000)),
+        *(pytest.param(n, 0, marks=SLOW) for n in (3000, 200_000)),
+    ],
+)
 def test_many_records(frame: Frame, largest: int, position: int) -> None:
     rng = random.Random(f"{frame.payload} {largest} {position}")
     data = chain(frame, rng, MANY, position, largest)
@@ -83,7 +90,7 @@ def test_few_records_and_any_damage(frame: Frame, seed: int, data: st.DataObject
 
 
 @FRAMES
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=SLOW) for n in range(4, 20))])
 def test_damage_in_large_windows(frame: Frame, seed: int) -> None:
     """One field, one bit, a run of zeros or of small numbers, where many cursors walk."""
     rng = random.Random(seed)

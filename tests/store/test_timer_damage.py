@@ -79,7 +79,13 @@ def check(case: Case, work: Path) -> None:
             assert row.unique_key in later, (name, row)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=str(case["case"]), marks=() if at % 3 == 0 else pytest.mark.slow)
+        for at, case in enumerate(CASES)
+    ],
+)
 def test_every_kind_of_damage(case: Case, work: Path) -> None:
     check(case, work)
 

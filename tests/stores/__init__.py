@@ -1,7 +1,8 @@
 """Real stores left by real brokers, and the truth about them. See README.md here.
 
 `NAMES` are the stores in this folder; `ALL` has those of ``../shared/stores`` too, where that
-folder is there. The project does not need it.
+folder is there. The project does not need it. `FEW` are those of `NAMES` that a fast test looks at
+where it asks the same of each store.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,14 @@ def _names(folder: Path) -> set[str]:
 
 NAMES: tuple[str, ...] = tuple(sorted(_names(HERE)))
 ALL: tuple[str, ...] = tuple(sorted(_names(HERE) | _names(SHARED)))
+_COPY = re.compile(r"-killed-|-restarted$")
+_KEPT_COPIES = {
+    *("4.9.7-killed-bit", "4.9.7-killed-hole", "4.9.7-killed-page", "4.9.7-killed-queue"),
+    *("4.9.7-killed-torn", "4.9.7-killed-restarted", "5.3.3-killed-checkpoint"),
+    *("5.3.3-killed-restarted", "5.3.3-multipath-killed-restarted"),
+}
+FEW: tuple[str, ...] = tuple(n for n in NAMES if n in _KEPT_COPIES or not _COPY.search(n))
+"""Of the copies of a store that were damaged or started again, one of each kind."""
 
 
 def _file(name: str) -> Path:

@@ -86,9 +86,9 @@ def assert_nothing_lost(root: Path, acknowledged: list[NewMessage], earlier: int
 
 
 THOROUGHLY = pytest.mark.parametrize(
-    "every", [23, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
+    "every", [41, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"]
 )
-"""How many steps are tried: one of 23, or, slowly, each of the slice."""
+"""How many steps are tried: one of 41, or, slowly, each of the slice."""
 
 
 def chosen(steps: list[tuple[str, str]], every: int, name: str) -> Sequence[int]:
