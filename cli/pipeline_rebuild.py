@@ -47,12 +47,12 @@ def rebuild(
       mqstore pipeline rebuild /data/a /data/b --to /mnt/queues --master spark://host:7077
       mqstore pipeline rebuild @stores.txt --to /mnt/queues --conf spark.driver.memory=4g
     """
+    master, settings = spark.place(common)
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import STAGES, on_spark
     from ..pipeline.rebuild import rebuild as run
     from ..pipeline.sources.fleet import stores_of
 
-    master, settings = spark.place(common)
     roots = [Path(root) for root in stores_of(stores)]
     unreadable: dict[str, str] = {}
 

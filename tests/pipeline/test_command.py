@@ -197,6 +197,37 @@ def test_what_is_missing_is_one_line(
     assert not new.exists()
 
 
+HIDDEN = """
+import json, os, sys
+hidden, commands = sys.argv[1], json.loads(sys.argv[2])
+sys.modules[hidden] = None  # whoever imports it fails
+from mqstore.cli.app import run
+for command in commands:
+    sys.stdout.flush()
+    if not os.fork():
+        os._exit(run(["pipeline", *command]))
+    print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+@pytest.mark.parametrize("hidden", ["pyspark", "pyarrow", "pandas"])
+def test_without_a_package_no_command_gets_far(hidden: str, tmp_path: Path) -> None:
+    """It cannot be imported at all: nothing may come before the question whether it is there."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    (root / "x.parquet").touch()
+    commands = every_command(root, new)
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN, hidden, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    line = f"mqstore: Spark is not installed ({hidden} missing); pip install 'mqstore[spark]'"
+    assert done.stderr.splitlines() == [line] * len(commands)
+    assert done.stdout.split() == ["5"] * len(commands)
+    assert not new.exists()
+
+
 def pipeline_failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """Exit code and the one line on stderr of a command of `pipeline`."""
     code = run(["pipeline", *arguments])
