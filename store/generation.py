@@ -240,6 +240,13 @@ def _ipv6(evidence: _Evidence) -> str:
     return "there are IPv6 hosts" if found else ""
 
 
+def _inner_batch(evidence: _Evidence) -> str:
+    """Only 5.x keeps the messages of a batch together (spec 02, 2.7)."""
+    records = evidence.records
+    found = records is not None and (records.ints("sys_flag") & SysFlag.INNER_BATCH).any()
+    return "there are batches in one record" if found else ""
+
+
 def _property_crc(evidence: _Evidence) -> str:
     found = any(CRC32.encode() in text for text in evidence.properties)
     return f"records have {CRC32}" if found else ""
@@ -337,6 +344,7 @@ _SIGNS_OF_5 = (
     Sign("5.1", "5.5", _field("master_flushed_offset")),
     Sign("5.1", "5.5", _field("confirm_phy_offset")),
     Sign("5.1", "5.5", _version_2),
+    Sign("5.1", "5.5", _inner_batch),
     Sign("5.1", "5.5", _state_version),
 )
 

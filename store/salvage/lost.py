@@ -48,6 +48,8 @@ class MissingOffsets:
     """Looks at a scan of the log (an auditor of `survey`).
 
     hole_begins: sorted, int64[n]. neighbours: by where a hole begins. highest_queue: of each topic.
+    first_timestamp: when the first record was stored, 0 without records. light: records have a number
+    in a light queue, which only a broker that keeps these gives.
     """
 
     hole_begins: Ints
@@ -55,12 +57,15 @@ class MissingOffsets:
     neighbours: dict[int, Neighbour] = field(default_factory=dict)
     highest_queue: dict[str, int] = field(default_factory=dict)
     crc_items: bool = False
+    first_timestamp: int = 0
+    light: bool = False
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _batches: set[bytes] = field(default_factory=set)
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
         columns = batch.columns
+        self.first_timestamp = self.first_timestamp or int(columns.ints("store_timestamp")[0])
         ends = batch.position + columns.ints("total_size")
         for row in np.flatnonzero(np.isin(ends, self.hole_begins)).tolist():
             time = int(columns.ints("store_timestamp")[row])
@@ -76,13 +81,16 @@ class MissingOffsets:
             queue.queue_id, self.highest_queue.get(queue.topic, 0)
         )
         if queue.topic.startswith(LMQ_PREFIX):
+            self.light = True
             return
         # a header has no checksum: an offset above one that follows is none
         later = np.minimum.accumulate(messages.offset[::-1])[::-1]
         messages = messages.take(messages.offset <= later)
         offset, position = messages.offset, messages.position
         end = position + messages.size
-        known = self._last.get(queue, (int(offset[0]) - 1, int(position[0])))
+        # the first of a log that has lost its begin, and has not expired, began with offset 0
+        begin = (-1, 0) if 0 in self.hole_begins else (int(offset[0]) - 1, int(position[0]))
+        known = self._last.get(queue, begin)
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])
         jump = offset - before - 1
@@ -100,8 +108,13 @@ class MissingOffsets:
 
     def certain(self) -> list[Missing]:
         """The missing offsets of all topics without batches."""
-        names = {name.decode("utf-8", "surrogateescape") for name in self._batches}
+        names = self.batch_topics
         return [each for each in self.missing if each.queue.topic not in names]
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """The topics with batches stored as one record: their queues are batch queues."""
+        return {name.decode("utf-8", "surrogateescape") for name in self._batches}
 
 
 def placed(gaps: Sequence[Gap], missing: list[Missing], forms: Forms) -> LostUnits:

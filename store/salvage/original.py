@@ -35,7 +35,7 @@ from ..recovery.undo import purge
 from ..recovery.wish import Policy
 from ..write.confine import confine
 from ..write.files import Files
-from ..write.profile import writer_profile
+from ..write.profile import LIGHT_QUEUE_OPTIONS, writer_profile
 from ..write.topics import Topics, now_ms
 from .arrange import Layer
 from .lost import MissingOffsets, placed
@@ -164,7 +164,7 @@ def _files_of(layer: Layer, file_bytes: int) -> set[int]:
 
 
 def _gaps(holes: list[tuple[int, int]], offsets: MissingOffsets, file_bytes: int) -> Iterator[Gap]:
-    time = min((n.store_timestamp for n in offsets.neighbours.values()), default=0)
+    time = offsets.first_timestamp
     for begin, end in holes:
         before = offsets.neighbours.get(begin)
         time = before.store_timestamp if before else time
@@ -212,7 +212,7 @@ def _write_fills(
 def complete(
     root: Path,
     restored: Restored,
-    highest_queue: dict[str, int],
+    offsets: MissingOffsets,
     config: BrokerConfig,
     version: str | None,
     files: Files,
@@ -222,8 +222,10 @@ def complete(
     Torn properties and wrong headers are put right as there. Nothing is done where the plan would
     give up a record. Raises as `recover` does.
     """
-    sizes = {"mappedFileSizeCommitLog": str(restored.file_bytes)}
-    layout = Layout.open(root, config.with_set([f"{k}={v}" for k, v in sizes.items()]))
+    told = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
+    if offsets.light:
+        told += [f"{name}=true" for name in LIGHT_QUEUE_OPTIONS if config.get(name) is None]
+    layout = Layout.open(root, config.with_set(told))
     found = examine(layout, version, policy=Policy.KEEP)
     values = {**vars(restored), "version": found.main_version}
     left = str(found.refusal) if found.plan is None else ""
@@ -233,7 +235,7 @@ def complete(
         return Restored(**{**values, "left": left})
     profile = writer_profile(found.main_version)
     topics = Topics.read(layout.config)
-    topics.add(highest_queue, profile)
+    topics.add(offsets.highest_queue, profile, offsets.batch_topics)
     topics.write(files, profile, now_ms)
     confine(files, layout)
     found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)

@@ -159,9 +159,7 @@ def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: 
         restored, offsets = close_holes(
             log, salvaged.found.blanks, target, salvaged.file_bytes, files
         )
-        salvaged.restored = complete(
-            target, restored, offsets.highest_queue, wanted.config, version, files
-        )
+        salvaged.restored = complete(target, restored, offsets, wanted.config, version, files)
     with Manifest(target, sources, files) as manifest:
         manifest.runs(log.runs, "kept")
         _beside(salvaged, target, manifest, files)

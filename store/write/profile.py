@@ -177,6 +177,9 @@ _5_4 = replace(
 _5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
 
 _WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}
+_LIGHT = [writer.light_queues for writer in _WRITERS.values() if writer.light_queues]
+LIGHT_QUEUE_OPTIONS = tuple(sorted({option for rules in _LIGHT for option in rules.options}))
+"""All switches without which a broker of some generation keeps no light queues."""
 
 
 def writer_profile(version: str) -> WriterProfile:

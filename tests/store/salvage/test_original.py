@@ -19,6 +19,9 @@ from mqstore.store.recovery.wish import Policy
 from mqstore.store.salvage.grade import Grade
 from mqstore.store.salvage.salvage import check_target
 from mqstore.store.store import Store
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.run import load_checks, verify
+from mqstore.store.verify.scene import Scope
 from tests.damage import Victim, damage
 from tests.slices import rng, share
 from tests.stores import unpack
@@ -145,6 +148,32 @@ def check_holes(root: Path, new: Path, before: dict[int, bytes], spoiled: set[in
     assert done.restored.unplaced == 0
 
 
+@pytest.mark.parametrize(
+    "name", ["4.9.7-cqext", "5.3.3-batchcq", "5.3.3-clean", "5.3.3-timer-clean"]
+)
+def test_the_begin_of_the_log_is_gone(name: str, tmp_path: Path) -> None:
+    """All that is known of the image is its bytes; what is made of them is in order."""
+    root, new = unpack(name, tmp_path), tmp_path / "new"
+    data = (root / "commitlog" / f"{0:020d}").read_bytes()
+    done = salvaged(new, image(tmp_path, data[5000:]))
+    assert done.restored is not None
+    assert done.restored.unplaced == 0
+    assert_in_order(new)
+    with Store(new, SMALL) as store:
+        assert all(queue.min_offset == 0 for queue in store.queue_summaries)
+        load_checks()
+        found = verify(store, Scope()).findings
+    assert not [each for each in found if each.severity > Severity.WARNING]
+
+
+def test_light_queues_without_a_configuration(tmp_path: Path) -> None:
+    """A number in a light queue tells that the broker kept such queues."""
+    root, new = unpack("5.3.3-lmq", tmp_path), tmp_path / "new"
+    assert salvaged(new, root / "commitlog").complete
+    names = {path.name for path in (root / "consumequeue").glob("%LMQ%*")}
+    assert names == {path.name for path in (new / "consumequeue").glob("%LMQ%*")} != set()
+
+
 def test_a_file_in_the_middle_is_gone(tmp_path: Path) -> None:
     """Half of the queue offsets are missing: each has a tombstone where there is room."""
     root = unpack("5.3.3-expired", tmp_path)
@@ -235,7 +264,7 @@ def test_a_large_hole_is_closed_in_pieces(tmp_path: Path) -> None:
     config = SMALL.with_set([f"mappedFileSizeCommitLog={size}"])
     done = salvaged(tmp_path / "new", path, config=config)
     assert done.restored is not None
-    assert (done.restored.fillers > 4, done.restored.tombstones) == (True, 19)
+    assert (done.restored.fillers > 4, done.restored.tombstones) == (True, 29)
     assert_in_order(tmp_path / "new", config)
 
 
