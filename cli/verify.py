@@ -144,14 +144,16 @@ def verify(
       mqstore verify /data/store --rate 200M --max-duration 1h --resume /var/tmp/verify.json
       mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
-    from .verify_resume import Resume
-
     if queue is not None and topic is None:
         raise typer.BadParameter("--queue needs --topic")
     if resume is not None and len(paths) > 1:
         raise typer.BadParameter("--resume: one store at a time")
     scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version)
-    saved = Resume.read(resume, paths[0], _lasting(scope)) if resume is not None else None
+    saved = None
+    if resume is not None:
+        from .verify_resume import Resume
+
+        saved = Resume.read(resume, paths[0], _lasting(scope))
     if saved is not None:
         scope = replace(scope, start=saved.position, earlier=saved.facts)
     found: list[tuple[Path, Verdict]] = []
@@ -216,11 +218,12 @@ def _scope(
     only: str | None,
     broker_version: str | None,
 ) -> Scope:
-    from ..store.recovery.profiles import profile_of
     from ..store.time_range import parse_range
     from ..store.verify.scene import Scope
 
     if broker_version is not None:
+        from ..store.recovery.profiles import profile_of
+
         profile_of(broker_version)
     return Scope(
         quick=quick,

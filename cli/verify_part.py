@@ -14,12 +14,13 @@ from ..store.layout import (
     COMPACTION,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    DLEDGER_PREFIX,
     INDEX,
+    ROCKSDB_CURRENT,
     ROCKSDB_STORE,
     TIMER_LOG,
     Layout,
 )
-from ..store.recognise import DLEDGER_PREFIX, ROCKSDB_CURRENT
 
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig

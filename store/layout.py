@@ -54,7 +54,9 @@ _FILES = frozenset(
     }
     | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
 )
-_DLEDGER_PREFIX = "dledger-"
+DLEDGER_PREFIX = "dledger-"
+ROCKSDB_CURRENT = "CURRENT"
+"""A file that each RocksDB has."""
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
@@ -196,7 +198,7 @@ class Layout:
             if name not in own
             and name not in _DIRECTORIES
             and name not in _FILES
-            and not name.startswith((_DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
+            and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
         ]
 
     @property
@@ -252,7 +254,7 @@ def _absolute(root: Path, path: str) -> Path:
 
 def _dledger_data(root: Path) -> Path | None:
     """Data directory of the DLedger log, None without one. Raises InvalidInput for several."""
-    found = [root / name / "data" for name in _names(root) if name.startswith(_DLEDGER_PREFIX)]
+    found = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
     found = sorted(path for path in found if path.is_dir())
     if len(found) > 1:
         raise InvalidInput(

@@ -24,7 +24,9 @@ from .layout import (
     COMPACTION_QUEUES,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    DLEDGER_PREFIX,
     INDEX,
+    ROCKSDB_CURRENT,
     TIMER_LOG,
     Layout,
 )
@@ -58,9 +60,7 @@ _IN_CONFIG = [kind.file for kind in KINDS.values() if kind.file and kind.place =
 _SUFFIXES = (".bak", ".tmp", "-temp")
 _NOT_YET = (COMPACTION, "config")
 _OF_COMPACTION = (COMPACTION_LOG, "position-checkpoint")
-DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
-ROCKSDB_CURRENT = "CURRENT"
 _HEAD_BYTES = 1 << 16
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,15 @@ from ..dispatch_record import Further
 from ..lost import tombstones
 from ..mark import Mark
 from ..recent import Recent
-from .queue_state import QueueState
-from .queue_units import Units
-from .simulate import Outcome
 from .snapshot import QueueId
-from .sound import SoundLog, SoundRun, Stretch, TakesRuns
 from .tally import Tally
 from .topic_table import TopicTable
+
+if TYPE_CHECKING:
+    from .queue_state import QueueState
+    from .queue_units import Units
+    from .simulate import Outcome
+    from .sound import SoundLog, SoundRun, Stretch
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -194,6 +196,8 @@ class _Beside:
 
 def _hand_out_run(run: SoundRun, auditors: list[Auditor]) -> bool:
     """Give all auditors a run without its records; False: some want to see these."""
+    from .sound import TakesRuns
+
     takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
     if len(takers) < len(auditors) or not all(taker.takes(run) for taker in takers):
         return False

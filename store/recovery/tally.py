@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .snapshot import QueueId
-from .sound import Stretch
+
+if TYPE_CHECKING:
+    from .sound import Stretch
 
 Ints = npt.NDArray[np.int64]
 

@@ -10,7 +10,6 @@ from ..errors import Missing, NotFound, StoreError
 from ..index_file import IndexFile
 from ..regular_file import read_regular
 from .catalogue import Severity
-from .checkpoint_start import start_of_recovery
 from .consume_queue_state import Missing as MissingUnits
 from .consume_queue_state import queues_of
 from .register import after
@@ -205,6 +204,8 @@ def start_after_a_crash(scene: Scene) -> None:
     """The next start begins before all that is missing in queues, and in index files it deletes."""
     if not scene.crashed or scene.live:
         return
+    from .checkpoint_start import start_of_recovery
+
     start = start_of_recovery(scene)
     if start is None:
         return

@@ -117,7 +117,7 @@ class _Seen(Carried):
     def note(self, records: Records, rows: Ints) -> None:
         """These rows repeat a key."""
         topics = records.topics.ids[rows]
-        for topic in np.unique(topics).tolist():
+        for topic in np.flatnonzero(np.bincount(topics)).tolist():
             some = rows[topics == topic]
             row = int(some[0])
             position = int(records.position[row])

@@ -81,7 +81,7 @@ _NAMED = re.compile(rb"[^\x01]+\x01")
 
 def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
     """A record that alone lacks the last separator was damaged; a run of them came from a client."""
-    if scene.profile.version not in _ENDED_BY or records.properties.ended:
+    if records.properties.ended or scene.profile.version not in _ENDED_BY:
         return
     texts = records.columns.ragged("properties")
     open_end = texts.length > 0

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from ..commit_log import Batch, Extent
-from ..dispatch import Dispatched
 from ..mark import Mark
 from ..recent import LOOK_BACK
-from ..recovery.snapshot import QueueId
-from ..recovery.survey import Messages, survey
 from ..recovery.topic_table import TopicTable
 from .covered import covered_of
 from .records import Records
 from .register import CHECKS, checks_of
 from .scene import Scene
+
+if TYPE_CHECKING:
+    from ..dispatch import Dispatched
+    from ..recovery.snapshot import QueueId
+    from ..recovery.survey import Messages
 
 LOG_GROUPS = frozenset({"layout", "commit_log"})
 """Groups that look at records without asking what they add to queues and index."""
@@ -32,10 +35,12 @@ def read(
     progress: Callable[[int], None] | None = None,
 ) -> None:
     """Hand these items to the checks; all messages have been handed out at the end."""
-    rules = scene.profile.dispatch
     if log_pass.of_log_alone:
         log_pass.run(items, progress)
         return
+    from ..recovery.survey import survey
+
+    rules = scene.profile.dispatch
     survey(
         scene.store.log,
         [log_pass],

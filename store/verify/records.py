@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,14 @@ from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
 from ...formats.property_columns import Items
-from ..commit_log import Batch
 from ..dictionary import Dictionary, dictionary
-from ..dispatch import Dispatched
-from ..recovery.topic_table import TopicTable
 from .catalogue import Severity
 from .scene import Scene
+
+if TYPE_CHECKING:
+    from ..commit_log import Batch
+    from ..dispatch import Dispatched
+    from ..recovery.topic_table import TopicTable
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

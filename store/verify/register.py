@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from .catalogue import catalogue
+from .catalogue import of_group
 
 if TYPE_CHECKING:
     from ..commit_log import Extent
@@ -54,9 +54,8 @@ CHECKS = Checks()
 
 def checks_of(moment: dict[str, F], groups: frozenset[str]) -> list[F]:
     """The checks of a moment, each once, in the order of their codes."""
-    told = catalogue()
-    wanted = (code for code in sorted(moment) if told[code].group in groups)
-    return list(dict.fromkeys(moment[code] for code in wanted))
+    codes = sorted(code for group in groups for code in of_group(group))
+    return list(dict.fromkeys(moment[code] for code in codes if code in moment))
 
 
 def _in(moment: dict[str, F], codes: tuple[str, ...]) -> Callable[[F], F]:

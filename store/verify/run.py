@@ -54,10 +54,11 @@ class Verdict:
     facts: LogFacts = field(default_factory=LogFacts)
 
 
-def load_checks() -> None:
-    """Import the modules of checks: each registers its own."""
+def load_checks(groups: Iterable[str] = GROUPS) -> None:
+    """Import the modules of checks of some groups: each registers its own."""
     for group in GROUPS:
-        import_module(f".{group}", __package__)
+        if group in groups:
+            import_module(f".{group}", __package__)
 
 
 def verify(
@@ -75,8 +76,8 @@ def verify(
     what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.
     """
     began = time.monotonic()
-    load_checks()
     scope = scope or Scope()
+    load_checks(scope.groups or GROUPS)
     with aside(store.rate_bytes is not None):
         scene = _settled(store, scope, now_ms, progress, stop, jobs)
     findings = list(scene.findings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from ...formats.timer_wheel import FILE_BYTES
 from ..delay_level import TIMER_TOPIC
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..ordered import rows_of
+from ..recovery.snapshot import map_file
 from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
@@ -133,12 +134,26 @@ class TimerFiles:
         _ = self.check
         parts = [np.zeros((5, 0), np.int64)]
         if self.wheel_bytes == FILE_BYTES:
-            for number, slots in timer_wheel(self.wheel_path):
+            for number, slots in self.read_wheel():
                 used = slots["time"] != 0
                 names = ("time", "first_pos", "last_pos", "num")
                 columns = [number, *(slots[name].astype(np.int64) for name in names)]
                 parts.append(np.stack(columns)[:, used])
         return Slots(*np.concatenate(parts, axis=1))
+
+    def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
+        """(numbers, slots) of the wheel, in windows. Raises Unreadable."""
+        return timer_wheel(self.wheel_path)
+
+    def open_log(self) -> MappedFileQueue:
+        """The files of the timer log. Raises Unreadable."""
+        size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
+        file_bytes = size if origin != "default" else None
+        return MappedFileQueue.open(self._layout.timer_log, file_bytes)
+
+    def content(self, path: str) -> npt.NDArray[np.uint8]:
+        """The bytes of one of the files, read-only. Raises Unreadable."""
+        return map_file(path)
 
     @cached_property
     def ticks(self) -> Ticks:
@@ -156,10 +171,8 @@ class TimerFiles:
     @cached_property
     def log(self) -> TimerLog:
         """All entries. Raises Unreadable. Memory: 64 bytes for each."""
-        size, origin = self._layout.broker_config.size("mappedFileSizeTimerLog")
-        file_bytes = size if origin != "default" else None
         parts = [_columns(TimerUnits(np.zeros(0, np.int64), np.zeros(0, dtype_of(UNIT))))]
-        with MappedFileQueue.open(self._layout.timer_log, file_bytes) as files:
+        with self.open_log() as files:
             log = TimerLog(list(files.files))
             for item in timer_log(files):
                 if isinstance(item, TimerUnits):

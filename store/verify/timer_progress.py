@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config_file import read_config_file
+from ..delay_level import TIMER_TOPIC
 from ..errors import Missing
-from ..recovery.timer_state import QUEUE
+from ..recovery.snapshot import QueueId
 from ..views.timer_records import NO_NUMBER
 from .catalogue import Severity
 from .queue_bounds import queue_bounds
@@ -19,6 +20,8 @@ from .scene import Scene
 from .timer_entries import of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains, linked_by_a_start
+
+_QUEUE = QueueId(TIMER_TOPIC, 0)
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -54,7 +57,7 @@ def the_queue_is_not_overtaken(scene: Scene) -> None:
             text += " again, and delivers once more what was due"
             scene.findings.add("I-131", path, text, severity=Severity.WARNING)
         return
-    bounds = queue_bounds(scene).of(QUEUE)
+    bounds = queue_bounds(scene).of(_QUEUE)
     end = bounds[1] if bounds is not None else 0
     offsets = {
         "last_timer_queue_offset": check.last_timer_queue_offset,
@@ -126,8 +129,8 @@ def _tell_missing(
         os.fspath(timer_files(scene).wheel_path),
         text + (more or ": it is never delivered"),
         count=len(rows),
-        topic=QUEUE.topic,
-        queue_id=QUEUE.queue_id,
+        topic=_QUEUE.topic,
+        queue_id=_QUEUE.queue_id,
         unclean=unclean,
         severity=Severity.WARNING if unclean else None,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,15 +20,13 @@ from ...formats.timer_wheel import FILE_BYTES, SLOTS
 from ..errors import Unsupported
 from ..found import Note
 from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..recovery.profiles import profile_of
-from ..recovery.recovery import switches_of
-from ..recovery.simulate import Outcome, simulate
-from ..recovery.snapshot import Snapshot
-from ..recovery.timer_state import QUEUE
 from ..store import Store
 from ..timer import WINDOW_UNITS, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
+
+if TYPE_CHECKING:
+    from ..recovery.simulate import Outcome
 
 NOWHERE = -1
 _CUT = -2
@@ -88,6 +87,11 @@ class Entries:
 
 def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
+    from ..recovery.profiles import profile_of
+    from ..recovery.recovery import switches_of
+    from ..recovery.simulate import simulate
+    from ..recovery.snapshot import Snapshot
+
     try:
         snapshot = Snapshot.of(store.layout)
         profile = profile_of(store.generation.version)
@@ -104,6 +108,8 @@ def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
 
 def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
     """The wheel after a start; an empty one where nobody used one before."""
+    from ..recovery.timer_state import QUEUE
+
     ticks, queue, state = Ticks.from_config(store.config), outcome.queues.get(QUEUE), outcome.timer
     wheel = Wheel(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:

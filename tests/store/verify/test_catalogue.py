@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -93,3 +95,26 @@ def test_links_are_public() -> None:
 
 def _plain(text: str) -> str:
     return re.sub(r"\W+", " ", text).lower().strip()
+
+
+@pytest.mark.parametrize(
+    "group",
+    [g if g == "commit_log" else pytest.param(g, marks=pytest.mark.slow) for g in GROUPS],
+)
+def test_the_checks_of_a_group_are_loaded_without_those_of_others(group: str) -> None:
+    """In a process of its own: what was registered here stays so."""
+    program = (
+        "import sys\n"
+        "from mqstore.store.verify import run\n"
+        "from mqstore.store.verify.register import CHECKS\n"
+        f"run.load_checks([{group!r}])\n"
+        "print(*sorted(CHECKS.codes))\n"
+        "print(*sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    codes, modules = (line.split() for line in done.stdout.splitlines())
+    told = {code for code, row in catalogue().items() if row.group == group and not row.unchecked}
+    assert told <= set(codes)
+    assert "mqstore.store.recovery.recovery" not in modules
