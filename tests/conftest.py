@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -41,6 +44,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header() -> str:
     """Say the seed, so that a red run can be made again."""
     return f"mqstore: MQSTORE_SEED={slices.SEED} MQSTORE_SLICE={slices.SLICE}"
+
+
+SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")
+"""How a test asks for the session that all share."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but what asks for the Spark session is one file: one worker starts it."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "the Spark session" if _asks_for_session(config.rootpath / file) else file
+
+    return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@cache
+def _asks_for_session(file: Path) -> bool:
+    return SPARK_SESSION.search(file.read_text(encoding="utf-8")) is not None
 
 
 #: So many of the parameters of a slow test are in any slice that has the test.
