@@ -62,7 +62,7 @@ def beyond_repair(
     for first in errors:
         if first.code in told:
             continue
-        texts = _texts().get(first.code) or _texts()[_OTHER]
+        texts = beyond_texts().get(first.code) or beyond_texts()[_OTHER]
         places = {"store": layout.root, "path": first.path, "code": first.code}
         told[first.code] = Beyond(
             first.code,
@@ -78,5 +78,6 @@ def beyond_repair(
 
 
 @cache
-def _texts() -> dict[str, dict[str, str]]:
+def beyond_texts() -> dict[str, dict[str, str]]:
+    """Code, or OTHER, → why no repair mends it, and what is left to do."""
     return tomllib.loads(files(__package__).joinpath("beyond.toml").read_text("utf-8"))

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...formats.checkpoint import PAGE_BYTES
+from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..recovery.checkpoint_edit import checkpoint_edit
+from ..recovery.edits import Edit
 from ..recovery.index_audit import IndexFix, index_files
 from ..recovery.plan import Plan
 from ..recovery.snapshot import Snapshot
+from ..regular_file import read_regular
 
+_REST_CODES = ("I-110",)
 _INDEX = "index_msg_timestamp"
 _BOUNDED = (
     "physic_msg_timestamp",
@@ -45,23 +48,30 @@ def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
     }
     wiped = not any(old) and any(sound) and not only_index
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
+    if whole and not only_index and any(read_regular(path, PAGE_BYTES)[FIELDS.sizeof() :]):
+        rest = PAGE_BYTES - FIELDS.sizeof()
+        reason = "bytes behind the fields that are not zero"
+        plan.edits.insert(0, Edit("write", str(path), reason, _REST_CODES, FIELDS.sizeof(), rest))
     if not only_index:
         lowered |= _flushed(snapshot, old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
         plan.checkpoint = sound if wiped else old._replace(**lowered)
-        plan.edits[:] = [edit for edit in plan.edits if edit.path != str(path)]
+        plan.edits[:] = [
+            edit for edit in plan.edits if edit.path != str(path) or edit.codes == _REST_CODES
+        ]
         last = len(plan.edits) - any(edit.kind == "remove" for edit in plan.edits[-1:])
         plan.edits.insert(last, checkpoint_edit(path, plan.checkpoint))
 
 
 def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:
-    """The flushed offsets that are none: a negative one, and one in the middle of a record."""
+    """The positions that are none: a negative one, and those in the middle of a record."""
     found = {"master_flushed_offset": 0} if old.master_flushed_offset < 0 else {}
-    confirmed = old.confirm_phy_offset
-    if confirmed and "confirm_phy_offset" not in lowered:
-        begin = _record_begin(snapshot, confirmed)
-        if begin != confirmed:
-            found["confirm_phy_offset"] = begin
+    for name in ("confirm_phy_offset", "logics_physical_offset"):
+        position = getattr(old, name)
+        if position and name not in lowered:
+            begin = _record_begin(snapshot, position)
+            if begin != position:
+                found[name] = begin
     return found
 
 

@@ -24,6 +24,7 @@ from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
 from ..batch_consume_queue import Units
 from ..commit_log import Batch
 from ..compaction import open_log
+from ..config_file import BACKUP
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
 from ..layout import Layout
@@ -153,9 +154,12 @@ def _file(units: Units, old: bytes, size: int, *, closed: bool) -> bytes | None:
 
 
 def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
-    """position-checkpoint names no offset that its queue does not have."""
+    """position-checkpoint, or its .bak, names no offset that its queue does not have."""
     path = layout.compaction_log.parent / "position-checkpoint"
-    content = _content(path)
+    content, reasons = _content(path), list[str]()
+    if content is None and path.is_file():
+        backup = path.with_name(path.name + BACKUP)
+        content, reasons = _content(backup), [f"taken from {backup.name}: it cannot be read"]
     table = content.get(_POSITIONS) if content is not None else None
     if content is None or not isinstance(table, dict):
         return
@@ -169,9 +173,11 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
     }
     if wrong:
         table.update(wrong)
+        reasons.append(f"{len(wrong)} positions behind the end of their queue")
+    if reasons:
         data = dumps(content).encode("utf-8", "surrogatepass")
-        reason = f"{len(wrong)} positions behind the end of their queue"
         pieces = ((0, data),)
+        reason = "; ".join(reasons)
         yield Edit("create", os.fspath(path), reason, ("I-165",), length=len(data), pieces=pieces)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -21,24 +21,26 @@ from ..dispatch import dispatch
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.edits import Edit
 from ..recovery.queue_edits import is_whole_file
-from ..recovery.queue_units import UNIT_DTYPE, Units, is_valid, read_units
+from ..recovery.queue_units import Units, is_valid, read_units
 from ..recovery.snapshot import Entry, Snapshot
 from .ext_units import Wanted, damaged_ranges, mend_range
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_UNITS = 1 << 14
-_TAGS_CODE = UNIT_DTYPE["tags_code"]
-_TAGS_AT = UNIT_DTYPE.fields["tags_code"][1] if UNIT_DTYPE.fields else 0
+_APART_UNITS = 1 << 10
+"""Units of a queue that lie closer are written at once."""
+_NO_TAGS = 0
+"""Tags code of a tombstone."""
 
 
-def ext_repair(snapshot: Snapshot, log: CommitLog) -> Iterator[Edit]:
-    """The edits, queue by queue. Raises Unreadable."""
+def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints) -> Iterator[Edit]:
+    """The edits, queue by queue. lost: int64[n], positions that get a tombstone. Raises Unreadable."""
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             damaged, mended = damaged_ranges(ext), set[int]()
-            named = _named(whole, damaged, log) if damaged else {}
+            named = _named(whole, damaged, log, lost) if damaged else {}
             places = sorted(named)
             for part in damaged:
                 first = bisect_left(places, part.position)
@@ -49,10 +51,12 @@ def ext_repair(snapshot: Snapshot, log: CommitLog) -> Iterator[Edit]:
                         mended.add(place)
                     yield edit
             for entry in whole:
-                yield from _file(entry, ext, log, mended)
+                yield from _file(entry, ext, log, mended, lost)
 
 
-def _named(entries: list[Entry], damaged: list[ExtRange], log: CommitLog) -> dict[int, Wanted]:
+def _named(
+    entries: list[Entry], damaged: list[ExtRange], log: CommitLog, lost: Ints
+) -> dict[int, Wanted]:
     """The places in some ranges, in order, where units begin, and what their records say."""
     found: dict[int, Wanted] = {}
     begins = np.array([part.position for part in damaged], np.int64)
@@ -62,6 +66,7 @@ def _named(entries: list[Entry], damaged: list[ExtRange], log: CommitLog) -> dic
             places = _places(units)
             part = np.searchsorted(begins, places, side="right") - 1
             inside = (part >= 0) & (places < ends[part])
+            inside &= ~np.isin(units["physical_offset"].astype(np.int64), lost)
             known = _records(units[inside], log)
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)
@@ -96,14 +101,29 @@ def _records(units: Units, log: CommitLog) -> dict[int, Wanted]:
     return {at: Wanted(codes[at], time) for at, time in times if at in codes}
 
 
-def _file(entry: Entry, ext: MappedFileQueue, log: CommitLog, mended: set[int]) -> Iterator[Edit]:
+def _file(
+    entry: Entry, ext: MappedFileQueue, log: CommitLog, mended: set[int], lost: Ints
+) -> Iterator[Edit]:
     """Units of a queue file with an address of none. mended: addresses that will be right."""
     for numbers, units in _addresses(entry):
-        for row, code in _wrong(units, ext, log, mended):
-            data = np.array([code], _TAGS_CODE).tobytes()
-            reason = "1 units with an address that is none in consumequeue_ext"
-            offset = int(numbers[row]) * UNIT_BYTES + _TAGS_AT
-            yield Edit("write", entry.path, reason, ("I-080",), offset, len(data), data)
+        gone = np.isin(units["physical_offset"].astype(np.int64), lost)
+        codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
+        numbers = numbers[~gone]
+        codes |= {int(numbers[row]): code for row, code in _wrong(units[~gone], ext, log, mended)}
+        if codes:
+            rows = np.array(sorted(codes), np.int64)
+            cuts = np.flatnonzero(np.diff(rows) > _APART_UNITS) + 1
+            yield from (_tags_edit(entry, part, codes) for part in np.split(rows, cuts))
+
+
+def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
+    """The tags codes of some units of a queue file, by number, as one edit."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    units = read_units(entry, first, last + 1 - first).copy()
+    units["tags_code"][numbers - first] = [codes[number] for number in numbers.tolist()]
+    data = units.tobytes()
+    reason = f"{len(numbers)} units with an address that is none in consumequeue_ext"
+    return Edit("write", entry.path, reason, ("I-080",), first * UNIT_BYTES, len(data), data)
 
 
 def _wrong(

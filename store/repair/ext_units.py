@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...formats.consume_queue_ext import END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
+from ...formats.consume_queue_ext import END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ..consume_queue_ext import ExtRange, ext_units
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..recovery.edits import Edit
@@ -48,16 +48,16 @@ def mend_range(
     data = files.read_file(file, begin, part.size)
     at_end, newest = begin + len(data) == file.size, file is files.files[-1]
     known = {place - part.position: wanted for place, wanted in named.items()}
-    starts = _apart(data, known)
+    room = len(data) - END.sizeof() * at_end  # a broker looks for the mark behind the last unit
+    starts = _apart(data, known, room)
     if not starts and at_end:
         yield from _close(file, begin, data, newest)
         return
     if starts[:1] != [0]:
         starts.insert(0, 0)  # a unit that no queue names any more
     tail = 0
-    for start, end in pairwise([*starts, len(data)]):
-        last = at_end and end == len(data)
-        for at, size in _lengths(data, start, end, last=last):
+    for start, end in pairwise([*starts, room]):
+        for at, size in _lengths(data, start, end, last=at_end and end == room):
             wanted = known.get(at) if at == start else None
             place = part.position + at if wanted else None
             yield from ((place, edit) for edit in _head(file, begin, data, at, size, wanted))
@@ -66,11 +66,14 @@ def mend_range(
         yield from _close(file, begin + tail, data[tail:], newest)
 
 
-def _apart(data: bytes, named: Mapping[int, Wanted]) -> list[int]:
-    """Starts of named units that have room, in order; of two that overlap the one that is there."""
+def _apart(data: bytes, named: Mapping[int, Wanted], room: int) -> list[int]:
+    """Starts of named units that have room, in order; of two that overlap the one that is there.
+
+    room: bytes from the start of `data` on that units may take.
+    """
     found: list[int] = []
     for start in sorted(named, key=lambda start: (not _is_there(data, start, named[start]), start)):
-        if start + UNIT_BYTES_MIN > len(data) or 0 < start < UNIT_BYTES_MIN:
+        if start + UNIT_BYTES_MIN > room or 0 < start < UNIT_BYTES_MIN:
             continue
         at = bisect_left(found, start)
         near = found[max(at - 1, 0) : at + 1]
@@ -95,6 +98,8 @@ def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple
     """
     at = start
     while end - at >= UNIT_BYTES_MIN:
+        if last and at > start and _is_end(data[at:]):
+            return
         size = _size(data, at, end, last=last)
         if size is None and at > start and last:
             return
@@ -114,11 +119,16 @@ def _size(data: bytes, start: int, end: int, *, last: bool) -> int | None:
         room = end - start - size
         if not UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX or 0 < room < UNIT_BYTES_MIN * (not last):
             continue
-        rest = data[start + size : end]
-        nothing = last and (rest.startswith(END_MARK) or not rest.strip(b"\0"))
-        if room == 0 or (room > 0 and (sizes[0] == sizes[1] or nothing or _is_unit(rest))):
+        rest = data[start + size :]
+        leads = (last and _is_end(rest)) or _is_unit(rest[:room])
+        if room == 0 or (room > 0 and (sizes[0] == sizes[1] or leads)):
             return int(size)
     return None
+
+
+def _is_end(data: bytes) -> bool:
+    """What stands behind the last unit of a file: its mark, or nothing."""
+    return data.startswith(END_MARK) or not data.strip(b"\0")
 
 
 def _is_unit(data: bytes) -> bool:
@@ -133,7 +143,7 @@ def _close(
     file: MappedFile, begin: int, rest: bytes, newest: bool
 ) -> Iterator[tuple[int | None, Edit]]:
     """Behind the last unit of a file is the mark of its end, or nothing where more are to come."""
-    if not rest.strip(b"\0") or rest.startswith(END_MARK):
+    if _is_end(rest):
         return
     mark = b"" if newest or len(rest) < len(END_MARK) else END_MARK
     length = len(mark) or len(rest.rstrip(b"\0"))

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..commit_log import CommitLog
 from ..errors import NotFound, Refused, Unsupported
 from ..forked import cores
@@ -39,7 +41,7 @@ from .config_offsets import Clamped
 from .ext import ext_repair
 from .index import index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
-from .timer import timer_repair
+from .timer import timer_edits
 
 
 @dataclass(frozen=True)
@@ -167,12 +169,17 @@ def _plan(
         moved = {edit.path for edit in plan.edits}
         plan.edits[:0] = [e for e in stray_files(snapshot) if e.path not in moved]
     if Part.EXT in choice.parts:
+        lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
+        gone = np.concatenate([np.zeros(0, np.int64), *lost])
+        units = list(ext_repair(snapshot, CommitLog.open(layout), gone))
+        mended = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
-        plan.edits[:] = [e for e in plan.edits if e.codes != ("I-079",) or e.kind != "write"]
-        plan.edits[:0] = ext_repair(snapshot, CommitLog.open(layout))
-    of_timer = any(part_of(layout, Path(e.path)) is Part.TIMER for e in whole.edits)
-    if Part.TIMER in choice.parts and profile.timer and not of_timer:
-        plan.edits[:0] = timer_repair(layout, ranges, request.made_ms)
+        plan.edits[:] = [e for e in plan.edits if e.path not in mended or e.kind != "write"]
+        plan.edits[:0] = units
+    if Part.TIMER in choice.parts and profile.timer:
+        first = [e for e in plan.edits if part_of(layout, Path(e.path)) is Part.TIMER]
+        rest = [e for e in plan.edits if e not in first]
+        plan.edits[:] = [*timer_edits(layout, ranges, request.made_ms, first), *rest]
     if Part.COMPACTION in choice.parts:
         plan.edits[:0] = compaction_repair(layout, ranges)
     if choice.parts & {Part.CHECKPOINT, Part.INDEX}:

@@ -9,7 +9,7 @@ are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,22 +17,23 @@ import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.message_properties import TIMER_OUT_MS
-from ...formats.timer_log import UNIT_BYTES
+from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..commit_log import Batch, CommitLog, Extent
 from ..delay_level import TIMER_TOPIC
 from ..layout import Layout
 from ..recovery.edits import Edit
-from ..recovery.snapshot import QueueId, map_file
+from ..recovery.snapshot import QueueId
 from ..recovery.timer_state import QUEUE
 from ..store import Store
 from ..timer_check import TimerCheck
 from ..verify.records import Records
 from ..verify.scene import Scene, Scope
-from ..verify.timer_entries import Entries, TimerFiles, timer_files
+from ..verify.timer_entries import Entries, TimerFiles
 from ..verify.timer_wheel import chains, counts
 from ..views.timer_records import numbers
 from .timer_log import MendedEntries, closing_blanks, mended_entries, timer_messages
+from .timer_predicted import PredictedTimer, joined
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -41,13 +42,30 @@ _APART_BYTES = 1 << 16
 """Changes of a file that lie closer are one edit."""
 
 
-def timer_repair(
-    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int
+def timer_edits(
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit]
+) -> list[Edit]:
+    """All edits of the timer's files. ranges: (min, max) offset of each queue once it is mended.
+
+    before: those with which a broker loads them. A BLANK among them is left out where the entries
+    that were in its place can be made anew. Raises Unreadable.
+    """
+    blanks = [edit for edit in before if len(edit.data or b"") == BLANK_BYTES]
+    loads = [edit for edit in before if edit not in blanks]
+    more = list(_repair(layout, ranges, now_ms, loads))
+    spans = [(edit.path, range(edit.offset, edit.offset + edit.length)) for edit in more]
+    if not all(any(b.path == p and b.offset in span for p, span in spans) for b in blanks):
+        loads, more = list(before), list(_repair(layout, ranges, now_ms, before))
+    return joined(loads, more)
+
+
+def _repair(
+    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit]
 ) -> Iterator[Edit]:
-    """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
+    """What is wrong inside of the files as they are behind the edits `before`. Raises Unreadable."""
     with Store(layout.root, layout.broker_config) as store:
         scene = Scene(store, Scope(), now_ms)
-        files = timer_files(scene)
+        files = scene.kept("timer files", lambda: PredictedTimer(scene, before))
         log, mended, linked = files.log, None, dict[int, int]()
         if log.files:
             mended = mended_entries(files, timer_messages(store, scene))
@@ -79,7 +97,8 @@ def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[
     count = counts(scene)
     wrong = ~found.good | (count.wrong & ~count.usual)
     wrong[list(found.broken)] = True
-    unreached = ~found.reached & (tick >= read)
+    owner = np.append(found.slots.time, _NONE)[found.of_slot]  # of the slot that leads to it
+    unreached = (owner != tick) & (tick >= read)
     ticks = np.unique(np.concatenate([found.slots.time[wrong], tick[unreached]]))
     cleared = np.concatenate([slots.number[astray], found.slots.number[wrong]])
     mine = np.flatnonzero(np.isin(tick, ticks))
@@ -88,9 +107,8 @@ def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[
     numbers = np.concatenate([cleared, new["time"] % SLOTS]).astype(np.int64)
     values = np.zeros(len(numbers), dtype_of(SLOT))
     values[len(cleared) :] = new  # np.concatenate would turn the bytes round
-    yield from _write(
-        str(files.wheel_path), numbers * SLOT_BYTES, values, "slots made from the entries", "I-122"
-    )
+    reason, path = "slots made from the entries", str(files.wheel_path)
+    yield from _write(files, path, numbers * SLOT_BYTES, values, reason, "I-122")
     linked |= _links(files, entries, tick, mine)
 
 
@@ -133,17 +151,23 @@ def _entries(files: TimerFiles, mended: MendedEntries, linked: dict[int, int]) -
             (anew, "entries made from their messages", "I-128"),
             (link, "links to the entry before", "I-123"),
         ):
-            yield from _write(file.path, position[mask] - file.start, units[mask], reason, code)
+            offsets = position[mask] - file.start
+            yield from _write(files, file.path, offsets, units[mask], reason, code)
 
 
 def _write(
-    path: str, offsets: Ints, values: npt.NDArray[np.void], reason: str, code: str
+    files: TimerFiles,
+    path: str,
+    offsets: Ints,
+    values: npt.NDArray[np.void],
+    reason: str,
+    code: str,
 ) -> Iterator[Edit]:
     """Items of a file written over: of one offset the last counts, neighbours are one edit."""
     if not len(offsets):
         return
     size = values.dtype.itemsize
-    data = map_file(path)
+    data = files.content(path)
     order = np.argsort(offsets, kind="stable")
     offsets, values = offsets[order], values[order]
     last = np.append(offsets[1:] != offsets[:-1], True)

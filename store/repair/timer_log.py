@@ -31,7 +31,6 @@ from ..mapped_file_queue import MappedFile
 from ..ordered import rows_of
 from ..recovery.edits import Edit
 from ..recovery.queue_units import is_valid
-from ..recovery.snapshot import map_file
 from ..store import Store
 from ..verify.records import Records
 from ..verify.scene import Scene
@@ -91,7 +90,7 @@ def timer_messages(store: Store, scene: Scene) -> TimerColumns:
 
 def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
     """All entries, those that are damaged with what record and neighbours tell. Raises Unreadable."""
-    position, units = _places(files.log)
+    position, units = _places(files)
     whole = _whole(units)
     row = _rows(units, whole, records, files.log.start == 0)
     fresh = units.copy()
@@ -113,8 +112,9 @@ def _whole(units: Array) -> Flags:
     return found
 
 
-def _places(log: TimerLog) -> tuple[Ints, Array]:
+def _places(files: TimerFiles) -> tuple[Ints, Array]:
     """Where entries lie, or have to lie: (position, unit)[n], the damaged ones too."""
+    log = files.log
     places = [log.entries.position]
     for part in log.ranges:
         file = log.file_of(part.position)
@@ -127,7 +127,7 @@ def _places(log: TimerLog) -> tuple[Ints, Array]:
     units = [np.zeros(0, _UNIT)]
     for file in log.files:
         begin, end = np.searchsorted(position, [file.start, file.end])
-        data = map_file(file.path)
+        data = files.content(file.path)
         if begin == end:
             continue
         known = np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)

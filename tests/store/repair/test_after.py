@@ -8,14 +8,14 @@ import pytest
 
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
-from mqstore.store.repair.beyond import _texts, beyond_repair
+from mqstore.store.repair.beyond import beyond_repair, beyond_texts
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import examine
 from mqstore.store.verify.catalogue import catalogue
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases
-from ...recovery_cases import Case, case_of, config_of
+from ...recovery_cases import Case, case_of, config_of, feature_cases
 from .test_repair import NOW_MS
 
 
@@ -36,7 +36,7 @@ def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
 
 
 def test_texts_of_what_no_repair_mends() -> None:
-    texts = _texts()
+    texts = beyond_texts()
     assert set(texts) - {"OTHER"} <= set(catalogue())
     for row in texts.values():
         assert set(row) == {"why", "now"}
@@ -48,3 +48,33 @@ def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) ->
     """That of the first record that is left: a broker passes over a file that begins with none."""
     case = case_of(kind)
     assert not beyond_repair(repaired(case, tmp_path), case["version"])
+
+
+@pytest.mark.parametrize(
+    ("feature", "kind"),
+    [
+        ("cqext", "cq_ahead"),
+        ("cqext", "ext_size_zero"),
+        ("timer", "entry_tick_last"),
+        ("timer", "log_short_last"),
+        ("timer", "log_short_middle"),
+        pytest.param("timer", "wheel_and_log_missing", marks=pytest.mark.slow),
+    ],
+)
+def test_one_run_is_enough(feature: str, kind: str, tmp_path: Path) -> None:
+    """What a repair finds inside of files is planned on what it makes of them."""
+    found = (c for c in feature_cases() if c["base"].startswith(feature) and c["kind"] == kind)
+    case = next(found)
+    layout = repaired(case, tmp_path)
+    again = examine(layout, Choice(), case["version"], NOW_MS)
+    assert not [edit.to_json() for edit in again.plan.edits]
+
+
+def test_entries_of_a_file_that_was_cut_are_made_again(tmp_path: Path) -> None:
+    """No BLANK takes their place: the timer delivers each message."""
+    case = next(c for c in feature_cases() if c["kind"] == "log_short_middle")
+    layout = repaired(case, tmp_path)
+    assert not beyond_repair(layout, case["version"])
+    wanted = recovery_cases.base(case["base"], tmp_path) / "timerlog"
+    for path in wanted.iterdir():
+        assert (layout.timer_log / path.name).read_bytes() == path.read_bytes(), path.name

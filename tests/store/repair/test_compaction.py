@@ -86,6 +86,14 @@ def test_a_position_that_no_queue_has(root: Path) -> None:
     }
 
 
+def test_positions_that_are_cut_are_taken_from_their_bak(root: Path) -> None:
+    path = root / "compaction" / "position-checkpoint"
+    whole, backup = path.read_bytes(), path.with_name("position-checkpoint.bak").read_bytes()
+    path.write_bytes(whole[:20])
+    repaired(root, CONFIG, COMPACTION)
+    assert loads(path.read_text()) == loads(backup.decode())
+
+
 SEVERAL = "5.3.3-compaction-killed"
 """A store with files that follow one another."""
 

@@ -13,6 +13,7 @@ from mqstore.formats.consume_queue_ext import END_MARK, UNIT, UNIT_BYTES_MAX, UN
 from mqstore.store.consume_queue_ext import ext_unit, ext_units_at
 from mqstore.store.mapped_file_queue import MappedFileQueue, file_name
 from mqstore.store.recovery.edits import Edit
+from mqstore.store.recovery.ext_state import units_end
 from mqstore.store.repair.ext_units import Wanted, damaged_ranges, mend_range
 
 from ...slices import rng, share
@@ -65,6 +66,12 @@ def left(folder: Path) -> list[int]:
     """Sizes of the ranges that are damaged still."""
     with MappedFileQueue.open(folder) as files:
         return [part.size for part in damaged_ranges(files)]
+
+
+def check_a_broker_reads(folder: Path) -> None:
+    """It goes by the sizes alone, and fails at one that leads to the end of the file or behind it."""
+    for path in folder.iterdir():
+        units_end(np.frombuffer(path.read_bytes(), np.uint8), str(path))
 
 
 def units_at(folder: Path, places: set[int]) -> dict[int, Wanted]:
@@ -120,6 +127,17 @@ def test_a_range_longer_than_a_unit_can_be(tmp_path: Path) -> None:
     assert units_at(tmp_path / "q", {at}) == {at: wanted(at // 20)}
 
 
+def test_the_last_unit_leaves_room_for_the_end(tmp_path: Path) -> None:
+    """A broker that finds a unit up to the last byte of a file does not start."""
+    data = b"".join(unit(number) for number in range(FILE_BYTES // 20 - 1))
+    for ending in (b"", b"\xee" * 15, b"\xee" * 20):
+        folder = tmp_path / f"{len(ending)}"
+        write(folder, spoilt(data, 1900, b"\0\0") + ending)
+        mend(folder, {1900: wanted(95)})
+        assert left(folder) == []
+        check_a_broker_reads(folder)
+
+
 def test_no_room_for_a_unit(tmp_path: Path) -> None:
     """Less than a head before good units, and a named place at the end of a file."""
     data = b"".join(unit(number) for number in range(1, 8))
@@ -146,13 +164,15 @@ def test_seeded_damage(count: int, tmp_path: Path) -> None:
         found = units_at(folder, places)
         assert found == {place: known[place] for place in places}, number
         assert set(units_at(folder, before)) == before, number
+        if not left(folder):
+            check_a_broker_reads(folder)
 
 
 def damage(folder: Path, generator: random.Random) -> dict[int, Wanted]:
     """Files of units with noise in them; which units are named, some of them wrongly."""
     contents, known, total = [], dict[int, Wanted](), 0
     for start in range(0, 3 * FILE_BYTES, FILE_BYTES):
-        data, most = b"", FILE_BYTES - generator.randrange(0, 200)
+        data, most = b"", FILE_BYTES - generator.randrange(4, 200)
         while len(new := unit(total, bytes(generator.choice([0, 0, 4, 60])))) + len(data) <= most:
             if generator.random() < 0.7:
                 known[start + len(data)] = wanted(total)

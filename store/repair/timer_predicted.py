@@ -1,0 +1,105 @@
+"""The timer's files as they will be once `recover` has made them such that a broker loads them.
+
+What is wrong inside of them is planned on that state: one run of a repair is enough. Spec 04, 4.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import dtype_of
+from ...formats.timer_wheel import SLOT
+from ..mapped_file_queue import MappedFile, MappedFileQueue, start_of
+from ..recovery.edits import Edit
+from ..recovery.snapshot import list_entries, map_file
+from ..verify.scene import Scene
+from ..verify.timer_entries import TimerFiles
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class PredictedTimer(TimerFiles):
+    """The timer's files behind some edits. Memory: that of the files which these change."""
+
+    def __init__(self, scene: Scene, edits: Iterable[Edit]) -> None:
+        super().__init__(scene)
+        self._changed: dict[str, Bytes | None] = {}
+        for edit in edits:
+            self._changed[edit.path] = self._behind(edit)
+
+    def _behind(self, edit: Edit) -> Bytes | None:
+        """The bytes of a file behind an edit, None where it is gone."""
+        if edit.kind not in ("create", "truncate", "write"):
+            return None
+        old = np.zeros(0, np.uint8) if edit.kind == "create" else self.content(edit.path)
+        size = max(len(old), edit.offset + edit.length) if edit.kind == "write" else edit.length
+        new = np.zeros(size, np.uint8)
+        kept = min(size, len(old))
+        new[:kept] = old[:kept]
+        if edit.kind == "write":
+            data = bytes(edit.length) if edit.data is None else edit.data
+            new[edit.offset : edit.offset + edit.length] = np.frombuffer(data, np.uint8)
+        for offset, piece in edit.pieces:
+            new[offset : offset + len(piece)] = np.frombuffer(piece, np.uint8)
+        return new
+
+    def content(self, path: str) -> Bytes:
+        """The bytes of one of the files, none of one that is gone. Raises Unreadable."""
+        if path not in self._changed:
+            return map_file(path)
+        found = self._changed[path]
+        return np.zeros(0, np.uint8) if found is None else found
+
+    @property
+    def wheel_bytes(self) -> int:
+        """Length of the wheel, 0 without one."""
+        path = str(self.wheel_path)
+        if path not in self._changed and not self.wheel_path.exists():
+            return 0
+        return len(self.content(path))
+
+    def read_wheel(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
+        """(numbers, slots) of the wheel."""
+        slots = np.frombuffer(self.content(str(self.wheel_path)), dtype_of(SLOT))
+        yield np.arange(len(slots), dtype=np.int64), slots
+
+    def open_log(self) -> MappedFileQueue:
+        """The files of the timer log."""
+        folder = str(self._layout.timer_log)
+        files = [
+            MappedFile(entry.path, start, len(self.content(entry.path)), False)
+            for entry in list_entries(folder)
+            if not entry.directory and (start := start_of(entry.name)) is not None
+        ]
+        there = sorted((f for f in files if f.size), key=lambda file: file.start)
+        return _Files(self, folder, there)
+
+
+class _Files(MappedFileQueue):
+    """Files whose content is partly in memory."""
+
+    def __init__(self, timer: PredictedTimer, folder: str, files: list[MappedFile]) -> None:
+        super().__init__((folder,), files, max((file.size for file in files), default=0), [])
+        self._timer = timer
+
+    def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of one file from its byte `offset` on."""
+        return self._timer.content(file.path)[offset : offset + size].tobytes()
+
+
+def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
+    """The edits, then further ones: what is written into a file that is made here is made with it."""
+    found = list(before)
+    for edit in more:
+        made = [n for n, one in enumerate(found) if one.kind == "create" and one.path == edit.path]
+        if edit.kind != "write" or not made:
+            found.append(edit)
+            continue
+        piece = edit.offset, bytes(edit.length) if edit.data is None else edit.data
+        whole = found[made[-1]]
+        found[made[-1]] = replace(whole, pieces=(*whole.pieces, piece))
+    return found
