@@ -64,8 +64,8 @@ _OF_CODES = {
     "I-080": Part.EXT,
 }
 """Codes that another part mends than their group says."""
-_BY_HAND = frozenset({"I-084"})
-"""Codes of queues that no repair mends."""
+_BY_HAND = frozenset({"I-084", "I-147", "I-148", "I-151", "I-153", "I-155", "I-170", "I-171"})
+"""Codes that no repair mends, whatever their group says: `beyond.toml` has the reasons."""
 
 
 @dataclass(frozen=True)

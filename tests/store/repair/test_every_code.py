@@ -1,0 +1,88 @@
+"""No code without an answer: a repair mends what it names, or there is a line that says why none does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import InvalidInput, Refused, Unsupported
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply
+from mqstore.store.repair.beyond import beyond_texts
+from mqstore.store.repair.parts import Choice, part_of_code
+from mqstore.store.repair.repair import examine
+from mqstore.store.verify.catalogue import Severity, catalogue
+from mqstore.store.write.files import Files
+
+from ... import slices, stores
+from ..verify.mutations import copied, mutations, original
+from .mended import told
+from .test_repair import NOW_MS
+
+WAYS = 6
+CODES = tuple(code for code in mutations() if catalogue()[code].severity > Severity.INFO)
+
+
+def codes(*numbers: int) -> frozenset[str]:
+    return frozenset(f"I-{number:03}" for number in numbers)
+
+
+NEVER = codes(
+    *(6, 10, 11, 12, 13, 14, 28, 33, 34, 37, 38, 39, 44, 45, 47, 48, 49, 50, 52, 53),
+    *(84, 147, 148, 151, 153, 155, 170, 171),
+)
+"""No repair mends these: each has a line that says why."""
+SOMETIMES = codes(2, 25, 26, 27, 31, 55, 64, 66, 78, 123, 128, 131, 133, 161)
+"""Mended where the store proves what belongs there, told with a line where it does not."""
+_BY_ALL = ("layout", "commit_log")
+"""Groups that --all mends, as `recover` does."""
+
+
+def test_no_code_without_an_answer() -> None:
+    """A named repair mends it, or a line says why none does; no line without need."""
+    lines = set(beyond_texts()) - {"OTHER"}
+    assert lines == NEVER | SOMETIMES
+    for code, told_ in catalogue().items():
+        wrong = told_.severity > Severity.INFO and not told_.unchecked
+        if code in NEVER:
+            with pytest.raises(InvalidInput, match="no repair mends"):
+                part_of_code(code)
+        elif wrong and told_.group not in _BY_ALL:
+            assert part_of_code(code)
+        assert not wrong or code in CODES, f"{code}: nothing shows what a repair does"
+
+
+def test_what_a_line_is_for() -> None:
+    """A line of a finding that is one at all."""
+    for code in NEVER | SOMETIMES:
+        assert catalogue()[code].severity > Severity.INFO, code
+
+
+def remains(code: str, number: int, work: Path) -> str:
+    """Damage that breaks this invariant, and all that a repair does: what is left of it, and how."""
+    mutation = mutations()[code]
+    name = mutation.stores[number % len(mutation.stores)]
+    whole = original(name, work)
+    root = copied(whole, work)
+    did = mutation.mutate(root, Random(f"{slices.SEED} every code {code} {number}"))
+    before = told(name, whole).get(code, 0)
+    config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
+    try:
+        plan = examine(Layout.open(root, config), Choice(), None, NOW_MS).plan
+    except (Refused, Unsupported) as error:
+        return f"{name}: {did}: {error}"
+    apply(Layout.open(root, config), plan, lambda: plan, Files(), command="repair")
+    after = told(name, root).get(code, 0)
+    return f"{name}: {did}: {after} findings, {before} before" if after > before else ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", CODES)
+def test_all_that_can_be_mended_is(code: str, tmp_path: Path) -> None:
+    """A repair of all leaves nothing of the damage, but of those codes that have a line."""
+    for number in range(slices.share(WAYS)):
+        left = remains(code, number, tmp_path)
+        assert not left or code in NEVER | SOMETIMES, left
