@@ -7,7 +7,7 @@ parts leaves the log alone, and what the log needs must have been done before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ..errors import NotFound, Refused, Unsupported
 from ..forked import cores
 from ..generation import generation_of
 from ..layout import Layout
+from ..recovery.edits import Edit
 from ..recovery.fingerprint import Fingerprint
 from ..recovery.index_audit import index_edits
 from ..recovery.journal import unfinished
@@ -26,6 +27,7 @@ from ..recovery.loading import load_files, truncate
 from ..recovery.log_recovery import Switches
 from ..recovery.plan import Plan, make_plan
 from ..recovery.profiles import Profile, profile_of
+from ..recovery.record_check import BodyCheck
 from ..recovery.recovery import switches_of
 from ..recovery.simulate import Outcome
 from ..recovery.snapshot import Snapshot
@@ -38,6 +40,7 @@ from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
 from .config import ConfigRepair, config_repair
 from .config_offsets import Clamped
+from .crc_items import crc_item_edits
 from .ext import ext_repair
 from .index import index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
@@ -162,7 +165,8 @@ def _plan(
         writer = writer_profile(request.version)
         config = config_repair(snapshot, ranges, writer, profile.dispatch)
     if choice.everything:
-        plan = replace(whole, edits=[*config.edits, *whole.edits])
+        items = _crc_items(layout, profile, switches)
+        plan = replace(whole, edits=[*config.edits, *items, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
     if Part.INDEX in choice.parts:
@@ -221,6 +225,12 @@ def _as_it_lies(
                 end = store.log_end
         truncate(log.files, end.position, snapshot.log_file_bytes)
     return Outcome(profile, snapshot, switches, log)
+
+
+def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator[Edit]:
+    """What the log lacks for a broker that demands a checksum of each record."""
+    if switches.body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc:
+        yield from crc_item_edits(CommitLog.open(layout))
 
 
 def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:

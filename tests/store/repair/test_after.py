@@ -78,3 +78,12 @@ def test_entries_of_a_file_that_was_cut_are_made_again(tmp_path: Path) -> None:
     wanted = recovery_cases.base(case["base"], tmp_path) / "timerlog"
     for path in wanted.iterdir():
         assert (layout.timer_log / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_name_of_a_checksum_that_is_right_is_put_back(tmp_path: Path) -> None:
+    """A broker that demands the checksum would cut off the log there."""
+    case = next(c for c in feature_cases() if c["kind"] == "flip_crcName_last_force")
+    layout = repaired(case, tmp_path)
+    wanted = recovery_cases.base(case["base"], tmp_path) / "commitlog"
+    for path in layout.root.joinpath("commitlog").iterdir():
+        assert path.read_bytes() == (wanted / path.name).read_bytes(), path.name

@@ -1,0 +1,41 @@
+"""`__CRC32#` items whose name is damaged while their digits prove the record, named again.
+
+With forceVerifyPropCRC a broker ends the log at a record without the item: all behind it would be lost.
+Spec 01, 1.7; I-026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...formats.message_properties import CRC_DIGITS, CRC_ITEM_BYTES, crc_item
+from ..commit_log import Batch, CommitLog
+from ..recovery.edits import Edit
+
+_NAME_BYTES = CRC_ITEM_BYTES - CRC_DIGITS - 1
+
+
+def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
+    """The edits, for a store whose broker demands the item. Reads the whole log. Raises Unreadable."""
+    for batch in log.scan(crc=False):
+        if not isinstance(batch, Batch) or batch.mark:
+            continue
+        properties = batch.columns.ragged("properties")
+        ends = batch.columns.starts + batch.columns.ints("total_size")
+        for row, end in enumerate(ends.tolist()):
+            begin = int(batch.columns.starts[row])
+            record = properties.buffer[begin:end].tobytes()
+            tail = record[-CRC_ITEM_BYTES:]
+            if int(properties.length[row]) < CRC_ITEM_BYTES or not _has_digits(tail):
+                continue
+            item = crc_item(record[:-CRC_ITEM_BYTES])
+            file = log.queue.file_at(int(batch.position[row]))
+            if tail != item and tail[_NAME_BYTES:] == item[_NAME_BYTES:] and file is not None:
+                at = int(batch.position[row]) - file.start + len(record) - len(item)
+                reason = "the name of a checksum that is right"
+                yield Edit("write", file.path, reason, ("I-026",), at, len(item), item)
+
+
+def _has_digits(item: bytes) -> bool:
+    """The tail of a record ends like the item: looked at before its checksum is computed."""
+    return item[_NAME_BYTES : _NAME_BYTES + CRC_DIGITS].isdigit()
