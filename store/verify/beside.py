@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import signal
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -112,6 +112,10 @@ class _Work:
     def run(self) -> list[Left]:
         """What there is in order, in the order of the log. Ctrl-C is for the process in front."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return self.look()
+
+    def look(self) -> list[Left]:
+        """The same in a process that has nobody in front. Raises Unreadable."""
         log, found = self.scene.store.log, list[Left]()
         cuts, begin = _cuts(log), self.begin
         for _ in range(_BREAKS_MAX):
@@ -156,22 +160,30 @@ class _Work:
 class Beside:
     """The processes, as a context manager: behind the block they are gone.
 
-    scene: the run that comes from the start, over the only one of `parts`.
+    scene: the run that comes from the start, over the only one of `parts`. looked_at: what others
+    have left before this run began; then it starts none.
     """
 
-    def __init__(self, scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        groups: frozenset[str],
+        parts: list[Part],
+        jobs: int,
+        looked_at: Sequence[Left] = (),
+    ) -> None:
         self._scene = scene
         self._crc = wants_crc(scene, groups)
         self._part = parts[0]
-        self._begins = _begins(scene, groups, parts, jobs)
-        self._left: dict[int, Left] = {}
+        self._left = {left.begin: left for left in looked_at}
+        self._begins = sorted(self._left) or _begins(scene, groups, parts, jobs)
         self._met: Left | None = None
         self._stack = ExitStack()
-        stops = [*self._begins[1:], self._part.stop]
         self._children: list[tuple[int, Forked[list[Left]]]] = []
-        for number, (begin, stop) in enumerate(zip(self._begins, stops, strict=False), 1):
-            work = _Work(scene, groups, begin, stop, number == len(self._begins))
-            self._children.append((begin, self._stack.enter_context(Forked(work.run))))
+        if not looked_at:
+            for work in _works(scene, groups, self._part, self._begins):
+                forked = self._stack.enter_context(Forked(work.run))
+                self._children.append((work.begin, forked))
 
     def __bool__(self) -> bool:
         """There are other processes."""
@@ -245,8 +257,37 @@ class Beside:
         self._scene.log.take_on(left.log)
 
 
-def _begins(scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) -> list[int]:
-    """Where the parts of other processes begin: each at the first record behind a cut."""
+def look(
+    scene: Scene, groups: frozenset[str], parts: list[Part], number: int, jobs: int
+) -> list[Left]:
+    """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
+
+    Nothing where there is no such part. Raises Unreadable.
+    """
+    begins = _begins(scene, groups, parts, jobs + 1, log_pass.CUT_BYTES)
+    works = _works(scene, groups, parts[0], begins) if begins else []
+    return works[number].look() if number < len(works) else []
+
+
+def _works(scene: Scene, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
+    stops = [*begins[1:], part.stop]
+    return [
+        _Work(scene, groups, begin, stop, number == len(begins))
+        for number, (begin, stop) in enumerate(zip(begins, stops, strict=False), 1)
+    ]
+
+
+def _begins(
+    scene: Scene,
+    groups: frozenset[str],
+    parts: list[Part],
+    jobs: int,
+    own_bytes: int | None = None,
+) -> list[int]:
+    """Where the parts of other processes begin: each at the first record behind a cut.
+
+    own_bytes: of this one, None for what makes all of them end together.
+    """
     store, scope = scene.store, scene.scope
     files = store.log_files.files
     odd = store.layout.dledger or store.layout.rocksdb_queues or any(f.compressed for f in files)
@@ -261,6 +302,7 @@ def _begins(scene: Scene, groups: frozenset[str], parts: list[Part], jobs: int) 
     jobs = max(1, min(jobs, (end - start) // log_pass.CUT_BYTES))
     others = 0.0 if groups <= LOG_GROUPS else _OTHER_SHARE
     own = max((1 - others * (jobs - 1)) / jobs, 1 / (4 * jobs))
+    own = own if own_bytes is None else min(1.0, own_bytes / max(1, end - start))
     cuts, found = _cuts(store.log), list[int]()
     for number in range(jobs - 1):
         share = own + (1 - own) * number / (jobs - 1)

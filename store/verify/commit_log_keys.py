@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,8 @@ _MIX = 0x9E3779B97F4A7C15
 _WORD = np.dtype(np.uint64)
 _WORDS = 4
 """Words of a unique key that count: its first 32 characters."""
+_SEEDS = 1 << 16
+"""Topics whose numbers are kept."""
 _AT_A_SEAM = 10_000
 """More keys that repeat one in front of a part of the log are not looked up one by one."""
 
@@ -166,9 +170,15 @@ def _place_and_mark(numbers: Numbers) -> tuple[Ints, npt.NDArray[np.uint32]]:
     return place, numbers.astype(np.uint32) | np.uint32(1)
 
 
+@lru_cache(_SEEDS)
+def _seed(topic: bytes) -> int:
+    """Not `hash`, which is another one in each process that is not forked off this one."""
+    return int.from_bytes(blake2b(topic, digest_size=_WORD.itemsize).digest())
+
+
 def _numbers(keys: Ragged, topic_ids: Ints, topics: list[bytes]) -> npt.NDArray[np.uint64]:
     """A number for topic and key: equal for equal ones, and for others hardly ever."""
-    seeds = np.array([hash(topic) & 0xFFFFFFFFFFFFFFFF for topic in topics], np.uint64)
+    seeds = np.array([_seed(topic) for topic in topics], np.uint64)
     mixed = seeds[topic_ids] ^ keys.length.astype(np.uint64)
     words = overlapping(keys.buffer, _WORD)
     shortest = int(keys.length.min())

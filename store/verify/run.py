@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..errors import Missing
 from ..page_cache import aside
@@ -19,6 +20,9 @@ from .log_pass import Part, items_of, parts_of
 from .reading import LogPass, read, wants_crc
 from .register import CHECKS, checks_of
 from .scene import LogFacts, Scene, Scope, never
+
+if TYPE_CHECKING:
+    from .beside import Left
 
 _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
@@ -69,17 +73,19 @@ def verify(
     progress: Callable[[int], None] | None = None,
     stop: Callable[[], bool] | None = None,
     jobs: int = 1,
+    looked_at: LookedAt | None = None,
 ) -> Verdict:
     """Check every invariant of spec 08. Writes nothing. Raises Unreadable.
 
     progress: called with the log position reached. stop: asked now and then whether to end with
     what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.
+    looked_at: what others have left of parts of the log (`look_at`).
     """
     began = time.monotonic()
     scope = scope or Scope()
     load_checks(scope.groups or GROUPS)
     with aside(store.rate_bytes is not None):
-        scene = _settled(store, scope, now_ms, progress, stop, jobs)
+        scene = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
     findings = list(scene.findings)
     return Verdict(
         status_of(findings),
@@ -92,6 +98,39 @@ def verify(
         scene.live,
         scene.log,
     )
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """What is in order in parts of a log. signature: of the store when they were looked at."""
+
+    signature: list[tuple[str, int, int]]
+    left: list[Left]
+
+
+def look_at(
+    store: Store, scope: Scope, number: int, jobs: int, *, now_ms: int | None = None
+) -> LookedAt:
+    """What one of `jobs` runs leaves for the `verify` behind them all. Raises Unreadable.
+
+    Nothing of a store that somebody writes, and where a run cannot be one of several.
+    """
+    from .beside import look
+
+    load_checks()
+    scene, signature = Scene(store, scope, now_ms), _signature(store)
+    if scene.live:
+        return LookedAt(signature, [])
+    parts, groups = parts_of(scene), scope.groups or frozenset(GROUPS)
+    return LookedAt(signature, look(scene, groups, parts, number, jobs))
+
+
+def together(parts: Iterable[LookedAt]) -> LookedAt | None:
+    """All parts of a log; those that saw another store than the first one are left out."""
+    parts = list(parts)
+    first = parts[0].signature if parts else []
+    same = [left for part in parts if part.signature == first for left in part.left]
+    return LookedAt(first, same) if same else None
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
@@ -112,6 +151,7 @@ def _settled(
     progress: Callable[[int], None] | None,
     stop: Callable[[], bool] | None,
     jobs: int,
+    looked_at: LookedAt | None,
 ) -> Scene:
     """Run until the store has not changed under the run, or was known to change."""
     changing = False
@@ -119,8 +159,9 @@ def _settled(
         scene = Scene(store, scope, now_ms, stop or never, changing=changing)
         before, known = _signature(store), scene.live
         last = attempt == _ATTEMPTS - 1
+        fits = looked_at is not None and before == looked_at.signature and not known
         try:
-            _run(scene, progress, jobs)
+            _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
         except Missing:  # a broker has deleted its oldest file
             if last:
                 raise
@@ -146,16 +187,18 @@ def _signature(store: Store) -> list[tuple[str, int, int]]:
     return found
 
 
-def _run(scene: Scene, progress: Callable[[int], None] | None, jobs: int) -> None:
+def _run(
+    scene: Scene, progress: Callable[[int], None] | None, jobs: int, left: Sequence[Left]
+) -> None:
     """One run."""
     groups = scene.scope.groups or frozenset(GROUPS)
     parts = parts_of(scene)
-    if jobs == 1 or len(parts) != 1:
+    if (jobs == 1 and not left) or len(parts) != 1:
         check_groups(scene, groups, partial(_read_parts, scene, groups, parts, progress))
         return
     from .beside import Beside
 
-    with Beside(scene, groups, parts, jobs) as others:
+    with Beside(scene, groups, parts, jobs, left) as others:
         beside = partial(others.run, LogPass(scene, groups), progress)
         alone = partial(_read_parts, scene, groups, parts, progress)
         check_groups(scene, groups, beside if others else alone)
