@@ -41,8 +41,9 @@ def verify(
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
 
     Findings, summaries and exit code are those of the local command. A store is two tasks: one
-    checks the log for itself, one compares log, queues, index and all else with each other. A store
-    that cannot be read is told on stderr, and the others are checked.
+    checks the log for itself, one compares log, queues, index and all else with each other. A log of
+    2 GiB or more is looked at in up to 32 parts by a task each. A store that cannot be read is told on
+    stderr, and the others are checked.
 
     Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
     store cannot be read, no Spark.
@@ -56,7 +57,8 @@ def verify(
     master, settings = spark.place(common)
     from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
-    from ..pipeline.verify import log_bytes, tasks_of, verify_on
+    from ..pipeline.sources.remote import log_sizes
+    from ..pipeline.verify import stages_of, tasks_of, verify_on
     from ..pipeline.watch import watched
     from ..store.errors import StoreError
     from ..store.recovery.profiles import profile_of
@@ -65,6 +67,7 @@ def verify(
     if broker_version is not None:
         profile_of(broker_version)
     roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
+    sizes, _ = log_sizes(roots, common.config())
     tasks = tasks_of(
         roots,
         common.config(),
@@ -72,10 +75,11 @@ def verify(
         quick=quick,
         groups=groups,
         broker_version=broker_version,
+        sizes=sizes,
     )
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
     with (
-        showing("checking", log_bytes(roots, common.config()), 1, common) as tell,
+        showing("checking", sum(sizes.values()), stages_of(tasks), common) as tell,
         spark_session(master, settings) as session,
         watched(session, tell),
     ):

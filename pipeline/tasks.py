@@ -1,7 +1,7 @@
 """Work that is a task per store: one Python data source runs any of it, an answer a task.
 
-What a task is given and what it answers are JSON. A store that cannot be read is an answer, too: it
-ends nothing else.
+What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
+cannot be read is an answer, too: it ends nothing else.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from ..store.errors import StoreError
 from .failures import failures
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Task = dict[str, Any]
-_SCHEMA = pa.schema({"task": pa.int32(), "answer": pa.string()})
+"""`root`: the store it is about; all else as its function wants it."""
+_SCHEMA = pa.schema(
+    {"task": pa.int32(), "root": pa.string(), "answer": pa.string(), "data": pa.binary()}
+)
 
 
 class TaskSource(DataSource):
@@ -34,7 +37,7 @@ class TaskSource(DataSource):
         return "mqstore-tasks"
 
     def schema(self) -> str:
-        return "task int, answer string"
+        return "task int, root string, answer string, data binary"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TaskReader(self.options["function"], json.loads(self.options["tasks"]))
@@ -64,8 +67,12 @@ class TaskReader(DataSourceReader):
         assert isinstance(partition, TaskPartition)
         module, _, name = self._function.partition(":")
         function = getattr(import_module(f".{module}", __package__), name)
-        answer = answer_of(function, self._tasks[partition.number])
-        row = {"task": partition.number, "answer": json.dumps(answer)}
+        task = self._tasks[partition.number]
+        answer, data = answer_of(function, task), None
+        if isinstance(answer.get("answer"), bytes):
+            data = answer.pop("answer")
+        row = {"task": partition.number, "root": task["root"], "answer": json.dumps(answer)}
+        row["data"] = data
         yield pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
 
 
@@ -77,14 +84,22 @@ def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
         return {"error": [type(error).__name__, str(error)]}
 
 
+def rows_of_tasks(spark: SparkSession, function: str, tasks: Sequence[Task]) -> DataFrame:
+    """A row for each of some tasks, not run yet: `task`, `root`, `answer`, `data`.
+
+    answer: what `answer_of` gives, as JSON; data: instead of an answer that is bytes.
+    """
+    spark.dataSource.register(TaskSource)
+    source = spark.read.format(TaskSource.name()).option("function", function)
+    return source.option("tasks", json.dumps(tasks)).load()
+
+
 def run_tasks(spark: SparkSession, function: str, tasks: Sequence[Task]) -> list[Any]:
     """The answer of each task, a StoreError where it has raised one. Raises JobFailed."""
     if not tasks:
         return []
-    spark.dataSource.register(TaskSource)
-    source = spark.read.format(TaskSource.name()).option("function", function)
     with failures():
-        rows = source.option("tasks", json.dumps(tasks)).load().collect()
+        rows = rows_of_tasks(spark, function, tasks).select("task", "answer").collect()
     answers = {row["task"]: json.loads(row["answer"]) for row in rows}
     return [told(answers[number]) for number in range(len(tasks))]
 

@@ -1,14 +1,23 @@
 """`pipeline verify`: what the local `verify` finds, in many stores at once, on Spark.
 
-A store is two tasks, as for `verify --jobs 2`: one compares log, queues, index and all else with
-each other, the other checks the log for itself. Their findings together are the store's verdict. A
-store in object storage is one task: it is copied once.
+A small store is two tasks: one compares log, queues, index and all else with each other, the other
+checks the log for itself. Their findings together are the store's verdict. A store in object
+storage is one task: it is copied once.
+
+The log of a large store is looked at in parts, by a task each, as `verify --jobs` does. What they
+leave goes through Spark's shuffle to one more task, the run from the start of the log: it takes on
+what is in order, and looks itself at what is not.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial, reduce
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..store.config import BrokerConfig
@@ -18,18 +27,26 @@ from ..store.verify.beside import GROUPS_BESIDE
 from ..store.verify.catalogue import GROUPS, Severity
 from ..store.verify.finding import Finding
 from ..store.verify.log_pass import not_asked_for
-from ..store.verify.run import Verdict, status_of, verify
+from ..store.verify.run import LookedAt, Verdict, look_at, status_of, together, verify
 from ..store.verify.scene import Scope
+from .failures import failures
 from .sources.fetched import in_directory
 from .sources.fleet import is_uri
-from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from .tasks import Task
 
 _OF_VERDICT = ("records", "bytes", "seconds", "unread", "live")
+PART_BYTES = 1 << 30
+"""A log of several times that is looked at in parts of this size or more."""
+PARTS_MAX = 32
+"""The run behind them holds what all of them leave: up to 20 MB each."""
+_ROOM = 4
+"""So many partitions a store: few meet in one."""
+_COLUMNS = ("task", "root", "answer")
+_ANSWERS = "task int, root string, answer string"
 
 
 def tasks_of(
@@ -40,39 +57,41 @@ def tasks_of(
     quick: bool = False,
     groups: frozenset[str] | None = None,
     broker_version: str | None = None,
+    sizes: Mapping[str, int] | None = None,
 ) -> list[Task]:
-    """The tasks, store by store. groups: of checks, None for all."""
+    """The tasks, store by store. groups: of checks, None for all. sizes: bytes of logs, by store."""
     wanted = frozenset(GROUPS) if groups is None else groups
     halves = [part for part in (wanted - GROUPS_BESIDE, wanted & GROUPS_BESIDE) if part]
-    return [
-        {
+    found: list[Task] = []
+    for root in roots:
+        task = {
             "root": root,
             "config": dict(config),
             "now_ms": now_ms,
             "quick": quick,
-            "groups": sorted(part),
+            "groups": sorted(wanted),
             "broker_version": broker_version,
         }
-        for root in roots
-        for part in ([wanted] if is_uri(root) else halves)
-    ]
+        parts = min(PARTS_MAX, (sizes or {}).get(root, 0) // PART_BYTES)
+        if is_uri(root):
+            found.append(task)
+        elif parts > 1 and not quick and wanted >= GROUPS_BESIDE:
+            found += [{**task, "part": number, "parts": parts} for number in range(parts)]
+        else:
+            found += [{**task, "groups": sorted(half)} for half in halves]
+    return found
 
 
-def log_bytes(roots: Iterable[str], config: BrokerConfig) -> int:
-    """Bytes of the logs of those stores that can be read."""
-    return sum(log_sizes(roots, config)[0].values())
+def stages_of(tasks: Sequence[Task]) -> int:
+    """Stages of Spark that they take."""
+    return 2 if any("part" in task for task in tasks) else 1
 
 
-def check(task: Task) -> dict[str, Any]:
+def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
     """One task, where it runs: the verdict as JSON. Raises StoreError."""
-    scope = Scope(
-        quick=task["quick"],
-        groups=frozenset(task["groups"]),
-        broker_version=task["broker_version"],
-    )
     with in_directory(task["root"]) as place:
         with Store(place.folder, BrokerConfig(task["config"])) as store:
-            verdict = verify(store, scope, now_ms=task["now_ms"])
+            verdict = verify(store, _scope(task), now_ms=task["now_ms"], looked_at=looked_at)
         found = {name: getattr(verdict, name) for name in _OF_VERDICT}
         found["groups"] = task["groups"]
         found["findings"] = [asdict(finding) for finding in verdict.findings]
@@ -80,18 +99,74 @@ def check(task: Task) -> dict[str, Any]:
         return named
 
 
+def look(task: Task) -> bytes:
+    """One part of a log, where the task runs: what it leaves, for `judge`. Raises StoreError."""
+    with Store(task["root"], BrokerConfig(task["config"])) as store:
+        found = look_at(store, _scope(task), task["part"], task["parts"], now_ms=task["now_ms"])
+    return zlib.compress(pickle.dumps(found), 1)
+
+
+def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
+    """The verdict behind the parts, as JSON. left: what `look` has left, None where it failed.
+
+    Raises StoreError.
+    """
+    parts: list[LookedAt] = [pickle.loads(zlib.decompress(one)) for one in left if one is not None]
+    return check(task, together(parts))
+
+
+def _scope(task: Task) -> Scope:
+    return Scope(
+        quick=task["quick"],
+        groups=frozenset(task["groups"]),
+        broker_version=task["broker_version"],
+    )
+
+
 def verify_on(spark: SparkSession, tasks: Sequence[Task]) -> list[tuple[str, Verdict | StoreError]]:
     """The verdict of each store, or why it has none. Raises JobFailed."""
-    from .tasks import run_tasks
+    from .tasks import rows_of_tasks, told
 
-    return joined(tasks, run_tasks(spark, "verify:check", tasks))
+    parts = [task for task in tasks if "part" in task]
+    whole = [task for task in tasks if "part" not in task]
+    found: list[DataFrame] = []
+    if whole:
+        found.append(rows_of_tasks(spark, "verify:check", whole).select(*_COLUMNS))
+    if parts:
+        found.append(_judged(spark, parts))
+    with failures():
+        rows = reduce(lambda one, other: one.union(other), found).collect()
+    rows.sort(key=itemgetter("task"))
+    answers = [(row["root"], told(json.loads(row["answer"]))) for row in rows]
+    return joined([task["root"] for task in tasks], answers)
 
 
-def joined(tasks: Sequence[Task], answers: Sequence[Any]) -> list[tuple[str, Verdict | StoreError]]:
-    """The answers of the tasks of each store together."""
-    found: dict[str, list[Any]] = {}
-    for task, answer in zip(tasks, answers, strict=True):
-        found.setdefault(task["root"], []).append(answer)
+def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
+    """A row for each store whose log is looked at in parts."""
+    import pyarrow as pa
+
+    from .tasks import answer_of, rows_of_tasks
+
+    last = {task["root"]: task for task in tasks}
+
+    def judged(rows: pa.Table) -> pa.Table:
+        root, left = rows["root"][0].as_py(), rows["data"].to_pylist()
+        answer = answer_of(partial(judge, left=left), last[root])
+        found = {"task": pa.array([0], pa.int32()), "root": [root], "answer": [json.dumps(answer)]}
+        return pa.table(found)
+
+    looked = rows_of_tasks(spark, "verify:look", tasks).select("root", "data")
+    looked = looked.repartition(_ROOM * len(last), "root")
+    return looked.groupBy("root").applyInArrow(judged, _ANSWERS)
+
+
+def joined(
+    roots: Iterable[str], answers: Iterable[tuple[str, Any]]
+) -> list[tuple[str, Verdict | StoreError]]:
+    """The answers about each store together, in the order of the stores."""
+    found: dict[str, list[Any]] = {root: [] for root in roots}
+    for root, answer in answers:
+        found[root].append(answer)
     return [(root, _joined(parts)) for root, parts in found.items()]
 
 

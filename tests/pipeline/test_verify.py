@@ -2,35 +2,73 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mqstore.pipeline import verify as pipeline_verify
+from mqstore.pipeline.sources.remote import log_sizes
 from mqstore.pipeline.tasks import answer_of, told
-from mqstore.pipeline.verify import check, joined, tasks_of
+from mqstore.pipeline.verify import (
+    PART_BYTES,
+    PARTS_MAX,
+    check,
+    joined,
+    judge,
+    look,
+    stages_of,
+    tasks_of,
+    verify_on,
+)
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.store import Store
+from mqstore.store.verify import log_pass
+from mqstore.store.verify.beside import Beside, Left
 from mqstore.store.verify.run import Verdict, verify
 from mqstore.store.verify.scene import Scope
 
 from .. import stores
-from ..slices import pick
+from ..recovery_cases import cases, config_of, damaged
+from ..slices import pick, rng
+from ..store.verify.mutations.edit import records
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NOW_MS = 1_795_300_000_000
 FAST = ("4.9.7-killed-page", "5.5.0-timer-killed")
 
 
-def local(root: Path) -> Verdict:
-    with Store(root, BrokerConfig()) as store:
+def local(root: Path, config: BrokerConfig | None = None) -> Verdict:
+    with Store(root, config) as store:
         return verify(store, Scope(), now_ms=NOW_MS)
 
 
-def in_tasks(roots: list[str]) -> list[tuple[str, Verdict | StoreError]]:
+def in_tasks(
+    roots: list[str], config: BrokerConfig | None = None
+) -> list[tuple[str, Verdict | StoreError]]:
     """What Spark does, but for Spark."""
-    tasks = tasks_of(roots, {}, NOW_MS)
-    return joined(tasks, [told(answer_of(check, task)) for task in tasks])
+    config = config or BrokerConfig()
+    tasks = tasks_of(roots, config, NOW_MS, sizes=log_sizes(roots, config)[0])
+    answers: list[tuple[str, Any]] = []
+    left: dict[str, list[Any]] = {}
+    for task in tasks:
+        if "part" in task:
+            left.setdefault(task["root"], []).append(answer_of(look, task).get("answer"))
+        else:
+            answers.append((task["root"], told(answer_of(check, task))))
+    last = {task["root"]: task for task in tasks}
+    for root, parts in left.items():
+        answers.append((root, told(answer_of(partial(judge, left=parts), last[root]))))
+    return joined([task["root"] for task in tasks], answers)
 
 
 def same(found: Verdict | StoreError, wanted: Verdict) -> None:
@@ -45,6 +83,120 @@ def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> 
     ((path, found),) = in_tasks([str(root)])
     assert path == str(root)
     same(found, local(root))
+
+
+@pytest.fixture
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[Left]:
+    """Logs of some hundred kilobytes are cut, too. What of them is taken on."""
+    taken: list[Left] = []
+    take_on = Beside._take_on
+
+    def noting(self: Beside, left: Left) -> None:
+        taken.append(left)
+        take_on(self, left)
+
+    monkeypatch.setattr(Beside, "_take_on", noting)
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
+    monkeypatch.setattr(pipeline_verify, "PART_BYTES", 1 << 16)
+    return taken
+
+
+@pytest.mark.parametrize(("name", "share"), [("5.3.3-killed-page", 0.2), ("5.5.0-killed", 0.8)])
+def test_a_log_in_parts(name: str, share: float, tmp_path: Path, short_parts: list[Left]) -> None:
+    """What is in front of damage is taken on, and the verdict is the same; also if parts failed."""
+    root = stores.unpack(name, tmp_path)
+    ((_, found),) = in_tasks([str(root)])
+    wanted = local(root)
+    same(found, wanted)
+    taken = sum(left.log.records for left in short_parts)
+    assert len(short_parts) > 1 and taken > share * wanted.records
+    task = tasks_of([str(root)], {}, NOW_MS, sizes={str(root): 1 << 17})[0]
+    same(joined([str(root)], [(str(root), judge(task, [None, None]))])[0][1], wanted)
+
+
+def test_parts_of_another_state_of_the_store_do_not_count(
+    tmp_path: Path, short_parts: list[Left]
+) -> None:
+    """What was written between the tasks and the run behind them is seen."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    tasks = tasks_of([str(root)], {}, NOW_MS, sizes={str(root): 1 << 18})
+    left = [look(task) for task in tasks]
+    path = min((root / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"damage")
+    os.utime(max((root / "commitlog").iterdir()))
+    same(joined([str(root)], [(str(root), judge(tasks[0], left))])[0][1], local(root))
+    assert not short_parts
+
+
+def test_what_repeats_is_seen_across_processes() -> None:
+    """Each task may be a process of its own, with other hashes of texts."""
+    code = "from mqstore.store.verify.commit_log_keys import _seed; print(_seed(b'topic'))"
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(told) == 1
+
+
+def test_only_large_stores_are_cut() -> None:
+    sizes = {"a": PART_BYTES * 2 - 1, "b": PART_BYTES * 5, "s3://x/c": PART_BYTES * 5}
+    sizes["d"] = PART_BYTES * 1000
+    tasks = tasks_of(sizes, {}, NOW_MS, sizes=sizes)
+    assert Counter(task["root"] for task in tasks if "part" in task) == {"b": 5, "d": PARTS_MAX}
+    assert stages_of(tasks) == 2
+    assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, quick=True)) == 1
+    groups = frozenset({"index"})
+    assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, groups=groups)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", pick(stores.NAMES, "pipeline_verify parts", 2))
+def test_damage_in_parts(name: str, tmp_path: Path, short_parts: list[Left]) -> None:
+    root, random = stores.unpack(name, tmp_path), rng(f"pipeline_verify {name}")
+    ((_, found),) = in_tasks([str(root)])
+    same(found, local(root))
+    for place in random.sample(places := records(root), min(5, len(places))):
+        with place.path.open("r+b") as file:
+            file.seek(place.offset + random.randrange(place.size))
+            file.write(random.randbytes(1))
+    ((_, found),) = in_tasks([str(root)])
+    same(found, local(root))
+
+
+@pytest.mark.slow
+def test_cases_of_damage_in_parts(
+    tmp_path: Path, short_parts: list[Left], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their files have 8 KiB."""
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 11)
+    monkeypatch.setattr(pipeline_verify, "PART_BYTES", 1 << 12)
+    for number, case in enumerate(pick(cases(), "pipeline_verify cases", 5)):
+        (folder := tmp_path / str(number)).mkdir()
+        root = damaged(case, folder)
+        wanted = local(root, config_of(case, root))
+        ((_, found),) = in_tasks([str(root)], config_of(case, root))
+        same(found, wanted)
+
+
+@pytest.mark.slow
+def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """One store in parts among small ones, and one that is not there: all in one job."""
+    names = ("5.5.0-killed", "5.3.3-killed-page", "5.3.3-v2")
+    roots = [str(stores.unpack(name, tmp_path)) for name in names] + [str(tmp_path / "none")]
+    sizes = {roots[0]: PART_BYTES * 3, roots[1]: PART_BYTES * 2, roots[3]: PART_BYTES * 2}
+    found = verify_on(spark, tasks_of(roots, {}, NOW_MS, sizes=sizes))
+    assert [root for root, _ in found] == roots
+    for root, verdict in found[:3]:
+        same(verdict, local(Path(root)))
+    assert isinstance(found[3][1], Missing)
 
 
 @pytest.mark.slow
