@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.message_properties import TIMER_OUT_MS
+from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..commit_log import Batch, CommitLog, Extent
@@ -72,10 +72,10 @@ def _repair(
             log.entries = mended.entries  # what follows is held against them
             if len(mended.position):
                 log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
-        check = files.check
-        if files.has_check:
+        check, wheel = files.check, files.wheel_bytes == FILE_BYTES
+        if files.has_check or (wheel and log.files):
             files.check = _right_check(files, ranges, store, now_ms)
-        if files.wheel_bytes == FILE_BYTES:
+        if wheel:
             yield from _wheel(files, scene, linked)
         if mended is not None:
             yield from _entries(files, mended, linked)
@@ -220,7 +220,10 @@ def _right_check(
     if flushed not in ends and not (0 <= flushed <= log.end and aligned):
         flushed = log.end
     high = ranges.get(QUEUE, (0, 0))[1]
-    least = 1 if high and len(log.entries.position) else 0  # some message has been read
+    waits = len(log.entries.position) and files.wheel_bytes == FILE_BYTES
+    least = (
+        1 if high and waits else 0
+    )  # some message has been read, and no start has to read it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
     if not (least <= read <= high and least <= master <= high):
         known = _read_to(files, store.log, high)
@@ -234,11 +237,16 @@ def _right_check(
 
 
 def _check(files: TimerFiles) -> Iterator[Edit]:
-    """The fields of timercheck, in a file that has room for them."""
-    path, data = os.fspath(files.check_path), files.check.to_bytes()
-    if Path(path).stat().st_size >= len(data):
+    """The fields of timercheck; a file without room for them, and one that is missing, is made anew."""
+    path, data = files.check_path, files.check.to_bytes()
+    codes = ("I-130", "I-131", "I-132")
+    if files.has_check and path.stat().st_size >= len(data):
         reason = "positions and times that cannot be"
-        yield Edit("write", path, reason, ("I-130", "I-131", "I-132"), 0, len(data), data)
+        yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
+    else:
+        reason = "how far the timer had come, as its log tells"
+        pieces = ((0, data),)
+        yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 
 
 def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:

@@ -11,6 +11,7 @@ from mqstore.store.recovery.apply import apply
 from mqstore.store.repair.beyond import beyond_repair, beyond_texts
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import examine
+from mqstore.store.timer_check import read_timer_check
 from mqstore.store.verify.catalogue import catalogue
 from mqstore.store.write.files import Files
 
@@ -29,10 +30,24 @@ def repaired(case: Case, work: Path) -> Layout:
 
 
 def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
-    case = case_of("check_missing")
+    """Without wheel and timercheck a broker reads all again: nothing is lost, some comes twice."""
+    case = case_of("wheel_and_check_missing")
     (found,) = beyond_repair(repaired(case, tmp_path), case["version"])
     assert (found.code, found.path, found.findings) == ("I-131", "config/timercheck", 1)
     assert "not known" in found.why and "delivered again" in found.now
+
+
+@pytest.mark.parametrize("kind", ["check_missing", "check_empty", "check_short", "check_zero"])
+def test_a_timercheck_that_is_lost_is_made_from_the_timer_log(kind: str, tmp_path: Path) -> None:
+    case = case_of(kind)
+    layout = repaired(case, tmp_path)
+    assert not beyond_repair(layout, case["version"])
+    name = "config/timercheck"
+    whole = read_timer_check(recovery_cases.base(case["base"], tmp_path) / name)
+    made = read_timer_check(layout.root / name)
+    assert whole is not None and made is not None
+    assert 0 < made.last_timer_queue_offset <= whole.last_timer_queue_offset
+    assert 0 < made.last_read_time_ms <= whole.last_read_time_ms
 
 
 def test_texts_of_what_no_repair_mends() -> None:
