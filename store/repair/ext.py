@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +33,18 @@ _NO_TAGS = 0
 """Tags code of a tombstone."""
 
 
-def ext_repair(snapshot: Snapshot, log: CommitLog, lost: Ints) -> Iterator[Edit]:
-    """The edits, queue by queue. lost: int64[n], positions that get a tombstone. Raises Unreadable."""
+def ext_repair(
+    snapshot: Snapshot, log: CommitLog, lost: Ints, gone: Container[str]
+) -> Iterator[Edit]:
+    """The edits, queue by queue. Raises Unreadable.
+
+    lost: int64[n], positions that get a tombstone. gone: files that are moved away.
+    """
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
+            ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, mended = damaged_ranges(ext), set[int]()
             named = _named(whole, damaged, log, lost) if damaged else {}
             places = sorted(named)

@@ -30,6 +30,7 @@ from ..timer_check import TimerCheck
 from ..verify.records import Records
 from ..verify.scene import Scene, Scope
 from ..verify.timer_entries import Entries, TimerFiles
+from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
 from ..views.timer_records import numbers
 from .timer_log import MendedEntries, closing_blanks, mended_entries, timer_messages
@@ -67,14 +68,16 @@ def _repair(
         scene = Scene(store, Scope(), now_ms)
         files = scene.kept("timer files", lambda: PredictedTimer(scene, before))
         log, mended, linked = files.log, None, dict[int, int]()
+        records = timer_columns(scene)
         if log.files:
-            mended = mended_entries(files, timer_messages(store, scene))
+            records = timer_messages(store, scene)
+            mended = mended_entries(files, records)
             log.entries = mended.entries  # what follows is held against them
             if len(mended.position):
                 log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
         check, wheel = files.check, files.wheel_bytes == FILE_BYTES
         if files.has_check or (wheel and log.files):
-            files.check = _right_check(files, ranges, store, now_ms)
+            files.check = _right_check(files, ranges, store, records, now_ms)
         if wheel:
             yield from _wheel(files, scene, linked)
         if mended is not None:
@@ -210,7 +213,11 @@ def _read_to(files: TimerFiles, log: CommitLog, high: int) -> int:
 
 
 def _right_check(
-    files: TimerFiles, ranges: Mapping[QueueId, tuple[int, int]], store: Store, now_ms: int
+    files: TimerFiles,
+    ranges: Mapping[QueueId, tuple[int, int]],
+    store: Store,
+    records: TimerColumns,
+    now_ms: int,
 ) -> TimerCheck:
     """timercheck: nothing in it lies behind what there is, nor at the beginning of what was read."""
     check, log = files.check, files.log
@@ -228,8 +235,13 @@ def _right_check(
     if not (least <= read <= high and least <= master <= high):
         known = _read_to(files, store.log, high)
         read, master = (n if least <= n <= high else known for n in (read, master))
+    read_ms = _read_time_ms(files, store, now_ms)
+    if waits and least <= (known := _read_to(files, store.log, high)) < read:
+        # entries behind the newest one that are lost: a start reads their messages again, too
+        behind = (records.queue_offset >= known) & (records.queue_offset < read)
+        read = known if (behind & (records.out_ms > read_ms)).any() else read
     return check._replace(
-        last_read_time_ms=_read_time_ms(files, store, now_ms),
+        last_read_time_ms=read_ms,
         last_timer_log_flush_pos=flushed,
         last_timer_queue_offset=read,
         master_timer_queue_offset=master,
