@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from array import array
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +38,8 @@ def crc31_column(strings: Ragged) -> Hashes:
     ends = (strings.start + length).tolist()
     short = int(length.sum()) < _SHORT_BYTES * len(begins)
     crc = zlib.crc32 if short else crc32
-    values = [crc(view[begin:end]) for begin, end in zip(begins, ends, strict=True)]
-    return (np.array(values, np.uint32) & np.uint32(CRC_MASK)).view(np.int32)
+    values = array("I", [crc(view[begin:end]) for begin, end in zip(begins, ends, strict=True)])
+    return (np.frombuffer(values, np.uint32) & np.uint32(CRC_MASK)).view(np.int32)
 
 
 def java_hash_column(strings: Ragged) -> Hashes:

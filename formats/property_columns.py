@@ -57,19 +57,41 @@ def _separated(texts: Ragged) -> tuple[Bytes, Ints, bool]:
 class Items:
     """All items of n property texts, found in one pass; look-ups of names are then cheap.
 
-    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item. ended: each text
-    ends with a separator. Texts of few shapes are not taken apart for most of the questions.
+    Names are compared as bytes. Memory: one copy of the texts and 8 bytes an item. Texts of few shapes
+    are not taken apart for most of the questions.
     """
 
     def __init__(self, properties: Ragged) -> None:
-        length = np.maximum(properties.length, 0)
-        self._count = len(length)
-        blob, begin, self.ended = _separated(Ragged(properties.buffer, properties.start, length))
+        texts = Ragged(properties.buffer, properties.start, np.maximum(properties.length, 0))
+        self._count = len(texts)
         self._found: dict[str, Ragged] = {}
-        self._blob: Bytes = blob
-        self._begin = begin
-        self._end = len(blob) - _SLACK_BYTES
-        self._shapes = Shapes.of(blob, self._end, begin, length) if self.ended else None
+        self._shapes = Shapes.of(texts)
+        self._copied = _separated(texts) if self._shapes is None else None
+
+    @property
+    def _copy(self) -> tuple[Bytes, Ints, bool]:
+        """The texts in their order, as `_separated` has them."""
+        if self._copied is None:
+            assert self._shapes is not None
+            self._copied = _separated(self._shapes.texts)
+        return self._copied
+
+    @property
+    def ended(self) -> bool:
+        """Each text ends with a separator."""
+        return self._shapes is not None or self._copy[2]
+
+    @property
+    def _blob(self) -> Bytes:
+        return self._copy[0]
+
+    @property
+    def _begin(self) -> Ints:
+        return self._copy[1]
+
+    @property
+    def _end(self) -> int:
+        return len(self._blob) - _SLACK_BYTES
 
     @cached_property
     def _cuts(self) -> Ints:
@@ -150,8 +172,10 @@ class Items:
     def has_nul(self) -> Flags:
         """bool[n]: the text has a NUL byte somewhere."""
         found = np.zeros(self._count, np.bool_)
+        if self._shapes is not None:
+            return found
         text = self._blob[: self._end]
-        if self._shapes is None and not text.min(initial=_SEPARATOR):
+        if not text.min(initial=_SEPARATOR):
             at = np.flatnonzero(text == 0)
             found[self._record[np.searchsorted(self._cuts, at) - 1]] = True
         return found

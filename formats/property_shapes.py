@@ -24,6 +24,8 @@ _TEXTS_MIN = 256
 _LENGTH_MAX = 1 << 15
 """Texts that are fewer or longer are not worth it; a log has none longer."""
 _SAMPLE = 128
+_STEP_BYTES = 1 << 18
+"""Bytes that are copied at a time: few enough to stay in a processor's cache."""
 _SPECIAL = max(ITEM_SEPARATOR[0], NAME_VALUE_SEPARATOR[0])
 """No byte up to this one is part of a name or of a value: separators and NUL."""
 _ITEM = rb"[^\x00-\x02]+\x01[^\x00-\x02]+\x02"
@@ -66,16 +68,14 @@ class _Shape:
         """Separators of a text."""
         return 2 * len(self.items)
 
-    def fits(self, blob: Bytes, at: Ints) -> Flags:
-        """bool[n]: the text of this length that begins at byte `at` has all names and separators."""
-        words, same = overlapping(blob, _WORD), np.ones(len(at), np.bool_)
+    def fits(self, texts: _Texts) -> Flags:
+        """bool[n]: the text, of this length, has all names and separators."""
+        same = np.ones(len(texts), np.bool_)
         for place, part in self.fixed:
             for first in range(0, len(part), _WORD.itemsize):
                 wanted, mask = _word(part[first : first + _WORD.itemsize])
-                found = words[at + (place + first)]
-                if mask is not None:
-                    found &= mask
-                same &= found == wanted
+                found = texts.words(place + first)
+                same &= (found if mask is None else found & mask) == wanted
         return same
 
     def value(self, head: bytes) -> _Item | None:
@@ -96,35 +96,84 @@ def _word(part: bytes) -> tuple[np.uint64, np.uint64 | None]:
     return wanted, np.frombuffer((b"\xff" * len(part)).ljust(size, b"\0"), _WORD)[0]
 
 
-class Shapes:
-    """The shapes of n texts in one buffer. Answers are those of `property_columns.Items`."""
+class _Texts:
+    """n texts of one length, back to back from byte `base` of a buffer on. rows: which of all."""
 
-    def __init__(self, blob: Bytes, begin: Ints, number: Ints, shapes: list[_Shape]) -> None:
+    def __init__(self, blob: Bytes, base: int, length: int, rows: Ints) -> None:
+        self.rows = rows
+        self.length = length
         self._blob = blob
-        self._begin = begin
+        self._base = base
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> bytes:
+        start = self._base + number * self.length
+        return self._blob[start : start + self.length].tobytes()
+
+    @property
+    def begin(self) -> Ints:
+        """int64[n]: where each begins in the buffer."""
+        return self._base + np.arange(len(self)) * self.length
+
+    def words(self, at: int) -> npt.NDArray[np.uint64]:
+        """uint64[n], not aligned: the eight bytes from byte `at` of each text on."""
+        place, strides = self._base + at, (self.length,)
+        return np.ndarray((len(self),), _WORD, self._blob.data, place, strides)
+
+    def copy_from(self, texts: Ragged) -> None:
+        """Fill them with the rows of `texts`."""
+        void = np.dtype((np.void, self.length))
+        source, start = overlapping(texts.buffer, void), texts.start
+        into = self._blob[self._base : self._base + len(self) * self.length].view(void)
+        step = max(1, _STEP_BYTES // self.length)
+        for first in range(0, len(self), step):
+            into[first : first + step] = source[start[self.rows[first : first + step]]]
+
+
+class Shapes:
+    """The shapes of n texts. Answers are those of `property_columns.Items`."""
+
+    def __init__(
+        self, blob: Bytes, groups: list[_Texts], number: Ints, shapes: list[_Shape]
+    ) -> None:
+        self._blob = blob
         self._number = number
         self._shapes = shapes
+        self._begin = np.empty(len(number), np.int64)
+        for texts in groups:
+            self._begin[texts.rows] = texts.begin
+
+    @property
+    def texts(self) -> Ragged:
+        """The copies of the texts."""
+        return Ragged(self._blob, self._begin, self._by_shape([s.length for s in self._shapes]))
 
     @classmethod
-    def of(cls, blob: Bytes, size: int, begin: Ints, length: Ints) -> Shapes | None:
-        """None where the texts have too many shapes, or one is not regular.
+    def of(cls, texts: Ragged) -> Shapes | None:
+        """None where the texts have too many shapes, or one is not regular. They are copied.
 
-        blob: a separator, then `size` - 1 bytes: all texts, back to back, then room for a word.
+        texts: lengths are not negative.
         """
-        if len(begin) < _TEXTS_MIN or int(length.max()) > _LENGTH_MAX:
+        if len(texts) < _TEXTS_MIN or not 0 < int(texts.length.max()) <= _LENGTH_MAX:
             return None
-        some = slice(None, None, len(begin) // _SAMPLE)
         shapes: list[_Shape] = []
-        if _numbers(blob, begin[some], length[some], shapes) is None:
+        sample = _by_length(texts[:: len(texts) // _SAMPLE])
+        if sample is None or _numbers(sample[1], shapes) is None:
             return None
-        number = _numbers(blob, begin, length, shapes)
+        copied = _by_length(texts)
+        if copied is None:
+            return None
+        blob, groups = copied
+        number = _numbers(groups, shapes)
         if number is None:
             return None
-        texts = np.bincount(number, minlength=len(shapes)).tolist()
-        expected = sum(n * s.specials for n, s in zip(texts, shapes, strict=True))
-        if np.count_nonzero(blob[1:size] <= _SPECIAL) != expected:
+        found = np.bincount(number, minlength=len(shapes)).tolist()
+        expected = sum(n * s.specials for n, s in zip(found, shapes, strict=True))
+        if np.count_nonzero(blob[: len(blob) - _WORD.itemsize] <= _SPECIAL) != expected:
             return None
-        return cls(blob, begin, number, shapes)
+        return cls(blob, groups, number, shapes)
 
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent. The last one wins."""
@@ -159,21 +208,39 @@ class Shapes:
         return np.array(values, np.int64)[self._number]
 
 
-def _numbers(blob: Bytes, begin: Ints, length: Ints, shapes: list[_Shape]) -> Ints | None:
+def _by_length(texts: Ragged) -> tuple[Bytes, list[_Texts]] | None:
+    """Copies of the texts, those of one length together, then room for a word; None: too many."""
+    of_length = np.bincount(texts.length)
+    lengths = np.flatnonzero(of_length).tolist()
+    if len(lengths) > _SHAPES_MAX or not lengths[0]:
+        return None
+    blob = np.empty(int(texts.length.sum()) + _WORD.itemsize, np.uint8)
+    groups, base = [], 0
+    for length in lengths:
+        all_alike = len(lengths) == 1
+        rows = np.arange(len(texts)) if all_alike else np.flatnonzero(texts.length == length)
+        group = _Texts(blob, base, length, rows)
+        group.copy_from(texts)
+        groups.append(group)
+        base += len(rows) * length
+    return blob, groups
+
+
+def _numbers(groups: list[_Texts], shapes: list[_Shape]) -> Ints | None:
     """int64[n]: the shape of each text among `shapes`, where new ones are added; None: too many."""
-    number = np.full(len(begin), -1, np.int64)
-    for size in np.flatnonzero(np.bincount(length)).tolist():
-        rows = np.flatnonzero(length == size)
-        known = iter([n for n, shape in enumerate(shapes) if shape.length == size])
-        while len(rows):
+    number = np.empty(sum(map(len, groups)), np.int64)
+    for texts in groups:
+        known = iter([n for n, shape in enumerate(shapes) if shape.length == texts.length])
+        left = np.ones(len(texts), np.bool_)
+        while left.any():
             at = next(known, len(shapes))
             if at == len(shapes):
-                start = int(begin[rows[0]])
-                shape = _Shape.of(blob[start : start + size].tobytes())
+                shape = _Shape.of(texts[int(left.argmax())])
                 if shape is None or at == _SHAPES_MAX:
                     return None
                 shapes.append(shape)
-            fits = shapes[at].fits(blob, begin[rows])
-            number[rows[fits]] = at
-            rows = rows[~fits]
+            fits = shapes[at].fits(texts)
+            fits &= left
+            number[texts.rows[fits]] = at
+            left &= ~fits
     return number

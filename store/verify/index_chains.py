@@ -23,8 +23,9 @@ from .register import before
 from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
-_NUMBER_BITS = 32
-_NUMBER_MASK = (1 << _NUMBER_BITS) - 1
+_LARGEST_HASH = (1 << 31) - 1
+_SHARED = -1
+"""Stands for a moment where several items of a window have one slot."""
 _TOLD_APART = 4096
 """More wrong links in one window are not told one by one."""
 _WALKED = 1000
@@ -65,30 +66,43 @@ class _Chains:
 
     def _window(self, first: int, items: npt.NDArray[np.void]) -> None:
         numbers = np.arange(first, first + len(items), dtype=np.int64)
-        hashes = items["key_hash"].astype(np.int64)
-        previous = items["previous"].astype(np.int64)
+        hashes = items["key_hash"].astype(np.int32)
+        previous = items["previous"].astype(np.int32)
         good = hashes >= 0
-        self._report("I-095", numbers, ~good, lambda row: f"its hash {hashes[row]} is negative")
-        slots = np.where(good, hashes % self._file.slots, 0)
-        expected = self._expected(numbers, slots, good)
-        wrong = good & (previous != expected)
+        if good.all():
+            slots = _remainder(hashes, self._file.slots)
+            expected = self._expected(numbers, slots)
+        else:
+            self._report("I-095", numbers, ~good, lambda row: f"its hash {hashes[row]} is negative")
+            slots, expected = np.zeros(len(items), np.int64), np.zeros(len(items), np.int32)
+            slots[good] = _remainder(hashes[good], self._file.slots)
+            expected[good] = self._expected(numbers[good], slots[good])
+        wrong = previous != expected
+        wrong &= good
         if wrong.any():
-            self._links(numbers[wrong], slots[wrong], previous[wrong], expected[wrong])
+            links = previous[wrong].astype(np.int64)
+            self._links(numbers[wrong], slots[wrong], links, expected[wrong].astype(np.int64))
         self._positions(numbers, items["physical_offset"].astype(np.int64))
 
-    def _expected(self, numbers: Ints, slots: Ints, good: Flags) -> Ints:
-        """int64[n]: the item before each one in its slot, 0 without one."""
-        expected = np.zeros(len(numbers), np.int64)
-        if not good.any():
+    def _expected(self, numbers: Ints, slots: Ints) -> npt.NDArray[np.int32]:
+        """int32[n]: the item before each one in its slot, 0 without one.
+
+        Few items of a window share a slot: those alone are put in order.
+        """
+        newest, own = self._newest, numbers.astype(np.int32)
+        expected = newest[slots]
+        newest[slots] = own  # numpy assigns in order: the last one of a slot stays
+        older = np.flatnonzero(newest[slots] != own)
+        if not len(older):
             return expected
-        ordered = np.sort(slots[good] << _NUMBER_BITS | numbers[good])
-        slot, number = ordered >> _NUMBER_BITS, ordered & _NUMBER_MASK
-        change = slot[1:] != slot[:-1]
-        begins, ends = np.append(True, change), np.append(change, True)
-        before = np.append(np.int64(0), number[:-1])
-        before[begins] = self._newest[slot[begins]]
-        expected[number - numbers[0]] = before
-        self._newest[slot[ends]] = number[ends]
+        shared = slots[older]
+        last = newest[shared]
+        newest[shared] = _SHARED
+        rows = np.flatnonzero(newest[slots] == _SHARED)
+        newest[shared] = last
+        rows = rows[np.argsort(slots[rows], kind="stable")]
+        follows = np.flatnonzero(slots[rows[1:]] == slots[rows[:-1]])
+        expected[rows[follows + 1]] = own[rows[follows]]
         return expected
 
     def _links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
@@ -143,7 +157,8 @@ class _Chains:
         """Records of items lie in the header's range and do not go back."""
         header = self._file.header
         begin, end = header.begin_physical_offset, header.end_physical_offset
-        before = np.append(np.int64(self._position), positions[:-1])
+        before = np.empty_like(positions)
+        before[0], before[1:] = self._position, positions[:-1]
         outside = (positions < begin) | (positions > end)
         if not self._settled:
             outside = positions < begin
@@ -198,6 +213,8 @@ class _Chains:
         self, code: str, numbers: Ints, wrong: Flags, message: Callable[[int], str]
     ) -> None:
         """Findings about items in a row."""
+        if not wrong.any():
+            return
         starts = items_offset(self._file.slots) + numbers * ITEM_BYTES
         name = self._file.path.rpartition("/")[2]
         self._scene.findings.add_rows(
@@ -214,3 +231,11 @@ class _Chains:
         at = items_offset(self._file.slots) + number * ITEM_BYTES
         text = f"item {number}: {text}"
         add(self._scene, code, self._file, text, offset=at, length=ITEM_BYTES, **more)
+
+
+def _remainder(hashes: npt.NDArray[np.int32], slots: int) -> Ints:
+    """int64[n]: hashes, none of them negative, modulo slots. numpy is quicker at quotients."""
+    if slots > _LARGEST_HASH:
+        return hashes.astype(np.int64)
+    quotient = hashes // np.int32(slots)
+    return (hashes - quotient * np.int32(slots)).astype(np.int64)

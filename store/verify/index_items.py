@@ -51,8 +51,11 @@ class Picked:
 
     def seconds(self, stored: Ints) -> Ints:
         """int64[n]: the time_diff of records stored at these times (ms); -1 where nobody knows."""
-        diff = np.clip((stored - self.base_ms) // _SECOND_MS, 0, _LARGEST_DIFF)
-        return np.where(self.base_ms < 0, -1, np.where(self.base_ms == 0, 0, diff))
+        base = self.base_ms
+        if len(base) and base[0] > 0 and (base == base[0]).all():
+            return np.clip((stored - base[0]) // _SECOND_MS, 0, _LARGEST_DIFF)
+        diff = np.clip((stored - base) // _SECOND_MS, 0, _LARGEST_DIFF)
+        return np.where(base < 0, -1, np.where(base == 0, 0, diff))
 
 
 class ItemCursor:
@@ -124,7 +127,8 @@ class ItemCursor:
         self._behind = first + count
         number = np.arange(first, first + count, dtype=np.int64)
         base = np.full(count, max(0, self.file.header.begin_timestamp), np.int64)
-        base[number == 1] = self._base_ms
+        if first == _FIRST_ITEM:
+            base[0] = self._base_ms
         position = items["physical_offset"].astype(np.int64)
         window = Picked(
             np.full(count, self._number, np.int64),
@@ -134,11 +138,13 @@ class ItemCursor:
             items["time_diff"].astype(np.int64),
             base,
         )
-        before = self._held.position[-1:] if len(self._held) else position[:1]
-        rising = bool((position >= np.concatenate([before, position[:-1]])).all())
-        self._rising = rising if not len(self._held) else self._rising and rising
+        rising = bool((position[1:] >= position[:-1]).all())
+        if len(self._held):
+            rising &= self._rising and bool(position[0] >= self._held.position[-1])
+        self._rising = rising
         self._held = Picked.joined([self._held, window]) if len(self._held) else window
-        self._middle = int(np.partition(position, count // 2)[count // 2])
+        middle = position if rising else np.partition(position, count // 2)
+        self._middle = int(middle[count // 2])
 
 
 def item_from(file: IndexFile, position: int) -> int:

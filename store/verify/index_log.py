@@ -193,7 +193,10 @@ class IndexCompare(Carried):
     def _times(self, picked: Picked, stored: Ints) -> None:
         """Items tell the seconds since their file began (I-099)."""
         expected = picked.seconds(stored)
-        wrong = (picked.time_diff != expected) & (expected >= 0)
+        wrong = picked.time_diff != expected
+        if not wrong.any():
+            return
+        wrong &= expected >= 0
         if wrong.any():
             some, right = picked.take(wrong), expected[wrong]
             self._report_items(
