@@ -1,4 +1,4 @@
-"""The store that the tests of applying and undoing break; it lies in memory."""
+"""The store that the tests of applying and undoing break."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from mqstore.store.commit_log import CommitLog
 from mqstore.store.layout import Layout
 
 from ... import recovery_cases
-from ...memory import tmp_path
 from ...recovery_cases import CONFIG
-
-__all__ = ["root", "tmp_path"]
 
 
 @pytest.fixture

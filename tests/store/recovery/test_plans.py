@@ -91,7 +91,7 @@ def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
 
 def test_some_kinds_of_damage(tmp_path: Path) -> None:
     failed = {}
-    for case in (*recovery_cases.cases()[::10], *recovery_cases.feature_cases()[::24]):
+    for case in (*recovery_cases.cases()[::20], *recovery_cases.feature_cases()[::48]):
         found = faults(case, tmp_path)
         if found:
             failed[case["case"]] = found

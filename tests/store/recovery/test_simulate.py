@@ -32,9 +32,10 @@ def start_of(case: dict[str, Any], work: Path, *, other_order: bool = False) -> 
     return simulate(snapshot, profile_of(case["version"]), switches_of(snapshot), clock)
 
 
-def test_every_kind_of_damage(tmp_path: Path) -> None:
+def test_kinds_of_damage(tmp_path: Path) -> None:
+    """Every kind to a log, some to what features add: the slow test has all."""
     failed = {}
-    for case in (*recovery_cases.cases(), *recovery_cases.feature_cases()):
+    for case in (*recovery_cases.cases(), *recovery_cases.feature_cases()[::3]):
         found = disagreements(case, start_of(case, tmp_path))
         if found:
             failed[case["case"]] = found
