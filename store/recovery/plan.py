@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..checkpoint import Checkpoint
 from ..commit_log import CommitLog
+from ..dispatch import LMQ_PREFIX
 from ..errors import Refused
 from ..mapped_file_queue import MappedFileQueue
 from .batch_audit import of_right_type
@@ -32,6 +33,7 @@ from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
 from .keep.unnamed import Unplaced, places
 from .log_plan import LogPlan, plan_log
+from .log_recovery import Switches
 from .loss import tombstoned
 from .maker import Maker
 from .mend import check_kinds, has_queues, mend
@@ -129,9 +131,9 @@ def make_plan(
     wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
     tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
     """
-    wish, switches = wish or Wish(), outcome.switches
-    policy, keep = wish.policy, wish.policy is Policy.KEEP
-    rules = profile.dispatch
+    wish = wish or Wish()
+    policy, keep, rules = wish.policy, wish.policy is Policy.KEEP, profile.dispatch
+    switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
     multi_dispatch = rules.multi_dispatch and switches.multi_dispatch
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
@@ -193,6 +195,20 @@ def make_plan(
     plan.edits += log.edits
     _finish(snapshot, plan, maker, profile)
     return plan
+
+
+def _kept_light(
+    snapshot: Snapshot, outcome: Outcome, sound: SoundLog | None
+) -> tuple[Switches, SoundLog | None]:
+    """Light queues that are there stay where the option is off, too: a broker leaves them.
+
+    What is in order is not known with their units then.
+    """
+    light = [queue for queue in snapshot.queues if queue.topic.startswith(LMQ_PREFIX)]
+    if not light or outcome.switches.multi_dispatch:
+        return outcome.switches, sound
+    at_zero = all(queue.queue_id == 0 for queue in light)
+    return outcome.switches._replace(multi_dispatch=True, light_zero=at_zero), None
 
 
 def _keep(

@@ -8,6 +8,8 @@ import pytest
 
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.repair.beyond import beyond_repair, beyond_texts
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import examine
@@ -102,3 +104,16 @@ def test_the_name_of_a_checksum_that_is_right_is_put_back(tmp_path: Path) -> Non
     wanted = recovery_cases.base(case["base"], tmp_path) / "commitlog"
     for path in layout.root.joinpath("commitlog").iterdir():
         assert path.read_bytes() == (wanted / path.name).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("policy", ["repair", "recover"])
+def test_light_queues_stay_where_the_option_is_off(policy: str, tmp_path: Path) -> None:
+    """A broker leaves those that are there, and consumers read them."""
+    case = next(c for c in feature_cases() if c["kind"] == "lmq_off")
+    root = recovery_cases.damaged(case, tmp_path)
+    layout = Layout.open(root, config_of(case, root))
+    if policy == "repair":
+        plan = examine(layout, Choice(), case["version"], NOW_MS).plan
+    else:
+        plan = plan_again(layout, case["version"], Wish(Policy.KEEP, NOW_MS, (case["version"],)))
+    assert not [edit.to_json() for edit in plan.edits if "%LMQ%" in edit.path]
