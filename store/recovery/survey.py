@@ -20,6 +20,7 @@ from ..dispatch import Dispatched, dispatch, dispatch_columns
 from ..dispatch_record import Further
 from ..lost import tombstones
 from ..mark import Mark
+from ..ordered import order_of_pairs
 from ..recent import Recent
 from .snapshot import QueueId
 from .tally import Tally
@@ -248,7 +249,7 @@ class _Pending:
         key, *columns = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
         topics = list(self._topics)
         self.count, self._topics, self._columns = 0, {}, []
-        order = _stable_order(key)
+        order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
         ordered = key[order]
         columns = [column[order] for column in columns]
         first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
@@ -257,18 +258,6 @@ class _Pending:
             queue_id = (queue & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
             name = QueueId(topics[queue >> 32], queue_id)
             yield Messages(name, *(column[begin:end] for column in columns))
-
-
-def _stable_order(key: Ints) -> Ints:
-    """Row numbers that put keys (topic, then 32 bits of queue id) in order.
-
-    numpy sorts numbers of 16 bits by radix, much quicker than larger ones.
-    """
-    topic, queue = key >> 32, key & 0xFFFFFFFF
-    width = int(queue.max()) + 1
-    if (int(topic.max()) + 1) * width <= 1 << 16:
-        return np.argsort((topic * width + queue).astype(np.uint16), kind="stable")
-    return np.argsort(key, kind="stable")
 
 
 @dataclass

@@ -53,7 +53,8 @@ class Picked:
         """int64[n]: the time_diff of records stored at these times (ms); -1 where nobody knows."""
         base = self.base_ms
         if len(base) and base[0] > 0 and (base == base[0]).all():
-            return np.clip((stored - base[0]) // _SECOND_MS, 0, _LARGEST_DIFF)
+            since: Ints = (stored - base[0]) // _SECOND_MS
+            return since.clip(0, _LARGEST_DIFF)
         diff = np.clip((stored - base) // _SECOND_MS, 0, _LARGEST_DIFF)
         return np.where(base < 0, -1, np.where(base == 0, 0, diff))
 

@@ -15,6 +15,7 @@ from mqstore.store.config import BrokerConfig
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.index_chains import _Chains, _remainder
 from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.scene import Scope
@@ -153,3 +154,27 @@ def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
     alone = [finding for finding in _findings(name, root) if finding.code == "I-100"]
     assert alone == [finding for finding in whole if finding.code == "I-100"]
     assert sum(finding.count for finding in alone) == 38
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.lists(st.integers(0, 11), max_size=20), max_size=5), st.integers(1, 12))
+def test_the_item_before_each_one_in_its_slot(windows: list[list[int]], slots: int) -> None:
+    """As a broker links them, one by one, however many of a window share a slot."""
+    chains = _Chains.__new__(_Chains)
+    chains._newest = np.zeros(12, np.int32)
+    newest, number = [0] * 12, 0
+    for window in windows:
+        some = np.array(window, np.int64) % slots
+        numbers = np.arange(number + 1, number + 1 + len(window))
+        found = chains._expected(numbers, some).tolist()
+        for slot, before in zip(some.tolist(), found, strict=True):
+            number += 1
+            assert before == newest[slot]
+            newest[slot] = number
+        assert chains._newest.tolist() == newest
+
+
+@given(st.lists(st.integers(0, (1 << 31) - 1), max_size=9), st.integers(1, 1 << 33))
+def test_the_slot_of_a_hash(hashes: list[int], slots: int) -> None:
+    found = _remainder(np.array(hashes, np.int32), slots)
+    assert found.tolist() == [value % slots for value in hashes]
