@@ -119,9 +119,12 @@ def _size(data: bytes, start: int, end: int, *, last: bool) -> int | None:
         room = end - start - size
         if not UNIT_BYTES_MIN <= size <= UNIT_BYTES_MAX or 0 < room < UNIT_BYTES_MIN * (not last):
             continue
-        rest = data[start + size :]
-        leads = (last and _is_end(rest)) or _is_unit(rest[:room])
-        if room == 0 or (room > 0 and (sizes[0] == sizes[1] or leads)):
+        behind = start + size
+        if room == 0 or (room > 0 and sizes[0] == sizes[1]):
+            return int(size)
+        if room > 0 and last and _is_end(data[behind:]):
+            return int(size)
+        if room > 0 and _is_unit(data[behind : min(end, behind + UNIT_BYTES_MAX)]):
             return int(size)
     return None
 

@@ -228,9 +228,7 @@ def _right_check(
         flushed = log.end
     high = ranges.get(QUEUE, (0, 0))[1]
     waits = len(log.entries.position) and files.wheel_bytes == FILE_BYTES
-    least = (
-        1 if high and waits else 0
-    )  # some message has been read, and no start has to read it again
+    least = 1 if high and waits else 0  # some message has been read: no start has to do it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
     if not (least <= read <= high and least <= master <= high):
         known = _read_to(files, store.log, high)
