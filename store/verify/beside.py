@@ -32,7 +32,7 @@ from .scene import LogFacts, Scene
 
 GROUPS_BESIDE = frozenset({"commit_log"})
 """Groups of checks that need nothing but the log: they may have a run of their own."""
-_OTHER_SHARE = 0.13
+_OTHER_SHARE = 0.08
 """So much of the work is none on the log: the process that comes from the start does it."""
 _POLL_S = 0.1
 _BREAKS_MAX = 4
