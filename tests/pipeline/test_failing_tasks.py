@@ -1,0 +1,124 @@
+"""Tasks that fail, once or always, on a real Spark: the job is done in the end, or nothing is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from mqstore.pipeline import compact, export_source, importing, register
+from mqstore.pipeline.export import export, spark_job
+from mqstore.pipeline.failures import JobFailed
+from mqstore.pipeline.importing import options_of
+from mqstore.pipeline.publishing import publish_job
+from mqstore.pipeline.sources.log import LogSource
+from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.pipeline.stage import Stage
+
+from ..stores import unpack
+from .test_rebuild import tree
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
+FIELDS = "topic,queue_id,position,store_timestamp,born_timestamp,properties,body"
+TIMED = ("index/", "config/", "checkpoint")
+"""What has the time of writing in its name or content."""
+WHY = "this attempt fails when all is written"
+Job = Callable[["SparkSession", Path, Path], None]
+
+
+def run_export(spark: SparkSession, root: Path, new: Path) -> None:
+    ask = {"path": str(root), "body": "plain", "split_bytes": "100000"}
+    export(ask, "json", new, lambda *asked: spark_job(spark, *asked))
+
+
+def run_import(spark: SparkSession, root: Path, new: Path) -> None:
+    place = root.with_name("messages.parquet")
+    if not place.exists():
+        rows = spark.read.format("rocketmq-log").options(fields=FIELDS, body="stored")
+        rows.load(str(root)).repartition(3).write.parquet(str(place))
+    options = options_of(SIZES, "5.3", keep_times=True)
+    filled(new, lambda stage: importing.fill(spark, [str(place)], stage, options))
+
+
+def run_compact(spark: SparkSession, root: Path, new: Path) -> None:
+    options = options_of(SIZES, "5.3", keep_times=True)
+    ask = {"path": str(root), "topics": "*"}
+    filled(new, lambda stage: compact.fill(spark, ask, stage, options))
+
+
+def filled(new: Path, fill: Callable[[Stage], Any]) -> None:
+    def job(stage: Stage) -> None:
+        stage.seal({"counts": fill(stage)})
+
+    publish_job(new, job, lambda _: False)
+
+
+def failing(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempts at each task of an export, and of the writer of a store, are in vain."""
+
+    def give_up() -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() < attempts:
+            raise RuntimeError(WHY)
+
+    class Reader(export_source.ExportReader):
+        def read(self, partition: Any) -> Iterator[Any]:
+            found = list(super().read(partition))
+            give_up()
+            return iter(found)
+
+    class Export(export_source.ExportSource):
+        def reader(self, schema: Any) -> Any:
+            made = super().reader(schema)
+            return Reader(made._ask, made._stage, made._form)
+
+    class Writer(LogWriter):
+        def write(self, iterator: Any) -> Any:
+            spooled = super().write(iterator)
+            give_up()
+            return spooled
+
+    class Log(LogSource):
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return Writer(self.options, schema.names, overwrite)
+
+    monkeypatch.setattr(export_source, "ExportSource", Export)
+    monkeypatch.setattr(importing, "LogSource", Log)
+    monkeypatch.setattr(compact, "LogSource", Log)
+
+
+def visible(new: Path) -> dict[str, str]:
+    """The files by path, those of an index by number: these are called by the time of writing."""
+    found = {path: seen for path, seen in tree(new).items() if not path.startswith(TIMED)}
+    index = tree(new / "index").values()
+    return found | {f"index {number}": seen for number, seen in enumerate(index)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", [run_export, run_import, run_compact])
+def test_a_task_that_fails(
+    job: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = unpack("5.3.3-compaction", tmp_path)
+    job(spark, root, tmp_path / "wanted")
+    try:
+        with monkeypatch.context() as patched:
+            failing(1, patched)
+            job(spark, root, tmp_path / "new")
+        with monkeypatch.context() as patched:
+            failing(99, patched)
+            with pytest.raises(JobFailed, match=WHY):
+                job(spark, root, tmp_path / "none")
+    finally:
+        register(spark)
+    assert visible(tmp_path / "new") == visible(tmp_path / "wanted")
+    assert not (tmp_path / "new" / ".mqstore").exists()
+    assert not (tmp_path / "none").exists()
