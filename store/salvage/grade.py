@@ -83,8 +83,12 @@ def _with_crc(properties: Ragged) -> Ints:
     """Rows whose properties end with a CRC of the record: most stores have none at all."""
     words = overlapping(properties.buffer, _WORD)
     at = properties.start + properties.length - CRC_ITEM_BYTES
-    likely = np.flatnonzero((properties.length >= CRC_ITEM_BYTES) & (at < len(words)))
-    likely = likely[words[at[likely]] == _CRC_WORD]
+    inside = (properties.length >= CRC_ITEM_BYTES) & (at < len(words))
+    if inside.all():
+        likely = np.flatnonzero(words[at] == _CRC_WORD)
+    else:
+        likely = np.flatnonzero(inside)
+        likely = likely[words[at[likely]] == _CRC_WORD]
     found: Ints = likely[rows_with_crc(properties[likely])]
     return found
 
@@ -105,7 +109,9 @@ def _torn(properties: Ragged) -> Flags:
         odd = length > 0
     else:
         last = properties.start + (length - _WORD.itemsize)
-        odd = _not_plain(words[np.clip(last, 0, len(words) - 1)])
+        if int(last.min(initial=0)) < 0 or int(last.max(initial=0)) >= len(words):
+            last = np.clip(last, 0, len(words) - 1)
+        odd = _not_plain(words[last])
         odd |= length > _BLOCK_BYTES
         odd &= length > 0
     found = np.zeros(len(properties), np.bool_)
@@ -116,7 +122,10 @@ def _torn(properties: Ragged) -> Flags:
 
 def _not_plain(words: npt.NDArray[np.uint64]) -> Flags:
     """bool[n]: one of the eight bytes is 0 or no ASCII."""
-    found: Flags = ((words - _ONES) | words) & _TOPS != 0
+    tops = words - _ONES
+    tops |= words
+    tops &= _TOPS
+    found: Flags = tops != 0
     return found
 
 
