@@ -16,7 +16,8 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import offset_of
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
-from ..commit_log import Batch
+from ..commit_log import Batch, CommitLog
+from ..compaction import open_log
 from ..consume_queue import queue_directories
 from ..errors import NotFound
 from ..layout import Layout
@@ -26,6 +27,15 @@ from ..store import Store
 from ..verify.compaction import FEWEST_QUEUE_FILES, log_bytes
 from ..verify.compaction_files import CompactedQueue
 
+_SAME = (
+    "total_size",
+    "queue_offset",
+    "body_crc",
+    "body_length",
+    "born_timestamp",
+    "store_timestamp",
+)
+"""Fields of a record that are the same in both logs."""
 _PLACE_AT = offset_of(MESSAGE, "physical_offset")
 
 
@@ -162,7 +172,9 @@ def _from_commit_log(store: Store, queue: CompactedQueue, row: int) -> bytes | N
     if unit is None or unit.size != records.size[row]:
         return None
     found = store.log.records(np.array([unit.physical_offset], np.int64))
-    if not len(found) or not _is_message(found, queue, offset, unit.size):
+    with open_log(store.layout, queue.topic, queue.queue_id).queue as files:
+        torn = CommitLog(files).records(records.position[row : row + 1])
+    if not len(found) or not len(torn) or not _is_message(found, torn, queue):
         return None
     data = store.log.queue.read(unit.physical_offset, unit.size)
     if crc_ok(data) is False:
@@ -171,15 +183,14 @@ def _from_commit_log(store: Store, queue: CompactedQueue, row: int) -> bytes | N
     return data[:_PLACE_AT] + place + data[_PLACE_AT + len(place) :]
 
 
-def _is_message(record: Batch, queue: CompactedQueue, offset: int, size: int) -> bool:
-    """A record of the commit log is that message of the queue, and nothing of it is damaged."""
+def _is_message(record: Batch, torn: Batch, queue: CompactedQueue) -> bool:
+    """A record of the commit log is the same message of the queue, and nothing of it is damaged.
+
+    A tombstone has its queue offset and its size, too, but not its time and its body.
+    """
     columns = record.columns
-    wanted = {
-        "total_size": size,
-        "queue_id": queue.queue_id,
-        "queue_offset": offset,
-        "physical_offset": int(record.position[0]),
-    }
+    wanted = {name: int(torn.columns.ints(name)[0]) for name in _SAME}
+    wanted |= {"queue_id": queue.queue_id, "physical_offset": int(record.position[0])}
     same = all(int(columns.ints(name)[0]) == value for name, value in wanted.items())
     topic = columns.ragged("topic")[0] == queue.topic.encode("utf-8", "surrogateescape")
     sound = record.body_crc_ok is not None and bool(record.body_crc_ok[0])

@@ -15,7 +15,8 @@ from mqstore.store.compaction import open_log
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.snapshot import QueueId
-from mqstore.store.repair.parts import Part, chosen
+from mqstore.store.repair.beyond import beyond_repair
+from mqstore.store.repair.parts import Choice, Part, chosen
 from mqstore.store.store import Store
 
 from ... import slices, stores
@@ -150,3 +151,24 @@ def test_a_damaged_copy_in_the_commit_log_takes_no_place(
     compaction = chosen([Part.COMPACTION], ())
     assert examined(root, BrokerConfig({}), compaction).nothing_to_do
     assert rows(root, ["compaction"]) == torn
+
+
+def test_a_tombstone_in_the_commit_log_takes_no_place(tmp_path: Path) -> None:
+    """Both copies are damaged: the torn one keeps what can be read of it, and is named with a reason."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    queue, offset = tear(root, 11)
+    torn = rows(root, ["compaction"])
+    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
+        unit = units.unit(offset)
+        assert unit is not None
+        file = store.log_files.file_at(unit.physical_offset)
+        assert file is not None
+        body = int(store.log.record(unit.physical_offset).columns.ragged("body").start[0])
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(unit.physical_offset - file.start + body)
+        opened.write(b"\xff\xfe\xfd")
+    config = BrokerConfig({})
+    assert repaired(root, config, Choice()).session
+    assert rows(root, ["compaction"]) == torn
+    (left,) = beyond_repair(Layout.open(root, config), "5.3")
+    assert left.code == "I-055" and "no whole copy" in left.why
