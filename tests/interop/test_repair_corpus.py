@@ -37,8 +37,8 @@ from ..recovery_cases import Case, config_of, sparse_copy
 from ..slices import pick
 from ..store.recovery.test_undo import everything
 from .conftest import Judge
-from .oracle import VERSIONS
-from .served import DATA, changed, loaded
+from .oracle import VERSIONS, OracleDied
+from .served import DATA, Row, changed, loaded
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
@@ -161,22 +161,33 @@ def note_beyond(rows: list[Beyond], name: str, tally: Tally) -> None:
 def load(stores: list[tuple[Case, Path]], judge: Judge, work: Path, tally: Tally) -> None:
     """Let the classes of one version load each store: nothing changes."""
     for case, kept in stores:
-        root = work / "loaded"
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(kept, root, copy_function=sparse_copy)
-        config, name = config_of(case, root), name_of(case)
-        if judge.version == _OLDEST != case["version"] and has_long_hosts(root, config):
+        config, name = config_of(case, kept), name_of(case)
+        if judge.version == _OLDEST != case["version"] and has_long_hosts(kept, config):
             tally.loads[f"{_OLDEST} not asked, hosts of IPv6"] += 1
             continue
-        more = {"topics": case["topics"]} if "topics" in case else {}
         try:
-            answer = loaded(judge, root, dict(config.items()), start=False, **more)
-        except AssertionError as error:
+            answer = asked(case, kept, judge, work / "loaded")
+        except (AssertionError, OracleDied) as error:
             tally.wrong.append(f"{name}: {judge.version} does not load it: {str(error)[:600]}")
             continue
         tally.loads[judge.version] += 1
         if wrong := changed(answer, *DATA):
             tally.wrong.append(f"{name}: {judge.version} changes {sorted(wrong)[:3]}")
+
+
+def asked(case: Case, kept: Path, judge: Judge, root: Path) -> Row:
+    """What the classes say of a copy, asked once more where they took too long: a start that hangs
+    does so again, one on a busy machine does not. Raises OracleDied."""
+    more = {"topics": case["topics"]} if "topics" in case else {}
+    for last in (False, True):
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(kept, root, copy_function=sparse_copy)
+        try:
+            return loaded(judge, root, dict(config_of(case, root).items()), start=False, **more)
+        except OracleDied:
+            if last:
+                raise
+    raise AssertionError
 
 
 def groups(cases: list[Case]) -> Iterator[list[Case]]:
