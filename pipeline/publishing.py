@@ -10,7 +10,7 @@ from ..store.errors import NotAStore, Refused
 from ..store.layout import JOURNAL
 from ..store.write.files import Files
 from .sources.owner import require_gone
-from .stage import Stage, may_be_left_in, one_job
+from .stage import Stage, may_be_left_in, one_job, require_outside
 
 _HINT = "--to takes a new directory"
 
@@ -49,6 +49,7 @@ def _require_directory(target: Path, files: Files) -> bool:
     """Whether the target exists. Raises NotAStore, Refused for one that no job was cut off in."""
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=_HINT)
+    require_outside(target)
     if target.exists() and not may_be_left_in(target, files):
         _require_empty(target)
     return target.exists()

@@ -14,6 +14,7 @@ manifest leaves the target as it was; after it, `publish` can be repeated until 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..store.errors import Unreadable, from_os_error
-from ..store.layout import JOURNAL
+from ..store.errors import Refused, Unreadable, from_os_error
+from ..store.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
 from ..store.write.files import Files, write_new
 from ..store.write.lock import StoreLock
 
@@ -157,6 +158,13 @@ def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[Non
             for folder in (journal, *(() if existed else (target,))):
                 if not any(folder.iterdir()):
                     files.remove_directory(folder)
+
+
+def require_outside(target: Path) -> None:
+    """Raise Refused for a target inside of a store: that would be another part of it."""
+    for parent in Path(os.path.realpath(target)).parents:
+        if any((parent / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
+            raise Refused(f"the target lies in a store, {parent}", path=target)
 
 
 def may_be_left_in(target: Path, files: Files) -> bool:

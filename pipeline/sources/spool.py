@@ -26,7 +26,7 @@ from ...store.config import BrokerConfig
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import JOURNAL
 from ...store.write.files import Files
-from ..stage import Stage, may_be_left_in, one_job
+from ..stage import Stage, may_be_left_in, one_job, require_outside
 from .ask import parse_object
 from .fleet import is_uri
 from .owner import require_gone, this_session
@@ -128,6 +128,7 @@ def _new_directory(path: str, files: Files) -> Path:
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target)
+    require_outside(target)
     if _take_over(target, files):
         raise Refused(
             "a write that was cut off here is finished now",

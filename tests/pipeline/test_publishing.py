@@ -75,6 +75,16 @@ def test_another_job_is_not_finished(tmp_path: Path) -> None:
     assert visible(tmp_path / "new") == WANTED
 
 
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue"])
+def test_nothing_is_made_inside_a_store(part: str, tmp_path: Path) -> None:
+    (tmp_path / "store" / part).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    for target in (tmp_path / "store" / "new", tmp_path / "link" / part / "new"):
+        with pytest.raises(Refused, match="the target lies in a store"):
+            publish(target, Files())
+        assert not target.exists()
+
+
 def commands(folder: Path) -> dict[str, list[str]]:
     """A call of each command that writes, but for `rebuild` (`test_command`)."""
     import pyarrow as pa
