@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.errors import InvalidInput
+from ..store.errors import InvalidInput, Unreadable, from_os_error
 from ..store.write.files import Files
+from ..store.write.profile import writer_profile
 from .failures import failures
 from .publishing import publish_job
 from .session import spark_session
@@ -26,10 +27,15 @@ STAGES = 3
 """Stages of Spark: read, sort, write."""
 _ORDER = ("store_timestamp", "store", "position")
 _NEW = "new"
+_MAGIC = b"PAR1"
+"""How a Parquet file begins and ends."""
 
 
 def files_of(places: Sequence[Path]) -> list[Path]:
-    """The Parquet files that some files and directories are. Raises InvalidInput for none."""
+    """The Parquet files that some files and directories are.
+
+    Raises InvalidInput for none, Unreadable for one that is no such file.
+    """
     found = [
         file
         for place in places
@@ -37,7 +43,22 @@ def files_of(places: Sequence[Path]) -> list[Path]:
     ]
     if not found:
         raise InvalidInput("no Parquet file there", path=places[0])
+    for file in found:
+        _require_parquet(file)
     return found
+
+
+def _require_parquet(path: Path) -> None:
+    """Spark would tell it in many lines, and only when it has started."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_MAGIC))
+            file.seek(max(0, path.stat().st_size - len(_MAGIC)))
+            end = file.read(len(_MAGIC))
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    if begin != _MAGIC or end != _MAGIC:
+        raise Unreadable("not a Parquet file, or not all of one", path=path)
 
 
 def import_store(
@@ -106,7 +127,9 @@ def write_store(
 def options_of(
     config: Mapping[str, str], as_broker: str | None, keep_times: bool
 ) -> dict[str, str]:
-    """Of the writer."""
+    """Of the writer. Raises InvalidInput for a generation that there is not."""
+    if as_broker is not None:
+        writer_profile(as_broker)
     options = {"keep_times": str(keep_times).lower()}
     options |= {"as_broker": as_broker} if as_broker is not None else {}
     return options | ({"broker_config": json.dumps(dict(config))} if config else {})

@@ -182,7 +182,7 @@ def test_what_is_missing_is_one_line(
 ) -> None:
     """For each command: nobody answers at --master, a setting that is none, no Spark."""
     root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    (root / "x.parquet").touch()
+    (root / "x.parquet").write_bytes(b"PAR1 PAR1")
     command = every_command(root, new)[number]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -214,7 +214,7 @@ for command in commands:
 def test_without_a_package_no_command_gets_far(hidden: str, tmp_path: Path) -> None:
     """It cannot be imported at all: nothing may come before the question whether it is there."""
     root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    (root / "x.parquet").touch()
+    (root / "x.parquet").write_bytes(b"PAR1 PAR1")
     commands = every_command(root, new)
     done = subprocess.run(
         [sys.executable, "-c", HIDDEN, hidden, json.dumps(commands)],

@@ -11,7 +11,7 @@ import pytest
 from mqstore.pipeline.importing import files_of, fill, options_of
 from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.stage import Stage
-from mqstore.store.errors import InvalidInput
+from mqstore.store.errors import InvalidInput, Unreadable
 from mqstore.store.store import Store
 from mqstore.store.verify.run import Status, verify
 
@@ -47,9 +47,23 @@ def test_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
 def test_files_and_directories_of_them(tmp_path: Path) -> None:
     (tmp_path / "topic=a").mkdir()
     for name in ("topic=a/x.parquet", "y.parquet", "z.csv"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_bytes(b"PAR1 PAR1")
     assert files_of([tmp_path]) == [tmp_path / "topic=a/x.parquet", tmp_path / "y.parquet"]
     assert files_of([tmp_path / "y.parquet"]) == [tmp_path / "y.parquet"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="no Parquet file there"):
         files_of([tmp_path / "empty"])
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR", b"PAR1 cut", b"no PAR1"])
+def test_no_parquet_file(content: bytes, tmp_path: Path) -> None:
+    """Told before Spark starts, with its name."""
+    (tmp_path / "good.parquet").write_bytes(b"PAR1 PAR1")
+    (tmp_path / "bad.parquet").write_bytes(content)
+    with pytest.raises(Unreadable, match=r"not a Parquet file, or not all of one: .*/bad\.parquet"):
+        files_of([tmp_path])
+
+
+def test_a_generation_that_there_is_not() -> None:
+    with pytest.raises(InvalidInput):
+        options_of({}, "x.y", keep_times=True)
