@@ -87,8 +87,10 @@ def export(
     ask |= {"topics": ",".join(topic)} if topic else {}
     ask |= {"fields": columns} if columns else {}
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
-    total_bytes = sum(log_sizes(roots, common.config())[0].values())
-    with showing("exporting", total_bytes, STAGES, common) as tell:
+    sizes, unread = log_sizes(roots, common.config())
+    if not sizes:
+        raise unread[0]
+    with showing("exporting", sum(sizes.values()), STAGES, common) as tell:
         manifest = run(ask, common.format.value, to, on_spark(master, settings, tell))
     report = report_of(to, manifest)
     for row in report["damage"]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import Common
+from .exit_codes import ExitCode, exit_code_of
+from .options import Common, say
 
 if TYPE_CHECKING:
     from ..pipeline.watch import Done, Tell
@@ -123,6 +124,21 @@ def words_of(done: Done, stages: int | None) -> str:
     if done.records_per_s >= 1:
         words.append(f"{done.records_per_s:,.0f} records/s")
     return ", ".join(words)
+
+
+def told_unread(roots: Sequence[str], common: Common) -> int:
+    """Tell each store that cannot be read, if another one can: the exit code that this asks for.
+
+    Raises the error of the first one where none can.
+    """
+    from ..pipeline.sources.fleet import unread_of
+
+    unread = unread_of(roots, common.config())
+    if len(unread) == len(roots):
+        raise unread[0]
+    for error in unread:
+        say(str(error))
+    return max(map(exit_code_of, unread), default=ExitCode.DONE)
 
 
 def damage_text(row: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, showing, source_options
+from .pipeline_options import Spark, Stores, showing, source_options, told_unread
 from .selection_options import Since, Until
 
 
@@ -26,7 +26,10 @@ def sql(
 
     There are the views messages, damage, queues, index_items, timers, findings and offsets; each
     has a column `store`. A view reads only the columns that QUERY names: `SELECT *` reads all but
-    bodies. What of a store cannot be read is in the view damage, or a fatal finding.
+    bodies. What of a store cannot be read is in the view damage, or a fatal finding. A store that is
+    not there is told on stderr, too, and the others are asked.
+
+    Exit code: 0 answered; 2 QUERY makes no sense; 5 some store is not there, no Spark.
 
     \b
     Examples:
@@ -44,6 +47,7 @@ def sql(
 
     options = source_options(common, since, until)
     roots = stores_of(stores)
+    code = told_unread(roots, common)
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
     with (
         showing("asking", 0, None, common) as tell,
@@ -54,6 +58,7 @@ def sql(
         answer = ask(session, query, roots, options)
     with common.open_output() as output:
         output.records(records_of(answer), text=_text, columns=columns_of_answer(answer))
+    raise typer.Exit(code)
 
 
 def _text(record: Mapping[str, Any]) -> str:

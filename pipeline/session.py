@@ -55,6 +55,7 @@ _DROPPED_OPTIONS = (
     "--add-modules=jdk.incubator.vector",
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
 )
+_QUERIES = "SQLQueryContextLogger"
 _EXCEPTION = re.compile(r"[\w.]+(Error|Exception)\b")
 _SHIM = """#!/bin/sh
 for option do
@@ -91,7 +92,7 @@ def spark_session(
     with (
         TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
         _environment(_variables(master, Path(name))),
-        _quiet_root_logger(),
+        _quiet_loggers(),
     ):
         session = _start(master, options(master, Path(name), settings or {}), Path(name, "log"))
         try:
@@ -227,16 +228,21 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_root_logger() -> Iterator[None]:
+def _quiet_loggers() -> Iterator[None]:
     """Let what py4j logs when it is interrupted go to handlers of the user only, if there are any.
 
-    A root logger without a handler would be given one that prints.
+    A root logger without a handler would be given one that prints. Spark itself prints each error
+    of a query, which is raised besides.
     """
-    handler = logging.NullHandler()
+    from pyspark.logger import PySparkLogger
+
+    handler, queries = logging.NullHandler(), PySparkLogger.getLogger(_QUERIES)
     logging.getLogger().addHandler(handler)
+    before, queries.disabled = queries.disabled, True
     try:
         yield
     finally:
+        queries.disabled = before
         logging.getLogger().removeHandler(handler)
 
 

@@ -196,3 +196,11 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         out, err = capsys.readouterr()
         assert out == "" and err.count("\n") == 1, err
     assert not (tmp_path / "new").exists()
+
+
+def test_no_store_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An error, not an empty export."""
+    assert run(["pipeline", "export", str(tmp_path / "none"), "--to", str(tmp_path / "new")]) == 5
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("mqstore: no such directory") and err.count("\n") == 1
+    assert not (tmp_path / "new").exists()

@@ -78,6 +78,7 @@ def failing(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     class Export(export_source.ExportSource):
         def reader(self, schema: Any) -> Any:
             made = super().reader(schema)
+            assert isinstance(made, export_source.ExportReader)
             return Reader(made._ask, made._stage, made._form)
 
     class Writer(LogWriter):
