@@ -68,7 +68,9 @@ class PredictedTimer(TimerFiles):
         yield np.arange(len(slots), dtype=np.int64), slots
 
     def open_log(self) -> MappedFileQueue:
-        """The files of the timer log."""
+        """The files of the timer log. Raises Unreadable."""
+        if not self._changed:
+            return super().open_log()
         folder = str(self._layout.timer_log)
         files = [
             MappedFile(entry.path, start, len(self.content(entry.path)), False)
