@@ -24,8 +24,8 @@ _TEXTS_MIN = 256
 _LENGTH_MAX = 1 << 15
 """Texts that are fewer or longer are not worth it; a log has none longer."""
 _SAMPLE = 128
-_STEP_BYTES = 1 << 18
-"""Bytes that are copied at a time: few enough to stay in a processor's cache."""
+_STEP_BYTES = 1 << 19
+"""Bytes that are looked at together: few enough to stay in a processor's cache."""
 _SPECIAL = max(ITEM_SEPARATOR[0], NAME_VALUE_SEPARATOR[0])
 """No byte up to this one is part of a name or of a value: separators and NUL."""
 _ITEM = rb"[^\x00-\x02]+\x01[^\x00-\x02]+\x02"
@@ -125,11 +125,17 @@ class _Texts:
     def copy_from(self, texts: Ragged) -> None:
         """Fill them with the rows of `texts`."""
         void = np.dtype((np.void, self.length))
-        source, start = overlapping(texts.buffer, void), texts.start
-        into = self._blob[self._base : self._base + len(self) * self.length].view(void)
-        step = max(1, _STEP_BYTES // self.length)
-        for first in range(0, len(self), step):
-            into[first : first + step] = source[start[self.rows[first : first + step]]]
+        source = overlapping(texts.buffer, void)[texts.start[self.rows]]
+        self._bytes.view(void)[:] = source
+
+    @property
+    def specials(self) -> int:
+        """How many separators and NUL they have."""
+        return int(np.count_nonzero(self._bytes <= _SPECIAL))
+
+    @property
+    def _bytes(self) -> Bytes:
+        return self._blob[self._base : self._base + len(self) * self.length]
 
 
 class Shapes:
@@ -159,21 +165,15 @@ class Shapes:
         if len(texts) < _TEXTS_MIN or not 0 < int(texts.length.max()) <= _LENGTH_MAX:
             return None
         shapes: list[_Shape] = []
-        sample = _by_length(texts[:: len(texts) // _SAMPLE])
-        if sample is None or _numbers(sample[1], shapes) is None:
+        sample = texts[:: len(texts) // _SAMPLE]
+        room = _by_length(sample)
+        if room is None or _numbers(sample, room[1], shapes) is None:
             return None
-        copied = _by_length(texts)
-        if copied is None:
+        room = _by_length(texts)
+        number = None if room is None else _numbers(texts, room[1], shapes)
+        if room is None or number is None:
             return None
-        blob, groups = copied
-        number = _numbers(groups, shapes)
-        if number is None:
-            return None
-        found = np.bincount(number, minlength=len(shapes)).tolist()
-        expected = sum(n * s.specials for n, s in zip(found, shapes, strict=True))
-        if np.count_nonzero(blob[: len(blob) - _WORD.itemsize] <= _SPECIAL) != expected:
-            return None
-        return cls(blob, groups, number, shapes)
+        return cls(*room, number, shapes)
 
     def find(self, name: str) -> Ragged:
         """Value of `name` in each text; length -1 where absent. The last one wins."""
@@ -209,7 +209,7 @@ class Shapes:
 
 
 def _by_length(texts: Ragged) -> tuple[Bytes, list[_Texts]] | None:
-    """Copies of the texts, those of one length together, then room for a word; None: too many."""
+    """Room for copies of the texts, those of one length together, and for a word; None: too many."""
     of_length = np.bincount(texts.length)
     lengths = np.flatnonzero(of_length).tolist()
     if len(lengths) > _SHAPES_MAX or not lengths[0]:
@@ -217,21 +217,23 @@ def _by_length(texts: Ragged) -> tuple[Bytes, list[_Texts]] | None:
     blob = np.empty(int(texts.length.sum()) + _WORD.itemsize, np.uint8)
     groups, base = [], 0
     for length in lengths:
-        all_alike = len(lengths) == 1
-        rows = np.arange(len(texts)) if all_alike else np.flatnonzero(texts.length == length)
-        group = _Texts(blob, base, length, rows)
-        group.copy_from(texts)
-        groups.append(group)
-        base += len(rows) * length
+        rows = np.flatnonzero(texts.length == length)
+        step = max(1, _STEP_BYTES // length)
+        for first in range(0, len(rows), step):
+            groups.append(_Texts(blob, base, length, rows[first : first + step]))
+            base += len(groups[-1]) * length
     return blob, groups
 
 
-def _numbers(groups: list[_Texts], shapes: list[_Shape]) -> Ints | None:
-    """int64[n]: the shape of each text among `shapes`, where new ones are added; None: too many."""
-    number = np.empty(sum(map(len, groups)), np.int64)
+def _numbers(all_texts: Ragged, groups: list[_Texts], shapes: list[_Shape]) -> Ints | None:
+    """int64[n]: the shape of each text among `shapes`, where new ones are added; None: too many, or
+    some text has more separators than its shape. The groups are filled.
+    """
+    number = np.empty(len(all_texts), np.int64)
     for texts in groups:
+        texts.copy_from(all_texts)
         known = iter([n for n, shape in enumerate(shapes) if shape.length == texts.length])
-        left = np.ones(len(texts), np.bool_)
+        left, specials = np.ones(len(texts), np.bool_), texts.specials
         while left.any():
             at = next(known, len(shapes))
             if at == len(shapes):
@@ -243,4 +245,7 @@ def _numbers(groups: list[_Texts], shapes: list[_Shape]) -> Ints | None:
             fits &= left
             number[texts.rows[fits]] = at
             left &= ~fits
+            specials -= shapes[at].specials * int(np.count_nonzero(fits))
+        if specials:
+            return None
     return number
