@@ -58,13 +58,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class OneSession(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            return "the Spark session" if _asks_for_session(config.rootpath / file) else file
+            return "the Spark session" if asks_for_session(config.rootpath / file) else file
 
     return OneSession(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @cache
-def _asks_for_session(file: Path) -> bool:
+def asks_for_session(file: Path) -> bool:
+    """Whether a test in a file takes the Spark session."""
     return SPARK_SESSION.search(file.read_text(encoding="utf-8")) is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import socket
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from mqstore.pipeline.stage import Stage
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Unreadable
 
+from ..conftest import asks_for_session
 from ..slices import pick
 from ..stores import unpack
 from .test_rebuild import CLEAN, RESTARTED, contents, tree
@@ -101,6 +103,15 @@ def test_a_task_that_fails_once_is_tried_again(spark: SparkSession, tmp_path: Pa
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
     made = {path.name for path in (tmp_path / "new").iterdir()}
     assert made == {"consumequeue", "index", "checkpoint"}
+
+
+def test_one_worker_has_all_that_ask_for_the_session() -> None:
+    """`pytest -n` groups files by their text: it has to see each test that takes the fixture."""
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tests = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        names = {a.arg for t in tests if t.name.startswith("test_") for a in t.args.args}
+        assert asks_for_session(path) or "spark" not in names, path
 
 
 def listening(pid: int) -> set[str]:
