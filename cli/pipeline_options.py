@@ -92,7 +92,8 @@ class Spark:
 def showing(what: str, total_bytes: int, stages: int | None, common: Common) -> Iterator[Tell]:
     """A progress bar for a job that works `total_bytes` off in so many stages of Spark.
 
-    stages: None where nobody knows: the bar only shows that something is done. What prints comes after it.
+    stages: None where nobody knows: the bar only shows that something is done. What prints comes
+    after it.
     """
     worked = 0
     with common.progress(what, total_bytes if stages else 0, alone=True) as bar:

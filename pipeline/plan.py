@@ -204,9 +204,10 @@ def folders_of(roots: Sequence[Path]) -> list[str]:
     >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
     ['a', 'a%2Fb', 'c']
     """
-    if len(set(roots)) < len(roots):
+    known = set(roots)
+    if len(known) < len(roots):
         raise InvalidInput("a store is named twice")
     names = names_of(roots)
-    if any(parent in roots for root in roots for parent in root.parents):
-        return [quote("/" if name == "." else name, safe="") for name in names]
+    if any(not known.isdisjoint(root.parents) for root in roots):
+        return [quote(os.fsencode("/" if name == "." else name), safe="") for name in names]
     return names
