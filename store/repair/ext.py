@@ -20,7 +20,7 @@ from ..consume_queue_ext import ExtRange, ext_units_at
 from ..dispatch import dispatch
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.edits import Edit
-from ..recovery.queue_edits import is_whole_file
+from ..recovery.queue_edits import is_whole_file, last_byte
 from ..recovery.queue_units import Units, is_valid, read_units
 from ..recovery.snapshot import Entry, Snapshot
 from .ext_units import Wanted, damaged_ranges, mend_range
@@ -56,8 +56,15 @@ def ext_repair(
                     if place is not None:
                         mended.add(place)
                     yield edit
+            left = [-1]
             for entry in whole:
-                yield from _file(entry, ext, log, mended, lost)
+                yield from _file(entry, ext, log, mended, lost, left)
+            behind = [file for file in ext.files if file.start > max(left) >= 0]
+            there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
+            for file in behind:  # `recover` looks at what the queue names before it is mended
+                if file.path in there and not last_byte(there[file.path], 0):
+                    reason = "empty file behind the last unit of the queue"
+                    yield Edit("remove", file.path, reason, ("I-079",))
 
 
 def _named(
@@ -108,14 +115,25 @@ def _records(units: Units, log: CommitLog) -> dict[int, Wanted]:
 
 
 def _file(
-    entry: Entry, ext: MappedFileQueue, log: CommitLog, mended: set[int], lost: Ints
+    entry: Entry,
+    ext: MappedFileQueue,
+    log: CommitLog,
+    mended: set[int],
+    lost: Ints,
+    left: list[int],
 ) -> Iterator[Edit]:
-    """Units of a queue file with an address of none. mended: addresses that will be right."""
+    """Units of a queue file with an address of none. mended: addresses that will be right.
+
+    left: gets the highest place that is named still.
+    """
     for numbers, units in _addresses(entry):
         gone = np.isin(units["physical_offset"].astype(np.int64), lost)
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
-        codes |= {int(numbers[row]): code for row, code in _wrong(units[~gone], ext, log, mended)}
+        places = _places(units)[~gone]
+        wrong = dict(_wrong(units[~gone], ext, log, mended))
+        left += [int(np.delete(places, list(wrong)).max(initial=-1))]
+        codes |= {int(numbers[row]): code for row, code in wrong.items()}
         if codes:
             rows = np.array(sorted(codes), np.int64)
             cuts = np.flatnonzero(np.diff(rows) > _APART_UNITS) + 1

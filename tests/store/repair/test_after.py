@@ -72,6 +72,7 @@ def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) ->
     [
         ("cqext", "cq_ahead"),
         ("cqext", "ext_size_zero"),
+        ("cqext", "ext_zero_last"),
         ("timer", "entry_tick_last"),
         ("timer", "log_short_last"),
         ("timer", "log_short_middle"),
