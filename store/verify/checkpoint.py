@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..checkpoint import Checkpoint
@@ -10,7 +11,6 @@ from ..errors import Missing, NotFound, StoreError
 from ..index_file import IndexFile
 from ..regular_file import read_regular
 from .catalogue import Severity
-from .consume_queue_state import Missing as MissingUnits
 from .consume_queue_state import queues_of
 from .register import after
 from .scene import Scene
@@ -175,9 +175,8 @@ def complete_after_a_stop(scene: Scene) -> None:
     """Without `abort` no message lacks its unit."""
     if scene.crashed or scene.live:
         return
-    missing = [m for check in queues_of(scene).checks.values() for m in check.missing]
-    if missing:
-        count = sum(m.count for m in missing)
+    count = _missing(scene).messages
+    if count:
         text = (
             f"{count} messages have no queue unit although there is no abort file:"
             " a start does not look for them"
@@ -209,15 +208,14 @@ def start_after_a_crash(scene: Scene) -> None:
     start = start_of_recovery(scene)
     if start is None:
         return
-    missing = [m for m in _missing(scene) if m.position < start.position]
+    missing = _missing(scene, start.position)
     path = os.fspath(scene.store.layout.checkpoint)
-    if missing:
-        first = min(m.position for m in missing)
+    if missing.runs:
         text = (
-            f"{sum(m.count for m in missing)} messages have no queue unit, the first at {first}, but"
+            f"{missing.messages} messages have no queue unit, the first at {missing.position}, but"
             f" the next start begins at {start.position} ({start.reason})"
         )
-        scene.findings.add("I-116", path, text, count=len(missing))
+        scene.findings.add("I-116", path, text, count=missing.runs)
     found = _page(scene)
     saved = found.values.index_msg_timestamp if found else 0
     for file in _index_files(scene):
@@ -233,8 +231,26 @@ def start_after_a_crash(scene: Scene) -> None:
             scene.findings.add("I-118", file.path, text)
 
 
-def _missing(scene: Scene) -> list[MissingUnits]:
-    return [m for check in queues_of(scene).checks.values() for m in check.missing]
+class _Missing(NamedTuple):
+    """Messages without a unit, in so many runs; where the first one lies, 0 without any."""
+
+    messages: int
+    runs: int
+    position: int
+
+
+def _missing(scene: Scene, before: int | None = None) -> _Missing:
+    """Of all queues: all, or runs that begin in front of a log position."""
+    messages, runs, positions = 0, 0, list[int]()
+    for check in queues_of(scene).checks.values():
+        counts, position = check.missing_counts
+        if before is not None:
+            counts, position = counts[position < before], position[position < before]
+        if len(counts):
+            messages += int(counts.sum())
+            runs += len(counts)
+            positions.append(int(position.min()))
+    return _Missing(messages, runs, min(positions, default=0))
 
 
 @after("I-117")
@@ -250,8 +266,7 @@ def flushed_position(scene: Scene) -> None:
         text = f"logics_physical_offset is {at}: no record of the log begins there"
         scene.findings.add("I-117", found.path, text)
         return
-    before = [m for m in _missing(scene) if m.position < at]
-    if before:
-        first = min(m.position for m in before)
-        text = f"logics_physical_offset is {at}, but the message at {first} has no unit"
+    before = _missing(scene, at)
+    if before.runs:
+        text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
         scene.findings.add("I-117", found.path, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Self
 
@@ -70,6 +70,13 @@ class QueueCheck:
         """Messages of the log that have no unit."""
         values = iter(self.gaps)
         return (Missing(*row) for row in zip(values, values, values, values, strict=True))
+
+    @property
+    def missing_counts(self) -> tuple[Ints, Ints]:
+        """Of `missing`, which may be millions: counts and positions, int64[n] both."""
+        names = [each.name for each in fields(Missing)]
+        rows = np.frombuffer(self.gaps, np.int64).reshape(-1, len(names))
+        return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
 
     def note_missing(self, messages: Messages) -> None:
         """Messages, in log order, that have no unit."""

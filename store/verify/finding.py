@@ -46,11 +46,36 @@ class Finding:
         return (self.offset or 0) + (self.length or 0)
 
 
+@dataclass
+class _Wide:
+    """Like findings that are not kept apart any more: the first of them, and where all of them are."""
+
+    first: Finding
+    offset: int | None
+    end: int
+    count: int
+
+    def take(self, offset: int | None, length: int | None, count: int) -> None:
+        """One more."""
+        self.count += count
+        if offset is not None and self.offset is not None:
+            self.end = max(self.end, offset + (length or 0))
+            self.offset = min(self.offset, offset)
+
+    def as_one(self) -> Finding:
+        """All of them."""
+        if self.offset is None:
+            return replace(self.first, count=self.count)
+        length = self.end - self.offset
+        return replace(self.first, offset=self.offset, length=length, count=self.count)
+
+
 class Findings:
     """All findings of a run."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], list[Finding]] = {}
+        self._wide: dict[tuple[Any, ...], _Wide] = {}
 
     def add(
         self,
@@ -70,11 +95,19 @@ class Findings:
         """One finding. severity: default is that of the catalogue. Adjacent like ones are merged."""
         level = catalogue()[code].severity if severity is None else severity
         kind = (topic, queue_id, unclean, repair)
-        new = Finding(code, level, path, message, offset, length, count, *kind)
-        same = self._found.setdefault((code, level, path, *kind), [])
+        key = (code, level, path, *kind)
+        wide = self._wide.get(key)
+        if wide is not None:
+            wide.take(offset, length, count)
+            return
+        same = self._found.setdefault(key, [])
         last = same[-1] if same else None
-        adjacent = last is not None and offset is not None and last.end == offset
-        if last is not None and (adjacent or len(same) >= _APART_MAX):
+        if last is not None and len(same) >= _APART_MAX:
+            self._wide[key] = _Wide(last, last.offset, last.end, last.count)
+            self._wide[key].take(offset, length, count)
+            return
+        new = Finding(code, level, path, message, offset, length, count, *kind)
+        if last is not None and offset is not None and last.end == offset:
             same[-1] = _merged(last, new)
         else:
             same.append(new)
@@ -110,8 +143,12 @@ class Findings:
 
     def __iter__(self) -> Iterator[Finding]:
         """Worst first, then by code and place."""
-        everything = (finding for found in self._found.values() for finding in found)
+        everything = (finding for key in self._found for finding in self._of(key))
         return iter(sorted(everything, key=lambda f: (-f.severity, f.code, f.path, f.offset or 0)))
+
+    def _of(self, key: tuple[Any, ...]) -> list[Finding]:
+        found, wide = self._found[key], self._wide.get(key)
+        return found if wide is None else [*found[:-1], wide.as_one()]
 
     @property
     def worst(self) -> Severity | None:
