@@ -1,7 +1,8 @@
 """Work that is a task per store: one Python data source runs any of it, an answer a task.
 
 What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
-cannot be read is an answer, too: it ends nothing else.
+cannot be read is an answer, too: it ends nothing else. Rows name a store by its number: a path may
+have bytes that are no text in Arrow and in Java.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Task = dict[str, Any]
 """`root`: the store it is about; all else as its function wants it."""
 _SCHEMA = pa.schema(
-    {"task": pa.int32(), "root": pa.string(), "answer": pa.string(), "data": pa.binary()}
+    {"task": pa.int32(), "store": pa.int32(), "answer": pa.string(), "data": pa.binary()}
 )
 
 
@@ -37,7 +38,7 @@ class TaskSource(DataSource):
         return "mqstore-tasks"
 
     def schema(self) -> str:
-        return "task int, root string, answer string, data binary"
+        return "task int, store int, answer string, data binary"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return TaskReader(self.options["function"], json.loads(self.options["tasks"]))
@@ -57,6 +58,7 @@ class TaskReader(DataSourceReader):
     def __init__(self, function: str, tasks: Sequence[Task]) -> None:
         self._function = function
         self._tasks = tasks
+        self._stores = stores_among(tasks)
 
     def partitions(self) -> list[InputPartition]:
         """A partition a task."""
@@ -71,9 +73,17 @@ class TaskReader(DataSourceReader):
         answer, data = answer_of(function, task), None
         if isinstance(answer.get("answer"), bytes):
             data = answer.pop("answer")
-        row = {"task": partition.number, "root": task["root"], "answer": json.dumps(answer)}
-        row["data"] = data
+        store = self._stores[task["root"]]
+        row = {"task": partition.number, "store": store, "answer": json.dumps(answer), "data": data}
         yield pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+
+
+def stores_among(tasks: Sequence[Task]) -> dict[str, int]:
+    """The number of each store: that of the first task about it."""
+    found: dict[str, int] = {}
+    for number, task in enumerate(tasks):
+        found.setdefault(task["root"], number)
+    return found
 
 
 def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
@@ -85,9 +95,9 @@ def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
 
 
 def rows_of_tasks(spark: SparkSession, function: str, tasks: Sequence[Task]) -> DataFrame:
-    """A row for each of some tasks, not run yet: `task`, `root`, `answer`, `data`.
+    """A row for each of some tasks, not run yet: `task`, `store`, `answer`, `data`.
 
-    answer: what `answer_of` gives, as JSON; data: instead of an answer that is bytes.
+    store: as `stores_among` has it; answer: what `answer_of` gives, as JSON; data: instead of an answer that is bytes.
     """
     spark.dataSource.register(TaskSource)
     source = spark.read.format(TaskSource.name()).option("function", function)

@@ -34,6 +34,7 @@ from .sources.fetched import in_directory
 from .sources.fleet import is_uri
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from .tasks import Task
@@ -45,8 +46,7 @@ PARTS_MAX = 32
 """The run behind them holds what all of them leave: up to 20 MB each."""
 _ROOM = 4
 """So many partitions a store: few meet in one."""
-_COLUMNS = ("task", "root", "answer")
-_ANSWERS = "task int, root string, answer string"
+_ANSWERS = "task int, answer string"
 
 
 def tasks_of(
@@ -131,33 +131,41 @@ def verify_on(spark: SparkSession, tasks: Sequence[Task]) -> list[tuple[str, Ver
     whole = [task for task in tasks if "part" not in task]
     found: list[DataFrame] = []
     if whole:
-        found.append(rows_of_tasks(spark, "verify:check", whole).select(*_COLUMNS))
+        found.append(rows_of_tasks(spark, "verify:check", whole).select("task", "answer"))
     if parts:
-        found.append(_judged(spark, parts))
+        found.append(_judged(spark, parts, len(whole)))
     with failures():
         rows = reduce(lambda one, other: one.union(other), found).collect()
     rows.sort(key=itemgetter("task"))
-    answers = [(row["root"], told(json.loads(row["answer"]))) for row in rows]
+    numbered = [*whole, *parts]
+    answers = [(numbered[row["task"]]["root"], told(json.loads(row["answer"]))) for row in rows]
     return joined([task["root"] for task in tasks], answers)
 
 
-def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
-    """A row for each store whose log is looked at in parts."""
-    import pyarrow as pa
+def _judged(spark: SparkSession, tasks: Sequence[Task], before: int) -> DataFrame:
+    """A row for each store whose log is looked at in parts. before: added to the number of a task."""
+    from .tasks import rows_of_tasks, stores_among
 
-    from .tasks import answer_of, rows_of_tasks
-
-    last = {task["root"]: task for task in tasks}
+    stores = stores_among(tasks)
 
     def judged(rows: pa.Table) -> pa.Table:
-        root, left = rows["root"][0].as_py(), rows["data"].to_pylist()
-        answer = answer_of(partial(judge, left=left), last[root])
-        found = {"task": pa.array([0], pa.int32()), "root": [root], "answer": [json.dumps(answer)]}
-        return pa.table(found)
+        return judged_rows(rows, tasks, before)
 
-    looked = rows_of_tasks(spark, "verify:look", tasks).select("root", "data")
-    looked = looked.repartition(_ROOM * len(last), "root")
-    return looked.groupBy("root").applyInArrow(judged, _ANSWERS)
+    looked = rows_of_tasks(spark, "verify:look", tasks).select("store", "data")
+    looked = looked.repartition(_ROOM * len(stores), "store")
+    return looked.groupBy("store").applyInArrow(judged, _ANSWERS)
+
+
+def judged_rows(rows: pa.Table, tasks: Sequence[Task], before: int) -> pa.Table:
+    """The answer about one store, of the rows of `look` about it: as `_judged`."""
+    import pyarrow as pa
+
+    from .tasks import answer_of
+
+    number = rows["store"][0].as_py()
+    answer = answer_of(partial(judge, left=rows["data"].to_pylist()), tasks[number])
+    task = pa.array([before + number], pa.int32())
+    return pa.table({"task": task, "answer": [json.dumps(answer)]})
 
 
 def joined(

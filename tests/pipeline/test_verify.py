@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,17 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from mqstore.pipeline import verify as pipeline_verify
 from mqstore.pipeline.sources.remote import log_sizes
-from mqstore.pipeline.tasks import answer_of, told
+from mqstore.pipeline.tasks import TaskReader, answer_of, told
 from mqstore.pipeline.verify import (
     PART_BYTES,
     PARTS_MAX,
     check,
     joined,
     judge,
+    judged_rows,
     look,
     stages_of,
     tasks_of,
@@ -83,6 +86,32 @@ def test_the_verdict_is_that_of_the_local_command(name: str, tmp_path: Path) -> 
     ((path, found),) = in_tasks([str(root)])
     assert path == str(root)
     same(found, local(root))
+
+
+def rows_of(function: str, tasks: list[dict[str, Any]]) -> list[pa.Table]:
+    """What a worker of Spark yields for each task."""
+    reader = TaskReader(function, tasks)
+    return [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
+
+
+def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[Left]) -> None:
+    """Also for Arrow, in all that a worker does; in parts, too."""
+    name = os.fsdecode(b"st\xff\xfere")
+    root = stores.unpack(FAST[0], tmp_path).rename(tmp_path / name)
+    tasks = json.loads(json.dumps(tasks_of([str(root)], {}, NOW_MS)))
+    rows = pa.concat_tables(rows_of("verify:check", tasks)).to_pylist()
+    assert [(row["task"], row["store"]) for row in rows] == [(0, 0), (1, 0)]
+    answers = [(str(root), told(json.loads(row["answer"]))) for row in rows]
+    ((_, found),) = joined([str(root)], answers)
+    same(found, local(root))
+    tasks = tasks_of([str(root)], {}, NOW_MS, sizes=log_sizes([str(root)], BrokerConfig())[0])
+    left = pa.concat_tables(rows_of("verify:look", tasks))
+    (row,) = judged_rows(left, tasks, 7).to_pylist()
+    assert row["task"] == 7 and len(tasks) > 1
+    ((_, found),) = joined([str(root)], [(str(root), told(json.loads(row["answer"])))])
+    same(found, local(root))
+    (row,) = rows_of("verify:check", tasks_of([f"{root}-none"], {}, NOW_MS)[:1])[0].to_pylist()
+    assert isinstance(told(json.loads(row["answer"])), Missing)
 
 
 @pytest.fixture
