@@ -130,11 +130,11 @@ def verify_on(spark: SparkSession, tasks: Sequence[Task]) -> list[tuple[str, Ver
     parts = [task for task in tasks if "part" in task]
     whole = [task for task in tasks if "part" not in task]
     found: list[DataFrame] = []
-    if whole:
-        found.append(rows_of_tasks(spark, "verify:check", whole).select("task", "answer"))
-    if parts:
-        found.append(_judged(spark, parts, len(whole)))
-    with failures():
+    with failures():  # a source is asked for its schema, by a worker, when it is named
+        if whole:
+            found.append(rows_of_tasks(spark, "verify:check", whole).select("task", "answer"))
+        if parts:
+            found.append(_judged(spark, parts, len(whole)))
         rows = reduce(lambda one, other: one.union(other), found).collect()
     rows.sort(key=itemgetter("task"))
     numbered = [*whole, *parts]

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline import verify as pipeline_verify
+from mqstore.pipeline.failures import JobFailed
 from mqstore.pipeline.sources.remote import log_sizes
 from mqstore.pipeline.tasks import TaskReader, answer_of, told
 from mqstore.pipeline.verify import (
@@ -226,6 +228,19 @@ def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     for root, verdict in found[:3]:
         same(verdict, local(Path(root)))
     assert isinstance(found[3][1], Missing)
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_a_job_that_does_not_even_begin(parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Python there for workers, say: one line, as of a job that fails."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError('Cannot run program "/none"')
+
+    monkeypatch.setattr(pipeline_tasks, "rows_of_tasks", fail)
+    tasks = tasks_of(["s"], {}, NOW_MS, sizes={"s": PART_BYTES * parts})
+    with pytest.raises(JobFailed, match="Cannot run program"):
+        verify_on(None, tasks)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
