@@ -10,15 +10,17 @@ from collections.abc import Iterator
 
 from ...formats.message_properties import CRC_DIGITS, CRC_ITEM_BYTES, crc_item
 from ..commit_log import Batch, CommitLog
+from ..mark import Mark
 from ..recovery.edits import Edit
 
+_OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
 _NAME_BYTES = CRC_ITEM_BYTES - CRC_DIGITS - 1
 
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
     """The edits, for a store whose broker demands the item. Reads the whole log. Raises Unreadable."""
     for batch in log.scan(crc=False):
-        if not isinstance(batch, Batch) or batch.mark:
+        if not isinstance(batch, Batch) or batch.mark not in _OF_THE_LOG:
             continue
         properties = batch.columns.ragged("properties")
         ends = batch.columns.starts + batch.columns.ints("total_size")

@@ -1,0 +1,53 @@
+"""Checksum items with a damaged name, in a store whose broker demands them of each record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mqstore.formats.message_properties import CRC32, CRC_ITEM_BYTES
+from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.repair.parts import Choice
+
+from ... import stores
+from .test_repair import examined, repaired
+
+NAME = "5.3.3-propcrc"
+
+
+def store(work: Path) -> tuple[Path, BrokerConfig]:
+    root = stores.unpack(NAME, work)
+    options = {key: str(value) for key, value in stores.config(NAME, root).items()}
+    return root, BrokerConfig({**options, "forceVerifyPropCRC": "true"})
+
+
+def records(root: Path, config: BrokerConfig) -> tuple[CommitLog, list[tuple[int, int]]]:
+    """The log, and begin and end of each record."""
+    log = CommitLog.open(Layout.open(root, config))
+    found = []
+    for batch in (item for item in log.scan(crc=False) if isinstance(item, Batch)):
+        sizes = batch.columns.ints("total_size")
+        found += list(zip(batch.position.tolist(), (batch.position + sizes).tolist(), strict=True))
+    return log, found
+
+
+def put(log: CommitLog, position: int, data: bytes) -> None:
+    """Bytes over the log at a position."""
+    file = log.queue.file_at(position)
+    assert file is not None
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(position - file.start)
+        opened.write(data)
+
+
+def test_behind_a_hole(tmp_path: Path) -> None:
+    """A record behind damage gets its item in the same run: the broker would end the log there."""
+    root, config = store(tmp_path)
+    log, known = records(root, config)
+    item = known[-3][1] - CRC_ITEM_BYTES
+    put(log, item + 2, b"X")
+    put(log, known[3][0], b"\xee" * 40)
+    repaired(root, config, Choice())
+    assert log.queue.read(item, len(CRC32)) == CRC32.encode()
+    assert not examined(root, config, Choice()).plan.edits
