@@ -34,18 +34,19 @@ _MAGIC = b"PAR1"
 def files_of(places: Sequence[Path]) -> list[Path]:
     """The Parquet files that some files and directories are.
 
+    A directory may be called so, too, as what Spark writes is: the files in it count.
     Raises InvalidInput for none, Unreadable for one that is no such file.
     """
-    found = [
-        file
-        for place in places
-        for file in (sorted(place.rglob("*.parquet")) if place.is_dir() else [place])
-    ]
+    found = [file for place in places for file in (_inside(place) if place.is_dir() else [place])]
     if not found:
         raise InvalidInput("no Parquet file there", path=places[0])
     for file in found:
         _require_parquet(file)
     return found
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.parquet") if not path.is_dir())
 
 
 def _require_parquet(path: Path) -> None:

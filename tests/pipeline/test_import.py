@@ -50,6 +50,9 @@ def test_files_and_directories_of_them(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(b"PAR1 PAR1")
     assert files_of([tmp_path]) == [tmp_path / "topic=a/x.parquet", tmp_path / "y.parquet"]
     assert files_of([tmp_path / "y.parquet"]) == [tmp_path / "y.parquet"]
+    (tmp_path / "of_spark/z.parquet").mkdir(parents=True)
+    (part := tmp_path / "of_spark/z.parquet/part-0.snappy.parquet").write_bytes(b"PAR1 PAR1")
+    assert files_of([tmp_path / "of_spark"]) == files_of([part.parent]) == [part]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidInput, match="no Parquet file there"):
         files_of([tmp_path / "empty"])
