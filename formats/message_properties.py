@@ -41,7 +41,8 @@ CRC32: Final = "__CRC32#"
 KEY_SEPARATOR: Final = " "
 #: Bytes of the whole-record CRC item: name, 01, ten digits, 02 (spec 1.7).
 CRC_DIGITS: Final = 10
-CRC_ITEM_BYTES: Final = len(CRC32) + 1 + CRC_DIGITS + 1
+CRC_DIGITS_AT: Final = len(CRC32) + 1
+CRC_ITEM_BYTES: Final = CRC_DIGITS_AT + CRC_DIGITS + 1
 
 
 def parse(text: bytes) -> dict[str, str]:

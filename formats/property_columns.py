@@ -303,6 +303,20 @@ def ends_with_crc_item(texts: Ragged) -> Flags:
     return has
 
 
+def ends_with_misnamed_crc_item(texts: Ragged) -> Flags:
+    """bool[n]: the text ends like a `__CRC32#` item, with another name (spec 1.7)."""
+    head = CRC32.encode() + NAME_VALUE_SEPARATOR
+    rows = np.flatnonzero(texts.length >= CRC_ITEM_BYTES)
+    item = (texts.start + texts.length)[rows] - CRC_ITEM_BYTES
+    named = np.ones(len(rows), np.bool_)
+    for place, byte in enumerate(head):
+        named &= texts.buffer[item + place] == byte
+    rows = rows[~named]
+    found = np.zeros(len(texts), np.bool_)
+    found[rows] = crc_values(texts[rows]) >= 0
+    return found
+
+
 def crc_values(texts: Ragged) -> Ints:
     """The value of the `__CRC32#` items that the texts end with, int64[n]; -1 if malformed."""
     end = texts.start + texts.length - 1

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...formats.message_properties import CRC_DIGITS, CRC_ITEM_BYTES, crc_item
+import numpy as np
+
+from ...formats.message_properties import CRC_DIGITS_AT, CRC_ITEM_BYTES, crc_item
+from ...formats.property_columns import ends_with_misnamed_crc_item
 from ..commit_log import Batch, CommitLog
 from ..mark import Mark
 from ..recovery.edits import Edit
 
 _OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
-_NAME_BYTES = CRC_ITEM_BYTES - CRC_DIGITS - 1
 
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
@@ -22,22 +24,16 @@ def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
     for batch in log.scan(crc=False):
         if not isinstance(batch, Batch) or batch.mark not in _OF_THE_LOG:
             continue
-        properties = batch.columns.ragged("properties")
-        ends = batch.columns.starts + batch.columns.ints("total_size")
-        for row, end in enumerate(ends.tolist()):
+        properties, sizes = batch.columns.ragged("properties"), batch.columns.ints("total_size")
+        for row in np.flatnonzero(ends_with_misnamed_crc_item(properties)).tolist():
             begin = int(batch.columns.starts[row])
-            record = properties.buffer[begin:end].tobytes()
-            tail = record[-CRC_ITEM_BYTES:]
-            if int(properties.length[row]) < CRC_ITEM_BYTES or not _has_digits(tail):
-                continue
+            record = properties.buffer[begin : begin + int(sizes[row])].tobytes()
             item = crc_item(record[:-CRC_ITEM_BYTES])
             file = log.queue.file_at(int(batch.position[row]))
-            if tail != item and tail[_NAME_BYTES:] == item[_NAME_BYTES:] and file is not None:
+            if (
+                record[-CRC_ITEM_BYTES:][CRC_DIGITS_AT:] == item[CRC_DIGITS_AT:]
+                and file is not None
+            ):
                 at = int(batch.position[row]) - file.start + len(record) - len(item)
                 reason = "the name of a checksum that is right"
                 yield Edit("write", file.path, reason, ("I-026",), at, len(item), item)
-
-
-def _has_digits(item: bytes) -> bool:
-    """The tail of a record ends like the item: looked at before its checksum is computed."""
-    return item[_NAME_BYTES : _NAME_BYTES + CRC_DIGITS].isdigit()

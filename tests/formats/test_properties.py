@@ -13,6 +13,7 @@ from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import java_string
 from mqstore.formats.message_properties import (
     CRC32,
+    CRC_DIGITS_AT,
     KEYS,
     TAGS,
     UNIQ_KEY,
@@ -22,7 +23,7 @@ from mqstore.formats.message_properties import (
     format_properties,
     parse,
 )
-from mqstore.formats.property_columns import Items, find
+from mqstore.formats.property_columns import Items, ends_with_misnamed_crc_item, find
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
 NAMES = st.sampled_from(
@@ -125,6 +126,20 @@ def test_crc_of_a_whole_record(before: bytes) -> None:
         assert crc_ok(bytes(spoiled)) is not True
     assert crc_ok(before) is (None if CRC32.encode() not in before[-20:] else crc_ok(before))
     assert crc_digits_value(record[-11:-1]) >= 0
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9), st.booleans(), st.integers(-1, 19)), max_size=9))
+def test_crc_items_with_another_name(rows: list[tuple[bytes, bool, int]]) -> None:
+    """Whatever stands before the digits but the name, and no digit less."""
+    texts, wanted = [], []
+    for before, good, at in rows:
+        item = bytearray(crc_item(before))
+        if not good and at >= 0:
+            item[at] ^= 0x80
+        texts.append(before + item)
+        wanted.append(not good and 0 <= at < CRC_DIGITS_AT)
+    texts.append(crc_item(b"")[1:])
+    assert ends_with_misnamed_crc_item(Ragged.of(texts)).tolist() == [*wanted, False]
 
 
 @pytest.mark.parametrize(
