@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from .catalogue import Severity
 from .queue_bounds import queue_bounds
 from .register import after
 from .scene import Scene
-from .timer_entries import of_timer, timer_files
+from .timer_entries import TimerFiles, of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains, linked_by_a_start
 
@@ -106,18 +107,28 @@ def what_is_to_come_is_in_the_wheel(scene: Scene) -> None:
     past = entries.rolled & (entries.tick_ms < check.last_read_time_ms)
     named = np.unique(entries.offset_py[found.reached | past])
     missing = waits & ~np.isin(records.position, named)
-    begin = check.last_timer_log_flush_pos - (files.log.files[0].size if files.log.files else 0)
-    read_again = entries.position >= max(0, begin)
-    read_again &= linked_by_a_start(files, read_again)
-    late = missing & np.isin(records.position, entries.offset_py[read_again])
+    if not missing.any():
+        return
+    linked = linked_by_a_start(files, _read_by_a_start(files))
+    late = missing & np.isin(records.position, entries.offset_py[linked])
     _tell_missing(scene, records, missing & ~late, "")
     if not scene.live:
         text = "; a start finds its entry in the timer log"
-        _tell_missing(scene, records, late, text, unclean=scene.crashed)
+        unclean = scene.crashed
+        _tell_missing(scene, records, late, text, severity=Severity.WARNING, unclean=unclean)
+
+
+def _read_by_a_start(files: TimerFiles) -> Flags:
+    """bool[entries]: read once more by every start, which begins at a file's start (spec 04, 4.9)."""
+    log_files = files.log.files
+    begin = files.check.last_timer_log_flush_pos - (log_files[0].size if log_files else 0)
+    start = max((file.start for file in log_files if file.start <= begin), default=0)
+    found: Flags = files.log.entries.position >= start
+    return found
 
 
 def _tell_missing(
-    scene: Scene, records: TimerColumns, missing: Flags, more: str, *, unclean: bool = False
+    scene: Scene, records: TimerColumns, missing: Flags, why: str, **more: Any
 ) -> None:
     rows = np.flatnonzero(missing)
     if not len(rows):
@@ -127,12 +138,11 @@ def _tell_missing(
     scene.findings.add(
         "I-133",
         os.fspath(timer_files(scene).wheel_path),
-        text + (more or ": it is never delivered"),
+        text + (why or ": it is never delivered"),
         count=len(rows),
         topic=_QUEUE.topic,
         queue_id=_QUEUE.queue_id,
-        unclean=unclean,
-        severity=Severity.WARNING if unclean else None,
+        **more,
     )
 
 

@@ -30,9 +30,13 @@ def _longest(timer: Timer) -> tuple[int, list[int]]:
     return max(chains.items(), key=lambda item: len(item[1]))
 
 
-def _told(timer: Timer) -> list[Finding]:
+def _all_told(timer: Timer) -> list[Finding]:
     with Store(timer.store) as store:
-        found = verify(store, Scope(groups=frozenset({"timer"})), now_ms=NOW_MS).findings
+        return verify(store, Scope(groups=frozenset({"timer"})), now_ms=NOW_MS).findings
+
+
+def _told(timer: Timer) -> list[Finding]:
+    found = _all_told(timer)
     return [f for f in found if f.code == "I-123" and Path(f.path).parent.name == "timerlog"]
 
 
@@ -48,9 +52,34 @@ def test_what_a_start_links_again_is_no_damage(timer: Timer) -> None:
     for crashed in (False, True):
         if crashed:
             (timer.store / "abort").touch()
-        (finding,) = _told(timer)
-        assert (finding.severity, finding.unclean) == (Severity.WARNING, crashed)
-        assert "a start links it" in finding.message
+        found = _all_told(timer)
+        assert {f.code: (f.severity, f.unclean) for f in found} == {
+            "I-123": (Severity.WARNING, crashed),
+            "I-125": (Severity.WARNING, False),
+            "I-133": (Severity.WARNING, crashed),
+        }
+        assert "a start links it" in _told(timer)[0].message
+
+
+def test_a_slot_that_every_start_makes_again_is_no_damage(timer: Timer) -> None:
+    """Its newest entry is read once more; the older ones, in front of that, hang on its chain."""
+    slot, rows = _longest(timer)
+    for name in ("time", "first_pos", "last_pos", "num"):
+        timer.set_slot(slot, name, 0)
+    (finding,) = _all_told(timer)
+    assert (finding.code, finding.severity) == ("I-133", Severity.WARNING)
+    assert finding.count == len(rows)
+    assert "a start finds its entry" in finding.message
+
+
+def test_a_slot_that_no_start_makes_again_is_damage(timer: Timer) -> None:
+    """All entries of its tick lie in front of the file that a start begins to read in."""
+    newest = {row: timer.place(timer.chain(row)[0])[0] for row in timer.in_use()}
+    slot = next(row for row, path in newest.items() if path == timer.log_files[0])
+    for name in ("time", "first_pos", "last_pos", "num"):
+        timer.set_slot(slot, name, 0)
+    found = [f for f in _all_told(timer) if f.code == "I-133"]
+    assert [f.severity for f in found] == [Severity.ERROR]
 
 
 def test_what_no_start_links_is_damage(timer: Timer) -> None:
