@@ -190,7 +190,10 @@ BOMBS: dict[str, tuple[int, Callable[[], bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow if n in ("lz4", "zstd") else ()) for n in BOMBS],
+)
 def test_a_bomb_is_shown_as_stored(name: str, tmp_path: Path) -> None:
     """A body that unpacks to more than --max-body, which is bounded in memory, too."""
     sys_flag, make = BOMBS[name]

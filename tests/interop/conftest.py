@@ -17,7 +17,7 @@ __all__ = ["tmp_path"]
 pytest.register_assert_rewrite("tests.interop.served")
 
 #: Asked in every run; the other versions by `pytest -m each_version`, as `.ci/run` does.
-FAST_VERSIONS = ("4.9.7", "5.3.3")
+FAST_VERSIONS = ("5.3.3",)
 
 HERE = Path(__file__).parent
 #: A loaded store stays mapped until a collection: after some thousand files nothing loads any more.

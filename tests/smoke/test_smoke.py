@@ -18,7 +18,10 @@ import pytest
 HERE = Path(__file__).parent
 KILLED = HERE.parent / "stores" / "5.3.3-killed.tar.gz"
 PROGRAM = Path(sys.executable).with_name("mqstore")
-COMMANDS = ("put", "get", "inspect", "dump", "recover", "pipeline")
+COMMANDS = (
+    *("put", "get", "inspect", "dump", "recover", "undo", "verify", "repair", "salvage", "damage"),
+    *("explain", "pipeline"),
+)
 
 
 def run(*arguments: str | Path, code: int = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
