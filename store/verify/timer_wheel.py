@@ -208,13 +208,15 @@ def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
     found = np.zeros(len(tick), np.bool_)
     number = np.flatnonzero(np.isin(tick, tick[rows]))
     _, from_behind = np.unique(tick[number][::-1], return_index=True)
-    at = number[::-1][from_behind]
-    while len(at):
-        found[at] = True
-        previous = entries.previous[at]
-        before, known = entries.at(previous)
-        goes_on = known & (previous < entries.position[at])
-        at = before[goes_on]
+    new = number[::-1][from_behind]
+    before, known = entries.at(entries.previous)
+    # where a chain ends it leads to itself; each round looks twice as far back as the one before
+    leads_to = np.where(known & (entries.previous < entries.position), before, np.arange(len(tick)))
+    while len(new):
+        found[new] = True
+        new = leads_to[found]
+        new = new[~found[new]]
+        leads_to = leads_to[leads_to]
     return found
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.finding import Finding
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.scene import Scope
+from mqstore.store.verify.timer_entries import Entries, Flags, Ints
+from mqstore.store.verify.timer_wheel import linked_by_a_start
+from mqstore.store.write.timer_entries import Ticks
 
 from .mutations import NOW_MS, copied, original
 from .mutations.timer import Timer
@@ -91,3 +100,56 @@ def test_what_no_start_links_is_damage(timer: Timer) -> None:
     (finding,) = _told(timer)
     assert (finding.severity, finding.unclean, finding.count) == (Severity.ERROR, False, 1)
     assert str(_position(timer, rows[1])) in finding.message
+
+
+class _Counted(Entries):
+    """Entries that know how many positions were looked up in them."""
+
+    looked_up = 0
+
+    def at(self, positions: Ints) -> tuple[Ints, Flags]:
+        _Counted.looked_up += len(positions)
+        return super().at(positions)
+
+
+def _log(ticks: list[int], links: list[int]) -> Any:
+    """Timer files with an entry for each tick, which links to the entry of a row, -1 for none."""
+    rows = np.array(links, np.int64)
+    zeros = np.zeros(len(rows), np.int64)
+    position = np.arange(len(rows)) * UNIT_BYTES
+    previous = np.where(rows < 0, rows, rows * UNIT_BYTES)
+    due_ms = np.array(ticks, np.int64) * 1000
+    entries = _Counted(position, previous, due_ms, zeros, zeros, zeros, zeros, zeros)
+    return SimpleNamespace(log=SimpleNamespace(entries=entries), ticks=Ticks(1000, 1))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.integers(-1, 30), st.booleans()), min_size=1, max_size=30
+    )
+)
+def test_a_start_links_what_a_walk_along_the_chains_meets(
+    entries: list[tuple[int, int, bool]],
+) -> None:
+    """Chains of any tick that end, merge, or go forward, where a walk stops."""
+    ticks, links, read = map(list, zip(*entries, strict=True))
+    expected = set()
+    for tick in {tick for tick, _, is_read in entries if is_read}:
+        at = max(row for row, of in enumerate(ticks) if of == tick)
+        expected.add(at)
+        while 0 <= links[at] < at:
+            at = links[at]
+            expected.add(at)
+    found = linked_by_a_start(_log(ticks, links), np.array(read, np.bool_))
+    assert set(np.flatnonzero(found).tolist()) == expected
+
+
+def test_chains_that_merge_are_followed_once() -> None:
+    """One long chain, and a chain into its end for each entry of it."""
+    count = 300
+    links = [*range(-1, count - 1), *([count - 1] * count)]
+    ticks = [1] * count + list(range(2, count + 2))
+    read = np.ones(2 * count, np.bool_)
+    _Counted.looked_up = 0
+    assert linked_by_a_start(_log(ticks, links), read).all()
+    assert _Counted.looked_up <= 4 * count
