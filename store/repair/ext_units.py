@@ -96,11 +96,11 @@ def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple
 
     last: nothing follows, what is left may stay. Nothing where there is no room for a unit.
     """
-    at = start
+    at, used = start, _used(data) if last else len(data)
     while end - at >= UNIT_BYTES_MIN:
-        if last and at > start and _is_end(data[at:]):
+        if last and at > start and _is_end(data, at, used):
             return
-        size = _size(data, at, end, last=last)
+        size = _size(data, at, end, used, last=last)
         if size is None and at > start and last:
             return
         if size is None:
@@ -111,8 +111,11 @@ def _lengths(data: bytes, start: int, end: int, *, last: bool) -> Iterator[tuple
         at += size
 
 
-def _size(data: bytes, start: int, end: int, *, last: bool) -> int | None:
-    """The size that one of its two fields gives a unit, if that leads to the next one."""
+def _size(data: bytes, start: int, end: int, used: int, *, last: bool) -> int | None:
+    """The size that one of its two fields gives a unit, if that leads to the next one.
+
+    used: as `_is_end`.
+    """
     fields = HEAD.parse(data[start : start + UNIT_BYTES_MIN])
     sizes = (UNIT_BYTES_MIN + fields.bit_map_size, fields.size)
     for size in sizes:
@@ -122,34 +125,41 @@ def _size(data: bytes, start: int, end: int, *, last: bool) -> int | None:
         behind = start + size
         if room == 0 or (room > 0 and sizes[0] == sizes[1]):
             return int(size)
-        if room > 0 and last and _is_end(data[behind:]):
+        if room > 0 and last and _is_end(data, behind, used):
             return int(size)
-        if room > 0 and _is_unit(data[behind : min(end, behind + UNIT_BYTES_MAX)]):
+        if room > 0 and _is_unit(data, behind, min(end, behind + UNIT_BYTES_MAX)):
             return int(size)
     return None
 
 
-def _is_end(data: bytes) -> bool:
-    """What stands behind the last unit of a file: its mark, or nothing."""
-    return data.startswith(END_MARK) or not data.strip(b"\0")
+def _used(data: bytes) -> int:
+    """How many of the bytes are in front of the zeros at the end."""
+    return len(data.rstrip(b"\0"))
 
 
-def _is_unit(data: bytes) -> bool:
-    """At the front is a unit whose sizes agree."""
-    if len(data) < UNIT_BYTES_MIN:
+def _is_end(data: bytes, at: int, used: int) -> bool:
+    """What stands behind the last unit of a file: its mark, or nothing. used: as `_used(data)`."""
+    return at >= used or data.startswith(END_MARK, at)
+
+
+def _is_unit(data: bytes, at: int, end: int) -> bool:
+    """Here is a unit whose sizes agree and that does not go on behind `end`."""
+    if end - at < UNIT_BYTES_MIN:
         return False
-    fields = HEAD.parse(data[:UNIT_BYTES_MIN])
-    return bool(UNIT_BYTES_MIN <= fields.size == UNIT_BYTES_MIN + fields.bit_map_size <= len(data))
+    fields = HEAD.parse(data[at : at + UNIT_BYTES_MIN])
+    whole = UNIT_BYTES_MIN + fields.bit_map_size
+    return bool(UNIT_BYTES_MIN <= fields.size == whole <= end - at)
 
 
 def _close(
     file: MappedFile, begin: int, rest: bytes, newest: bool
 ) -> Iterator[tuple[int | None, Edit]]:
     """Behind the last unit of a file is the mark of its end, or nothing where more are to come."""
-    if _is_end(rest):
+    used = _used(rest)
+    if _is_end(rest, 0, used):
         return
     mark = b"" if newest or len(rest) < len(END_MARK) else END_MARK
-    length = len(mark) or len(rest.rstrip(b"\0"))
+    length = len(mark) or used
     yield None, Edit("write", file.path, "no unit", _CODES, begin, length, mark or None)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,6 +126,33 @@ def test_a_range_longer_than_a_unit_can_be(tmp_path: Path) -> None:
     mend(tmp_path / "q", {at: wanted(at // 20)})
     assert left(tmp_path / "q") == []
     assert units_at(tmp_path / "q", {at}) == {at: wanted(at // 20)}
+
+
+class Counted(bytes):
+    """Bytes that count how many of them are copied."""
+
+    copied = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        Counted.copied += len(found) if isinstance(key, slice) else 1
+        return found
+
+
+def test_a_long_range_is_read_a_few_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once more for each of its units."""
+    size = len(unit(1, bytes(280)))
+    data = b"".join(unit(number, bytes(280)) for number in range(400))
+    for at in range(0, len(data), 2 * size):
+        data = spoilt(data, at, b"\0\0")
+    write(tmp_path / "q", data + b"\x07" * 6, size=len(data) + 100)
+    read_file = MappedFileQueue.read_file
+    monkeypatch.setattr(MappedFileQueue, "read_file", lambda *args: Counted(read_file(*args)))
+    with MappedFileQueue.open(tmp_path / "q") as files:
+        (part,) = damaged_ranges(files)
+        Counted.copied = 0
+        assert sum(1 for _ in mend_range(files, part, {0: wanted(0)})) > 200
+    assert 0 < Counted.copied < 4 * len(data)
 
 
 def test_the_last_unit_leaves_room_for_the_end(tmp_path: Path) -> None:
