@@ -19,6 +19,7 @@ from ..commit_log import CommitLog
 from ..consume_queue_ext import ExtRange, ext_units_at
 from ..dispatch import dispatch
 from ..mapped_file_queue import MappedFileQueue
+from ..ordered import rows_of
 from ..recovery.edits import Edit
 from ..recovery.queue_edits import is_whole_file, last_byte
 from ..recovery.queue_units import Units, is_valid, read_units
@@ -38,7 +39,7 @@ def ext_repair(
 ) -> Iterator[Edit]:
     """The edits, queue by queue. Raises Unreadable.
 
-    lost: int64[n], positions that get a tombstone. gone: files that are moved away.
+    lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away.
     """
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
@@ -79,7 +80,7 @@ def _named(
             places = _places(units)
             part = np.searchsorted(begins, places, side="right") - 1
             inside = (part >= 0) & (places < ends[part])
-            inside &= ~np.isin(units["physical_offset"].astype(np.int64), lost)
+            inside &= ~rows_of(lost, units["physical_offset"].astype(np.int64))[1]
             known = _records(units[inside], log)
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)
@@ -127,7 +128,7 @@ def _file(
     left: gets the highest place that is named still.
     """
     for numbers, units in _addresses(entry):
-        gone = np.isin(units["physical_offset"].astype(np.int64), lost)
+        gone = rows_of(lost, units["physical_offset"].astype(np.int64))[1]
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
         places = _places(units)[~gone]

@@ -174,7 +174,7 @@ def _plan(
         plan.edits[:0] = [e for e in stray_files(snapshot) if e.path not in moved]
     if Part.EXT in choice.parts:
         lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
-        tombs = np.concatenate([np.zeros(0, np.int64), *lost])
+        tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
         gone = {edit.path for edit in plan.edits if edit.kind in ("move", "remove")}
         units = list(ext_repair(snapshot, CommitLog.open(layout), tombs, gone))
         mended = {edit.path for edit in units if edit.codes == ("I-079",)}

@@ -1,0 +1,41 @@
+"""Units of queues with an address in consumequeue_ext whose messages are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.repair import ext
+from mqstore.store.repair.parts import Choice
+from mqstore.store.store import Store
+
+from ... import stores
+from .test_repair import repaired
+
+
+def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an order that is made once: not all of them are sorted for each window of units."""
+    root = stores.unpack("5.3.3-cqext", tmp_path)
+    with Store(root) as store:
+        files = store.log_files.files
+    for file in files[:1]:
+        with Path(file.path).open("r+b") as opened:
+            for at in range(1000, 20_000, 5000):
+                opened.seek(at)
+                opened.write(b"\xee" * 1000)
+    seen = []
+
+    def rows_of(ordered: Any, wanted: Any) -> Any:
+        seen.append(ordered)
+        return look_up(ordered, wanted)
+
+    look_up = ext.rows_of
+    monkeypatch.setattr(ext, "_WINDOW_UNITS", 4)
+    monkeypatch.setattr(ext, "rows_of", rows_of)
+    repaired(root, BrokerConfig({}), Choice())
+    assert max(len(lost) for lost in seen) > 3, "no message was lost"
+    assert all((np.diff(lost) > 0).all() for lost in seen)
