@@ -42,8 +42,8 @@ def verify(
 
     Findings, summaries and exit code are those of the local command. A store is two tasks: one
     checks the log for itself, one compares log, queues, index and all else with each other. A log of
-    2 GiB or more is looked at in up to 32 parts by a task each. A store that cannot be read is told on
-    stderr, and the others are checked.
+    2 GiB or more is looked at in up to 32 parts by a task each; what lies behind damage is read by
+    one task. A store that cannot be read is told on stderr, and the others are checked.
 
     Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
     store cannot be read, no Spark.

@@ -15,7 +15,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial, reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
 from ..store.store import Store
-from ..store.verify.beside import GROUPS_BESIDE
+from ..store.verify.beside import GROUPS_BESIDE, Left
 from ..store.verify.catalogue import GROUPS, Severity
 from ..store.verify.finding import Finding
 from ..store.verify.log_pass import not_asked_for
@@ -43,7 +43,9 @@ _OF_VERDICT = ("records", "bytes", "seconds", "unread", "live")
 PART_BYTES = 1 << 30
 """A log of several times that is looked at in parts of this size or more."""
 PARTS_MAX = 32
-"""The run behind them holds what all of them leave: up to 20 MB each."""
+"""The run behind them holds what all of them leave."""
+LEFT_BYTES = 48 << 20
+"""So much a part leaves at most, pickled: a stretch in order is 20 MiB. All fit in a column of Arrow."""
 _ROOM = 4
 """So many partitions a store: few meet in one."""
 _ANSWERS = "task int, answer string"
@@ -100,18 +102,27 @@ def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
 
 
 def look(task: Task) -> bytes:
-    """One part of a log, where the task runs: what it leaves, for `judge`. Raises StoreError."""
+    """One part of a log, where the task runs: what it leaves, for `judge`. Raises StoreError.
+
+    What goes beyond LEFT_BYTES is left out: the run in front reads that itself.
+    """
     with Store(task["root"], BrokerConfig(task["config"])) as store:
         found = look_at(store, _scope(task), task["part"], task["parts"], now_ms=task["now_ms"])
-    return zlib.compress(pickle.dumps(found), 1)
+    kept, room = list[Left](), LEFT_BYTES
+    for left in found.left:
+        room -= len(pickle.dumps(left))
+        if room < 0:
+            break
+        kept.append(left)
+    return zlib.compress(pickle.dumps(replace(found, left=kept)), 1)
 
 
 def judge(task: Task, left: Iterable[bytes | None]) -> dict[str, Any]:
     """The verdict behind the parts, as JSON. left: what `look` has left, None where it failed.
 
-    Raises StoreError.
+    They are unpacked one by one. Raises StoreError.
     """
-    parts: list[LookedAt] = [pickle.loads(zlib.decompress(one)) for one in left if one is not None]
+    parts = (pickle.loads(zlib.decompress(one)) for one in left if one is not None)
     return check(task, together(parts))
 
 
@@ -163,7 +174,8 @@ def judged_rows(rows: pa.Table, tasks: Sequence[Task], before: int) -> pa.Table:
     from .tasks import answer_of
 
     number = rows["store"][0].as_py()
-    answer = answer_of(partial(judge, left=rows["data"].to_pylist()), tasks[number])
+    left = (data.as_py() for data in rows["data"])
+    answer = answer_of(partial(judge, left=left), tasks[number])
     task = pa.array([before + number], pa.int32())
     return pa.table({"task": task, "answer": [json.dumps(answer)]})
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -143,6 +144,21 @@ def test_a_log_in_parts(name: str, share: float, tmp_path: Path, short_parts: li
     assert len(short_parts) > 1 and taken > share * wanted.records
     task = tasks_of([str(root)], {}, NOW_MS, sizes={str(root): 1 << 17})[0]
     same(joined([str(root)], [(str(root), judge(task, [None, None]))])[0][1], wanted)
+
+
+@pytest.mark.parametrize("bound", [0, 30 << 20])
+def test_what_a_part_leaves_is_bounded(
+    bound: int, tmp_path: Path, short_parts: list[Left], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left out is read by the run behind the parts, which says the same."""
+    root = stores.unpack("5.3.3-killed-page", tmp_path)
+    monkeypatch.setattr(pipeline_verify, "LEFT_BYTES", bound)
+    tasks = tasks_of([str(root)], {}, NOW_MS, sizes=log_sizes([str(root)], BrokerConfig())[0])
+    left = [look(task) for task in tasks]
+    sizes = [len(zlib.decompress(one)) for one in left]
+    assert all(size < bound + (1 << 16) for size in sizes)
+    same(joined([str(root)], [(str(root), judge(tasks[0], left))])[0][1], local(root))
+    assert bool(short_parts) is bool(bound)
 
 
 def test_parts_of_another_state_of_the_store_do_not_count(
