@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.timer_wheel import SLOT
 from ..mapped_file_queue import MappedFile, MappedFileQueue, start_of
-from ..recovery.edits import Edit
+from ..recovery.edits import Content, Edit
 from ..recovery.snapshot import list_entries, map_file
 from ..verify.scene import Scene
 from ..verify.timer_entries import TimerFiles
@@ -96,12 +96,16 @@ class _Files(MappedFileQueue):
 def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
     """The edits, then further ones: what is written into a file that is made here is made with it."""
     found = list(before)
+    made = {edit.path: number for number, edit in enumerate(found) if edit.kind == "create"}
+    pieces: dict[int, list[tuple[int, Content]]] = {}
     for edit in more:
-        made = [n for n, one in enumerate(found) if one.kind == "create" and one.path == edit.path]
-        if edit.kind != "write" or not made:
-            found.append(edit)
+        if edit.kind == "write" and edit.path in made:
+            piece = edit.offset, bytes(edit.length) if edit.data is None else edit.data
+            pieces.setdefault(made[edit.path], []).append(piece)
             continue
-        piece = edit.offset, bytes(edit.length) if edit.data is None else edit.data
-        whole = found[made[-1]]
-        found[made[-1]] = replace(whole, pieces=(*whole.pieces, piece))
+        if edit.kind == "create":
+            made[edit.path] = len(found)
+        found.append(edit)
+    for number, new in pieces.items():
+        found[number] = replace(found[number], pieces=(*found[number].pieces, *new))
     return found
