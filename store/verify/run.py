@@ -127,10 +127,12 @@ def look_at(
 
 def together(parts: Iterable[LookedAt]) -> LookedAt | None:
     """All parts of a log; those that saw another store than the first one are left out."""
-    parts = list(parts)
-    first = parts[0].signature if parts else []
-    same = [left for part in parts if part.signature == first for left in part.left]
-    return LookedAt(first, same) if same else None
+    first: LookedAt | None = None
+    same: list[Left] = []
+    for part in parts:  # one at a time: each may be large
+        first = first or LookedAt(part.signature, same)
+        same += part.left if part.signature == first.signature else []
+    return first if same else None
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
