@@ -58,7 +58,7 @@ def verify(
     from ..pipeline.session import spark_session
     from ..pipeline.sources.fleet import stores_of
     from ..pipeline.sources.remote import log_sizes
-    from ..pipeline.verify import stages_of, tasks_of, verify_on
+    from ..pipeline.verify import sizes_in_parts, stages_of, tasks_of, verify_on
     from ..pipeline.watch import watched
     from ..store.errors import StoreError
     from ..store.recovery.profiles import profile_of
@@ -75,7 +75,7 @@ def verify(
         quick=quick,
         groups=groups,
         broker_version=broker_version,
-        sizes=sizes,
+        sizes=sizes_in_parts(sizes, common.config()),
     )
     common.explain(f"starting Spark on {master} for {len(roots)} stores")
     with (

@@ -15,6 +15,7 @@ import json
 import pickle
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial, reduce
 from operator import itemgetter
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
 from ..store.store import Store
-from ..store.verify.beside import GROUPS_BESIDE, Left
+from ..store.verify.beside import GROUPS_BESIDE, Left, has_parts
 from ..store.verify.catalogue import GROUPS, Severity
 from ..store.verify.finding import Finding
 from ..store.verify.log_pass import not_asked_for
@@ -61,7 +62,10 @@ def tasks_of(
     broker_version: str | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> list[Task]:
-    """The tasks, store by store. groups: of checks, None for all. sizes: bytes of logs, by store."""
+    """The tasks, store by store. groups: of checks, None for all.
+
+    sizes: bytes of the logs that may be looked at in parts (`sizes_in_parts`), by store.
+    """
     wanted = frozenset(GROUPS) if groups is None else groups
     halves = [part for part in (wanted - GROUPS_BESIDE, wanted & GROUPS_BESIDE) if part]
     found: list[Task] = []
@@ -81,6 +85,18 @@ def tasks_of(
             found += [{**task, "part": number, "parts": parts} for number in range(parts)]
         else:
             found += [{**task, "groups": sorted(half)} for half in halves]
+    return found
+
+
+def sizes_in_parts(sizes: Mapping[str, int], config: Mapping[str, str]) -> dict[str, int]:
+    """Of bytes of logs, by store, those of logs that are worth cutting and can be cut."""
+    found = {}
+    for root, size in sizes.items():
+        if is_uri(root) or size < 2 * PART_BYTES:
+            continue
+        with suppress(StoreError), Store(root, BrokerConfig(config)) as store:  # its task tells it
+            if has_parts(store):
+                found[root] = size
     return found
 
 

@@ -269,6 +269,13 @@ def look(
     return works[number].look() if number < len(works) else []
 
 
+def has_parts(store: Store) -> bool:
+    """Whether runs can look at parts of its log, each for itself. Raises Unreadable."""
+    layout = store.layout
+    compressed = any(file.compressed for file in store.log_files.files)
+    return not (layout.dledger or layout.rocksdb_queues or compressed)
+
+
 def _works(scene: Scene, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
@@ -290,11 +297,17 @@ def _begins(
     """
     store, scope = scene.store, scene.scope
     files = store.log_files.files
-    odd = store.layout.dledger or store.layout.rocksdb_queues or any(f.compressed for f in files)
     limited = store.rate_bytes is not None  # several would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick
     whole = whole and scope.sample_percent is None  # a sample may begin inside a record
-    if jobs < 2 or odd or limited or not whole or not files or "commit_log" not in groups:
+    if (
+        jobs < 2
+        or not has_parts(store)
+        or limited
+        or not whole
+        or not files
+        or "commit_log" not in groups
+    ):
         return []
     start, stop = parts[0]
     end = files[-1].start + used_bytes(store.log, files[-1])

@@ -29,6 +29,7 @@ from mqstore.pipeline.verify import (
     judge,
     judged_rows,
     look,
+    sizes_in_parts,
     stages_of,
     tasks_of,
     verify_on,
@@ -37,7 +38,8 @@ from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.beside import Beside, Left
+from mqstore.store.verify.beside import GROUPS_BESIDE, Beside, Left
+from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.run import Verdict, verify
 from mqstore.store.verify.scene import Scope
 
@@ -202,6 +204,19 @@ def test_only_large_stores_are_cut() -> None:
     assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, quick=True)) == 1
     groups = frozenset({"index"})
     assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, groups=groups)) == 1
+
+
+@pytest.mark.usefixtures("short_parts")
+def test_only_logs_that_have_parts_are_cut(tmp_path: Path) -> None:
+    """The others keep the two tasks of a small store."""
+    names = ("5.3.3-killed-page", "5.3.3-dledger", "5.3.3-rocksdb")
+    roots = [str(stores.unpack(name, tmp_path)) for name in names] + [str(tmp_path / "none")]
+    sizes = dict.fromkeys([*roots, "s3://x/c"], 1 << 30)
+    sizes = sizes_in_parts(sizes, {})
+    assert sizes == {roots[0]: 1 << 30}
+    tasks = tasks_of(roots, {}, NOW_MS, sizes=sizes)
+    halves = [sorted(set(GROUPS) - GROUPS_BESIDE), sorted(GROUPS_BESIDE)]
+    assert [task["groups"] for task in tasks if task["root"] == roots[1]] == halves
 
 
 @pytest.mark.slow
