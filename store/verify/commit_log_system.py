@@ -154,8 +154,10 @@ class _Halves(Carried):
 
     def knows(self, named: Ints) -> Flags:
         """bool[n]: a half message stands there, or nobody has looked."""
-        known = self.has(named) | ((named < (self.first_read or 0)) & (named >= 0))
-        return known if self.read is None else known | ~self.read.has(named)
+        unread = named < (self.first_read or 0)
+        if self.read is not None:
+            unread |= ~self.read.has(named)
+        return self.has(named) | (unread & (named >= 0))
 
     def fits(self, left: _Halves) -> bool:
         """What the part names in front of it is there."""

@@ -104,3 +104,14 @@ def test_a_sample_does_not_miss_what_it_has_not_read(
     )
     root = _written(tmp_path / "t", [*_APART, half, *_APART, commit])
     assert _found(root, "I-047", sample_percent=50) == []
+
+
+@pytest.mark.parametrize("named", [-1, -_CUT])
+def test_a_sample_tells_of_a_half_message_in_front_of_the_log(tmp_path: Path, named: int) -> None:
+    """No piece can have it, whether it was drawn or not."""
+    commit = NewMessage(
+        b"orders", b"c", sys_flag=int(SysFlag.COMMIT), prepared_transaction_offset=named
+    )
+    root = _written(tmp_path / "s", [*_APART, commit])
+    for scope in (dict[str, float](), {"sample_percent": 50}):
+        assert len(_found(root, "I-047", **scope)) == 1
