@@ -180,7 +180,7 @@ def _signature(store: Store) -> list[tuple[str, int, int]]:
     layout, files = store.layout, store.log_files.files
     paths = [layout.lock, layout.abort, layout.checkpoint, *layout.commit_log_directories]
     found = []
-    for path in [*map(os.fspath, paths), *(file.path for file in (*files[:1], *files[-1:]))]:
+    for path in [*map(os.fspath, paths), *(file.path for file in files)]:
         try:
             status = os.stat(path)  # noqa: PTH116
         except OSError:

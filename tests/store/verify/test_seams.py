@@ -13,7 +13,7 @@ from mqstore.store.delay_level import SCHEDULE_TOPIC
 from mqstore.store.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.finding import Finding
-from mqstore.store.verify.run import verify
+from mqstore.store.verify.run import look_at, together, verify
 from mqstore.store.verify.scene import Scope
 from mqstore.store.write.new_message import NewMessage
 from mqstore.store.write.put import StoreWriter, WriterOptions
@@ -115,3 +115,18 @@ def test_a_sample_tells_of_a_half_message_in_front_of_the_log(tmp_path: Path, na
     root = _written(tmp_path / "s", [*_APART, commit])
     for scope in (dict[str, float](), {"sample_percent": 50}):
         assert len(_found(root, "I-047", **scope)) == 1
+
+
+def test_a_part_that_saw_another_state_of_any_log_file_does_not_count(tmp_path: Path) -> None:
+    """Between a look at the parts and the verdict a byte in the middle of the log is spoiled."""
+    root = _written(tmp_path / "s", [NewMessage(b"orders", bytes(60_000))] * 14)
+    with Store(root, _SIZES) as store:
+        parts = [look_at(store, Scope(), number, 2, now_ms=_NOW_MS) for number in range(2)]
+        *_, middle, _ = (Path(file.path) for file in store.log_files.files)
+    assert any(part.left for part in parts)
+    with middle.open("r+b") as file:
+        file.seek(30_000)
+        file.write(b"?")
+    with Store(root, _SIZES) as store:
+        found = verify(store, now_ms=_NOW_MS, looked_at=together(parts)).findings
+    assert "I-023" in {finding.code for finding in found}, found
