@@ -61,6 +61,11 @@ class MissingOffsets:
     light: bool = False
     _last: dict[QueueId, tuple[int, int]] = field(default_factory=dict)
     _batches: set[bytes] = field(default_factory=set)
+    _begin_lost: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Whether the log begins with a hole, which is asked for every queue of every batch."""
+        self._begin_lost = bool((self.hole_begins[:1] == 0).any())
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Which of them stand before a hole; topics with batches, whose offsets go in steps."""
@@ -89,7 +94,7 @@ class MissingOffsets:
         offset, position = messages.offset, messages.position
         end = position + messages.size
         # the first of a log that has lost its begin, and has not expired, began with offset 0
-        begin = (-1, 0) if 0 in self.hole_begins else (int(offset[0]) - 1, int(position[0]))
+        begin = (-1, 0) if self._begin_lost else (int(offset[0]) - 1, int(position[0]))
         known = self._last.get(queue, begin)
         before = np.append(known[0], offset[:-1])
         after = np.append(known[1], end[:-1])
