@@ -18,7 +18,7 @@ from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
 from ..commit_log import Batch, CommitLog
 from ..compaction import open_log
-from ..consume_queue import queue_directories
+from ..consume_queue import ConsumeQueue, queue_directories
 from ..errors import NotFound
 from ..layout import Layout
 from ..mapped_file_queue import MappedFile, MappedFileQueue
@@ -55,7 +55,18 @@ def restored(store: Store, queue: CompactedQueue) -> dict[int, bytes]:
     """
     records = queue.records
     rows = np.flatnonzero(records.torn).tolist()
-    found = {int(records.position[row]): _from_commit_log(store, queue, row) for row in rows}
+    if not rows:
+        return {}
+    try:
+        units = store.queues.open(queue.topic, queue.queue_id)
+    except NotFound:
+        return {}
+    with units, open_log(store.layout, queue.topic, queue.queue_id).queue as files:
+        log = CommitLog(files)
+        found = {
+            int(records.position[row]): _from_commit_log(store, queue, row, units, log)
+            for row in rows
+        }
     return {position: data for position, data in found.items() if data is not None}
 
 
@@ -160,20 +171,19 @@ def _records(queue: CompactedQueue, whole: Mapping[int, bytes]) -> Iterator[Edit
         yield Edit("write", file.path, reason, ("I-055",), position - file.start, len(data), data)
 
 
-def _from_commit_log(store: Store, queue: CompactedQueue, row: int) -> bytes | None:
-    """The record as the commit log has it, with its place here; None where it is not there whole."""
+def _from_commit_log(
+    store: Store, queue: CompactedQueue, row: int, units: ConsumeQueue, log: CommitLog
+) -> bytes | None:
+    """The record as the commit log has it, with its place here; None where it is not there whole.
+
+    units: of the queue in front of the commit log. log: the queue's own.
+    """
     records = queue.records
-    offset = int(records.queue_offset[row])
-    try:
-        with store.queues.open(queue.topic, queue.queue_id) as units:
-            unit = units.unit(offset)
-    except NotFound:
-        return None
+    unit = units.unit(int(records.queue_offset[row]))
     if unit is None or unit.size != records.size[row]:
         return None
     found = store.log.records(np.array([unit.physical_offset], np.int64))
-    with open_log(store.layout, queue.topic, queue.queue_id).queue as files:
-        torn = CommitLog(files).records(records.position[row : row + 1])
+    torn = log.records(records.position[row : row + 1])
     if not len(found) or not len(torn) or not _is_message(found, torn, queue):
         return None
     data = store.log.queue.read(unit.physical_offset, unit.size)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.derive import offset_of
 from mqstore.formats.message import MESSAGE
-from mqstore.store.commit_log import Batch
+from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.compaction import open_log
 from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.snapshot import QueueId
+from mqstore.store.repair import compaction_log
 from mqstore.store.repair.beyond import beyond_repair
 from mqstore.store.repair.parts import Choice, Part, chosen
 from mqstore.store.store import Store
@@ -102,6 +104,36 @@ def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
     assert "I-055" in told(name, root)
     repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
+
+
+def test_the_logs_of_torn_records_are_opened_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each queue, not of each of its records."""
+    root = stores.unpack("5.3.3-compaction", tmp_path)
+    (queue,) = sorted((root / "compaction/compactionLog").glob("*/0"))[:1]
+    log = open_log(Layout.open(root, BrokerConfig({})), queue.parent.name, 0)
+    wanted = rows(root, ["compaction"])
+    torn = 0
+    for item in (item for item in log.scan() if isinstance(item, Batch)):
+        for end in (item.position + item.columns.ints("total_size")).tolist()[:5]:
+            file = log.queue.file_at(end - 1)
+            assert file is not None
+            with Path(file.path).open("r+b") as opened:
+                opened.seek(end - file.start - 11)
+                opened.write(bytes(11))
+            torn += 1
+    assert torn > 2
+    opened_logs = []
+
+    def counted(*names: Any) -> CommitLog:
+        opened_logs.append(names[1:])
+        return open_log(*names)
+
+    monkeypatch.setattr(compaction_log, "open_log", counted)
+    repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
+    assert rows(root, ["compaction"]) == wanted
+    assert len(opened_logs) == 2, "the plan, and the same once more before it is carried out"
 
 
 @pytest.mark.parametrize(
