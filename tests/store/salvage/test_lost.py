@@ -24,8 +24,9 @@ class _Holes(np.ndarray[tuple[int], np.dtype[np.int64]]):
 
 
 def _message(queue: QueueId, offset: int) -> Messages:
-    numbers = (np.array([n], np.int64) for n in (offset, _AT, _BYTES, 0, 0))
-    return Messages(queue, *numbers, np.ones(1, np.bool_), np.zeros(1, np.bool_))
+    at, position, size, zero = np.array([[offset], [_AT], [_BYTES], [0]], np.int64)
+    good, lost = np.array([[True], [False]])
+    return Messages(queue, at, position, size, zero, zero, good, lost)
 
 
 @pytest.mark.parametrize(
