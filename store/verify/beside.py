@@ -297,17 +297,10 @@ def _begins(
     """
     store, scope = scene.store, scene.scope
     files = store.log_files.files
-    limited = store.rate_bytes is not None  # several would read more
+    odd = not has_parts(store) or store.rate_bytes is not None  # several would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick
     whole = whole and scope.sample_percent is None  # a sample may begin inside a record
-    if (
-        jobs < 2
-        or not has_parts(store)
-        or limited
-        or not whole
-        or not files
-        or "commit_log" not in groups
-    ):
+    if jobs < 2 or odd or not whole or not files or "commit_log" not in groups:
         return []
     start, stop = parts[0]
     end = files[-1].start + used_bytes(store.log, files[-1])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -248,17 +249,64 @@ def test_cases_of_damage_in_parts(
         same(found, wanted)
 
 
+def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `short_parts`, in processes of Spark, which get by value what is no module's.
+
+    taken: a file that has a line for each part that was taken on: of how many records.
+    """
+
+    def shortly(run: Callable[[], Any]) -> Any:
+        before, log_pass.CUT_BYTES = log_pass.CUT_BYTES, 1 << 15
+        try:
+            return run()
+        finally:
+            log_pass.CUT_BYTES = before
+
+    class Reader(TaskReader):
+        def read(self, partition: Any) -> Iterator[Any]:
+            read = super().read
+            return iter(shortly(lambda: list(read(partition))))
+
+    class Source(pipeline_tasks.TaskSource):
+        def reader(self, schema: Any) -> Any:
+            made = super().reader(schema)
+            assert isinstance(made, TaskReader)
+            return Reader(made._function, made._tasks)
+
+    def judged(rows: pa.Table, tasks: list[dict[str, Any]], before: int) -> pa.Table:
+        take_on = Beside._take_on
+
+        def noting(self: Beside, left: Left) -> None:
+            with taken.open("a") as file:
+                print(left.log.records, file=file)
+            take_on(self, left)
+
+        Beside._take_on = noting  # type: ignore[method-assign]
+        try:
+            return shortly(lambda: judged_rows(rows, tasks, before))
+        finally:
+            Beside._take_on = take_on  # type: ignore[method-assign]
+
+    monkeypatch.setattr(pipeline_tasks, "TaskSource", Source)
+    monkeypatch.setattr(pipeline_verify, "judged_rows", judged)
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)  # here: some findings tell of windows
+
+
 @pytest.mark.slow
-def test_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """One store in parts among small ones, and one that is not there: all in one job."""
+def test_on_spark(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stores in parts, which are taken on, beside a small one and none, in one job; odd paths."""
     names = ("5.5.0-killed", "5.3.3-killed-page", "5.3.3-v2")
     roots = [str(stores.unpack(name, tmp_path)) for name in names] + [str(tmp_path / "none")]
+    roots[0] = str(Path(roots[0]).rename(tmp_path / os.fsdecode(b"\xff\xfe")))
     sizes = {roots[0]: PART_BYTES * 3, roots[1]: PART_BYTES * 2, roots[3]: PART_BYTES * 2}
+    in_workers(tmp_path / "taken", monkeypatch)
     found = verify_on(spark, tasks_of(roots, {}, NOW_MS, sizes=sizes))
     assert [root for root, _ in found] == roots
     for root, verdict in found[:3]:
         same(verdict, local(Path(root)))
     assert isinstance(found[3][1], Missing)
+    taken = sum(map(int, (tmp_path / "taken").read_text().split()))
+    assert taken > local(Path(roots[0])).records // 2
 
 
 @pytest.mark.parametrize("parts", [0, 2])
