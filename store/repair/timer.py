@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -51,41 +52,82 @@ def timer_edits(
     before: those with which a broker loads them. A BLANK among them is left out where the entries
     that were in its place can be made anew. Raises Unreadable.
     """
+    with Store(layout.root, layout.broker_config) as store:
+        scene = Scene(store, Scope(), now_ms)
+        ahead = _ahead(scene, before)
+        scene.kept("timer files", lambda: ahead.files)
+        more = list(_repair(scene, ranges, ahead))
+    return joined(ahead.before, more)
+
+
+@dataclass(frozen=True)
+class _Ahead:
+    """The files as they are behind the edits `before`, and what their entries are to be like.
+
+    mended: None without a timer log. records: of the messages that the timer has.
+    """
+
+    before: list[Edit]
+    files: PredictedTimer
+    mended: MendedEntries | None
+    records: TimerColumns
+
+
+def _ahead(scene: Scene, before: Sequence[Edit]) -> _Ahead:
+    """Behind all edits but BLANKs, if entries come in the place of each, else behind all."""
     blanks = [edit for edit in before if len(edit.data or b"") == BLANK_BYTES]
     loads = [edit for edit in before if edit not in blanks]
-    more = list(_repair(layout, ranges, now_ms, loads))
-    spans = [(edit.path, range(edit.offset, edit.offset + edit.length)) for edit in more]
-    if not all(any(b.path == p and b.offset in span for p, span in spans) for b in blanks):
-        loads, more = list(before), list(_repair(layout, ranges, now_ms, before))
-    return joined(loads, more)
+    files, records = PredictedTimer(scene, loads), timer_columns(scene)
+    if files.log.files:
+        records = timer_messages(scene.store, scene, files.log.entries)
+    mended = _mended(files, records)
+    if not all(_is_covered(blank, files, mended) for blank in blanks):
+        loads, files = list(before), PredictedTimer(scene, before)
+        mended = _mended(files, records)  # a BLANK names no other messages
+    return _Ahead(loads, files, mended, records)
+
+
+def _mended(files: TimerFiles, records: TimerColumns) -> MendedEntries | None:
+    """The entries made anew; what follows is held against them."""
+    log = files.log
+    if not log.files:
+        return None
+    mended = mended_entries(files, records)
+    log.entries = mended.entries
+    if len(mended.position):
+        log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
+    return mended
+
+
+def _is_covered(blank: Edit, files: TimerFiles, mended: MendedEntries | None) -> bool:
+    """The repair writes something else where a BLANK would be."""
+    start = next((file.start for file in files.log.files if file.path == blank.path), None)
+    if start is None or mended is None:
+        return False
+    place = np.array([start + blank.offset], np.int64)
+    row, found = files.log.entries.at(place)
+    if found[0] and mended.changed[row[0]]:
+        return True
+    more = [edit for edit in (*closing_blanks(files.log), *_tail(files)) if edit.path == blank.path]
+    return any(edit.offset <= blank.offset < edit.offset + edit.length for edit in more)
 
 
 def _repair(
-    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit]
+    scene: Scene, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead
 ) -> Iterator[Edit]:
-    """What is wrong inside of the files as they are behind the edits `before`. Raises Unreadable."""
-    with Store(layout.root, layout.broker_config) as store:
-        scene = Scene(store, Scope(), now_ms)
-        files = scene.kept("timer files", lambda: PredictedTimer(scene, before))
-        log, mended, linked = files.log, None, dict[int, int]()
-        records = timer_columns(scene)
-        if log.files:
-            records = timer_messages(store, scene)
-            mended = mended_entries(files, records)
-            log.entries = mended.entries  # what follows is held against them
-            if len(mended.position):
-                log.end = max(log.end, int(mended.position[-1]) + UNIT_BYTES)
-        check, wheel = files.check, files.wheel_bytes == FILE_BYTES
-        if files.has_check or (wheel and log.files):
-            files.check = _right_check(files, ranges, store, records, now_ms)
-        if wheel:
-            yield from _wheel(files, scene, linked)
-        if mended is not None:
-            yield from _entries(files, mended, linked)
-            yield from closing_blanks(log)
-        yield from _tail(files)
-        if files.check != check:
-            yield from _check(files)
+    """What is wrong inside of the files. Raises Unreadable."""
+    files, mended, linked = ahead.files, ahead.mended, dict[int, int]()
+    check, wheel = files.check, files.wheel_bytes == FILE_BYTES
+    if files.has_check or (wheel and files.log.files):
+        files.check = _right_check(files, ranges, scene.store, ahead.records, scene.now_ms)
+    if wheel:
+        yield from _wheel(files, scene, linked)
+    if mended is not None:
+        yield from _entries(files, mended, linked)
+        yield from closing_blanks(files.log)
+    yield from _tail(files)
+    if files.check != check:
+        yield from _check(files)
 
 
 def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[Edit]:

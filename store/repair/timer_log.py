@@ -34,7 +34,7 @@ from ..recovery.queue_units import is_valid
 from ..store import Store
 from ..verify.records import Records
 from ..verify.scene import Scene
-from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of, timer_files
+from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 
 Ints = npt.NDArray[np.int64]
@@ -64,13 +64,13 @@ class MendedEntries:
         return entries_of(self.position, self.units)
 
 
-def timer_messages(store: Store, scene: Scene) -> TimerColumns:
-    """The records that the timer topic's queue and the timer log name. Raises Unreadable.
+def timer_messages(store: Store, scene: Scene, entries: Entries) -> TimerColumns:
+    """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
     Fillers, which a repair of the log made in place of lost messages, tell nothing of an entry: those
     cancel what has the name of their topic.
     """
-    places = [timer_files(scene).log.entries.offset_py]
+    places = [entries.offset_py]
     try:
         with store.queues.open(TIMER_TOPIC, 0) as queue:
             ends = queue.summary(store.log_files.start)

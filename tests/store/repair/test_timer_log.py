@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from mqstore.formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
+from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.store.config import BrokerConfig
+from mqstore.store.repair import timer
 from mqstore.store.store import Store
 from mqstore.store.verify.scene import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerLog, timer_files
@@ -93,3 +95,27 @@ def test_what_nothing_tells_is_left_as_it_is(tmp_path: Path) -> None:
     plan = examined(root, CONFIG, TIMER).plan
     reasons = {edit.reason for edit in plan.edits}
     assert not any("entries made from their messages" in reason for reason in reasons), reasons
+
+
+def test_a_cut_file_whose_entries_nothing_tells_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its BLANK stays, and what tells of the entries is read once for that."""
+    root = stores.unpack(CLEAN, tmp_path)
+    log = log_of(root)
+    cut = log.files[1]
+    whole = Path(cut.path).read_bytes()
+    Path(cut.path).write_bytes(whole[: 4 * UNIT_BYTES])
+    for path in (root / "consumequeue" / "rmq_sys_wheel_timer").rglob("0*"):
+        if path.is_file():
+            path.write_bytes(bytes(path.stat().st_size))
+    stores_opened = []
+
+    def counted(*args: Any) -> Store:
+        stores_opened.append(args)
+        return Store(*args)
+
+    monkeypatch.setattr(timer, "Store", counted)
+    edits = [edit for edit in examined(root, CONFIG, TIMER).plan.edits if edit.path == cut.path]
+    assert ("write", 4 * UNIT_BYTES, BLANK_BYTES) in [(e.kind, e.offset, e.length) for e in edits]
+    assert len(stores_opened) == 1
