@@ -31,8 +31,8 @@ def diff(
     Messages meet by topic, queue and queue offset, and are compared by what the producer gave:
     body, properties, flag, time and host of birth. Where they lie in the log does not count. Of
     several stores those meet whose paths are the same below what all of their side have in common.
-    What has expired on one side is passed over. What damage hides is told on stderr; its messages
-    count as if that side had none.
+    What has expired on one side is passed over. What damage hides is told on stderr, of more than
+    1,000 places how many there are; its messages count as if that side had none.
 
     Exit code: 0 no difference; 1 differences, damage, or a store without a partner; 5 a store cannot
     be read, no Spark.
@@ -60,8 +60,10 @@ def diff(
         watched(session, tell),
     ):
         rows, damage = differences(session, of_a, of_b, config)
-    for lost in damage:
+    for lost in damage.first:
         common.warn(f"not compared: {damage_text(lost)}")
+    for store, (places, size) in damage.cut.items():
+        common.warn(f"not compared: {store}: in all {size} bytes, in {places} places")
     with common.open_output() as output:
         found = ({"type": "difference", **row} for row in rows)
         output.records(found, text=_text, columns=_COLUMNS)

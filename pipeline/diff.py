@@ -7,7 +7,9 @@ producer gave. Where they lie in the log, and when they were stored, does not co
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..store.config import BrokerConfig
@@ -23,6 +25,29 @@ _PLACE = ("pair", "topic", "queue_id", "queue_offset")
 _GIVEN = ("flag", "born_timestamp", "born_host", "body_crc", "body_length", "properties")
 _A, _B = 0, 1
 DAMAGE = "damage"
+DAMAGE_MAX = 1000
+"""Of more places that could not be read only counts are taken to the driver."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What of some stores could not be read.
+
+    first: of DAMAGE_MAX places, in the order of the stores: `store`, `position`, `size`, `reason`.
+    totals: by store, in all: places, bytes.
+    """
+
+    first: list[dict[str, Any]] = field(default_factory=list)
+    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.totals)
+
+    @property
+    def cut(self) -> dict[str, tuple[int, int]]:
+        """`totals` of the stores of which `first` has not everything."""
+        told = Counter(row["store"] for row in self.first)
+        return {store: total for store, total in self.totals.items() if told[store] < total[0]}
 
 
 def pairs_of(
@@ -55,15 +80,14 @@ def log_bytes(roots: Sequence[str], config: BrokerConfig) -> int:
 
 def differences(
     spark: SparkSession, a: Mapping[str, str], b: Mapping[str, str], config: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[dict[str, Any]], Damage]:
     """A row for each queue that differs: where first, how, and how often; and what was not read.
 
     a, b: stores with the names of their pairs. Messages before the first one that the other side
-    still has of a queue have expired there; they are passed over. What could not be read: `store`,
-    `position`, `size`, `reason`. Raises as `rebuild`.
+    still has of a queue have expired there; they are passed over. Raises as `rebuild`.
     """
     if not a:
-        return [], []
+        return [], Damage()
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -98,7 +122,7 @@ def differences(
             for store, pair in stores.items()
             if (pair, side) in damaged
         ]
-        damage = _damage(spark, unread, config) if unread else []
+        damage = _damage(spark, unread, config) if unread else Damage()
     return [_told(row) for row in rows if row["topic"] is not None], damage
 
 
@@ -142,17 +166,20 @@ def _side(
     )
 
 
-def _damage(
-    spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """What of some stores could not be read, in their order: a second look, since it is rare."""
+def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]) -> Damage:
+    """What of some stores could not be read: a second look, since it is rare."""
+    from pyspark.sql import functions as f
+
     rows = _read(spark, stores, config, ("store", DAMAGE)).where(f"{DAMAGE} is not null")
-    found = rows.select("store", f"{DAMAGE}.*").distinct().collect()
-    order = {store: number for number, store in enumerate(stores)}
-    return sorted(
-        (row.asDict() for row in found),
-        key=lambda row: (order[row["store"]], row["position"] or 0),
-    )
+    places = rows.select("store", f"{DAMAGE}.*").distinct().cache()
+    number = f.array_position(f.array(*map(f.lit, stores)), f.col("store"))
+    first = places.orderBy(number, f.coalesce("position", f.lit(0))).limit(DAMAGE_MAX).collect()
+    summed = f.coalesce(f.sum("size"), f.lit(0))
+    counted = places.groupBy("store").agg(f.count("*").alias("places"), summed.alias("bytes"))
+    totals = {row["store"]: (row["places"], row["bytes"]) for row in counted.collect()}
+    places.unpersist()
+    in_order = {store: totals[store] for store in stores if store in totals}
+    return Damage([row.asDict() for row in first], in_order)
 
 
 def _read(

@@ -13,8 +13,9 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.hashing import crc31
+from mqstore.pipeline import diff as pipeline_diff
 from mqstore.pipeline import session
-from mqstore.pipeline.diff import differences, pairs_of
+from mqstore.pipeline.diff import Damage, differences, pairs_of
 from mqstore.store.commit_log import Batch, Extent, ExtentKind
 from mqstore.store.message import messages
 from mqstore.store.store import Store
@@ -58,7 +59,7 @@ def test_the_first_message_that_differs(spark: SparkSession, tmp_path: Path) -> 
     first.write_bytes(data)
     max(log.iterdir()).unlink()
     found, damage = differences(spark, {str(root): ""}, {str(other): ""}, {})
-    assert damage == []
+    assert not damage
     for row in found:
         assert list(errors(schema_of("difference"), {"type": "difference", **row})) == []
     rows = {(row["topic"], row["queue_id"]): row for row in found}
@@ -76,7 +77,7 @@ def test_the_same_and_what_has_expired(spark: SparkSession, tmp_path: Path) -> N
     other = tmp_path / "other"
     shutil.copytree(root, other)
     pair = {str(root): "x"}, {str(other): "x"}
-    assert differences(spark, *pair, {}) == ([], [])
+    assert differences(spark, *pair, {}) == ([], Damage())
     min((other / "commitlog").iterdir()).unlink()
     kept = {row["topic"]: row for row in differences(spark, *pair, {})[0]}
     assert all(row["how"] == "only_a" for row in kept.values()), "queues that B has not at all"
@@ -103,3 +104,8 @@ def test_damage_is_told(
         items = [item for item in store.log.scan() if isinstance(item, Extent)]
     (damage,) = (item for item in items if item.kind is ExtentKind.DAMAGE)
     assert all(f" at {damage.position}, {damage.size} bytes" in line for line in lost)
+    monkeypatch.setattr(pipeline_diff, "DAMAGE_MAX", 1)
+    assert run(["pipeline", "diff", str(root), str(copy)]) == 1
+    first, *rest = capsys.readouterr().err.splitlines()
+    assert first == f"mqstore: not compared: {lost[0]}"
+    assert rest == [f"mqstore: not compared: {copy}: in all {damage.size} bytes, in 1 places"]
