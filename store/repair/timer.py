@@ -127,7 +127,8 @@ def _repair(
         yield from closing_blanks(files.log)
     yield from _tail(files)
     if files.check != check:
-        yield from _check(files)
+        again = _read_again(check, files.check, ahead.records, ranges.get(QUEUE, (0, 0))[1])
+        yield from _check(files, again)
 
 
 def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[Edit]:
@@ -288,15 +289,31 @@ def _right_check(
     )
 
 
-def _check(files: TimerFiles) -> Iterator[Edit]:
-    """The fields of timercheck; a file without room for them, and one that is missing, is made anew."""
+def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: int) -> int:
+    """How many messages that have been delivered a start reads, and delivers, once more.
+
+    high: end of the timer topic's queue. What an offset that cannot be hides may have been read.
+    """
+    begin, end = new.last_timer_queue_offset, old.last_timer_queue_offset
+    offset, out_ms = records.queue_offset, records.out_ms
+    read = (offset >= begin) & (offset < (end if 0 < end <= high else high))
+    due = (out_ms > 0) & (out_ms < new.last_read_time_ms) & ~records.cancels
+    return int((read & due).sum())
+
+
+def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
+    """The fields of timercheck; a file without room for them, and one that is missing, is made anew.
+
+    again: as `_read_again`.
+    """
     path, data = files.check_path, files.check.to_bytes()
     codes = ("I-130", "I-131", "I-132")
+    twice = f"; up to {again} messages are delivered once more" if again else ""
     if files.has_check and path.stat().st_size >= len(data):
-        reason = "positions and times that cannot be"
+        reason = f"positions and times that cannot be{twice}"
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
-        reason = "how far the timer had come, as its log tells"
+        reason = f"how far the timer had come, as its log tells{twice}"
         pieces = ((0, data),)
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 

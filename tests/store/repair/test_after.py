@@ -98,6 +98,17 @@ def test_entries_of_a_file_that_was_cut_are_made_again(tmp_path: Path) -> None:
         assert (layout.timer_log / path.name).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.parametrize(("kind", "told"), [("log_torn_last", "up to 7"), ("log_zero_last", "")])
+def test_what_is_delivered_once_more_is_told(kind: str, told: str, tmp_path: Path) -> None:
+    """Messages that were due as they were read have no entry: they are read again with the others."""
+    case = next(c for c in feature_cases() if c["base"].startswith("timer") and c["kind"] == kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    plan = examine(Layout.open(root, config_of(case, root)), Choice(), case["version"], NOW_MS).plan
+    (edit,) = [edit for edit in plan.edits if Path(edit.path).name == "timercheck"]
+    again = f"{told} messages are delivered once more"
+    assert edit.reason.endswith(again) if told else "once more" not in edit.reason
+
+
 def test_the_name_of_a_checksum_that_is_right_is_put_back(tmp_path: Path) -> None:
     """A broker that demands the checksum would cut off the log there."""
     case = next(c for c in feature_cases() if c["kind"] == "flip_crcName_last_force")
