@@ -60,6 +60,14 @@ def test_texts_of_what_no_repair_mends() -> None:
         assert row["now"].format(store="S", path="P", code="C")
 
 
+@pytest.mark.parametrize("code", ["I-070", "I-114", "I-117"])
+def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
+    """Light queues are one cause of several."""
+    texts = beyond_texts()[code]
+    assert "if that is a light one: " in texts["why"]
+    assert "for a light queue" in texts["now"] and "else: " in texts["now"]
+
+
 @pytest.mark.parametrize("kind", ["zero_first_page_first", "expired_file_gap"])
 def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) -> None:
     """That of the first record that is left: a broker passes over a file that begins with none."""
