@@ -13,6 +13,7 @@ manifest leaves the target as it was; after it, `publish` can be repeated until 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..store.errors import Refused, Unreadable, from_os_error
+from ..store.errors import Refused, StoreError, Unreadable, from_os_error
 from ..store.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
 from ..store.write.files import Files, write_new
 from ..store.write.lock import StoreLock
@@ -30,6 +31,7 @@ from ..store.write.lock import StoreLock
 _PREFIX = "rebuild-"
 _LOCK = "rebuild.lock"
 _OWNER = "owner"
+_MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
 @dataclass(frozen=True)
@@ -156,8 +158,19 @@ def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[Non
         finally:
             files.unlink(lock)
             for folder in (journal, *(() if existed else (target,))):
-                if not any(folder.iterdir()):
-                    files.remove_directory(folder)
+                remove_empty(folder, files)
+
+
+def remove_empty(folder: Path, files: Files) -> None:
+    """Remove a folder if it is empty. Another job may remove it, or begin in it, meanwhile."""
+    try:
+        if not any(folder.iterdir()):
+            files.remove_directory(folder)
+    except FileNotFoundError:
+        return
+    except StoreError as error:
+        if getattr(error.__cause__, "errno", None) not in _MEANWHILE:
+            raise
 
 
 def require_outside(target: Path) -> None:

@@ -26,7 +26,7 @@ from ...store.config import BrokerConfig
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import JOURNAL
 from ...store.write.files import Files
-from ..stage import Stage, may_be_left_in, one_job, require_outside
+from ..stage import Stage, may_be_left_in, one_job, remove_empty, require_outside
 from .ask import parse_object
 from .fleet import is_uri
 from .owner import require_gone, this_session
@@ -64,10 +64,7 @@ class SpoolWriter(DataSourceArrowWriter):
             raise InvalidInput("what is there is not overwritten", hint='write .mode("append")')
         self.options = given
         self.config = BrokerConfig(parse_object(given, "broker_config"))
-        target = _new_directory(given.get("path", ""), self.files)
-        made = not target.exists()
-        stage = Stage.begin(target, self.files, this_session() | {_MADE: made})
-        self._stage = stage.folder
+        self._stage = _begin(_new_directory(given.get("path", "")), self.files).folder
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Spooled:
         """Keep the rows of one task aside."""
@@ -118,45 +115,57 @@ class SpoolWriter(DataSourceArrowWriter):
         """Write rows, in order, as files below `stage.tree`."""
 
 
-def _new_directory(path: str, files: Files) -> Path:
-    """The target, rid of what killed sessions have left in it.
-
-    Raises InvalidInput, NotAStore, InUse, Refused for one that is not empty.
-    """
+def _new_directory(path: str) -> Path:
+    """The target. Raises InvalidInput, NotAStore, Refused."""
     if not path or is_uri(path):
         raise InvalidInput("a store is written to a directory", hint='write .save("/data/new")')
     target = Path(path).absolute()
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target)
     require_outside(target)
-    if _take_over(target, files):
-        raise Refused(
-            "a write that was cut off here is finished now",
-            path=target,
-            hint="read it, or remove it to write anew",
-        )
+    return target
+
+
+def _begin(target: Path, files: Files) -> Stage:
+    """A new stage in the target, rid of what killed sessions have left in it; no job comes between.
+
+    Raises InUse, Refused for a target that is not empty.
+    """
+    if not may_be_left_in(target, files):
+        remove_empty(target / JOURNAL, files)
+        _require_empty(target)
+    left = Stage.left_in(target, files)
+    made = not target.exists() or any(_made_target(stage) for stage in left)
+    with one_job(target, files, existed=not made):
+        if _take_over(target, files):
+            raise Refused(
+                "a write that was cut off here is finished now",
+                path=target,
+                hint="read it, or remove it to write anew",
+            )
+        _require_empty(target)
+        return Stage.begin(target, files, this_session() | {_MADE: made})
+
+
+def _require_empty(target: Path) -> None:
     held = sorted(entry.name for entry in target.iterdir()) if target.exists() else []
+    held = [name for name in held if name != JOURNAL]
     if held:
         raise Refused(f"the target is not empty ({held[0]} is in it)", path=target)
-    return target
 
 
 def _take_over(target: Path, files: Files) -> bool:
     """Finish or remove what killed sessions have left: whether there was one to finish.
 
-    A stage without an owner is that of a job which has a lock, or is begun, or half removed.
+    A stage without an owner is that of a job which had the lock, or is half removed.
     """
     finished = False
-    if may_be_left_in(target, files):
-        left = Stage.left_in(target, files)
-        with one_job(target, files, existed=not any(_made_target(stage) for stage in left)):
-            for stage in left:
-                require_gone(stage)
-                if stage.sealed:
-                    stage.publish()
-                    finished = True
-                _give_up(stage)
-    _remove_empty(target / JOURNAL, files)
+    for stage in Stage.left_in(target, files):
+        require_gone(stage)
+        if stage.sealed:
+            stage.publish()
+            finished = True
+        _give_up(stage)
     return finished
 
 
@@ -174,14 +183,9 @@ def _give_up(stage: Stage) -> None:
     made = _made_target(stage)
     stage.remove()
     for folder in (stage.target / JOURNAL, *([stage.target] if made else [])):
-        _remove_empty(folder, stage.files)
+        remove_empty(folder, stage.files)
 
 
 def _made_target(stage: Stage) -> bool:
     """Whether the target was made for a stage."""
     return bool((stage.owner() or {}).get(_MADE, False))
-
-
-def _remove_empty(folder: Path, files: Files) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        files.remove_directory(folder)

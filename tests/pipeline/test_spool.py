@@ -13,7 +13,7 @@ import pytest
 from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.sources import owner, spool
 from mqstore.pipeline.sources.queue_writer import QueueUnitsWriter
-from mqstore.pipeline.stage import Stage
+from mqstore.pipeline.stage import Stage, one_job
 from mqstore.store.errors import InUse, Refused
 from mqstore.store.write.files import Files
 
@@ -171,6 +171,24 @@ def test_a_job_leaves_alone_what_a_session_writes(
         stage.seal({"done": True})
 
     assert publish_job(tmp_path / "other", other_job, lambda _: False) == {"done": True}
+
+
+def test_a_stage_is_begun_while_no_job_works_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even one that looked for stages a moment before."""
+    begin, new = Stage.begin, tmp_path / "new"
+
+    def meeting(*asked: Any) -> Stage:
+        with pytest.raises(InUse), one_job(new, Files()):
+            pass
+        return begin(*asked)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Stage, "begin", meeting)
+        made = writer(new, Files(), monkeypatch)
+    made.commit([made.write(iter([units()]))])
+    assert visible(new)
 
 
 def test_who_is_gone() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.stage import Stage
+from mqstore.pipeline.stage import Stage, one_job
 from mqstore.store.errors import Unreadable
 from mqstore.store.write.files import Files, write_new
 
@@ -70,3 +70,20 @@ def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
     (stage.folder / "manifest.json").write_bytes(b"{")
     with pytest.raises(Unreadable, match="not a manifest"):
         stage.manifest()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_another_job_ends_or_begins_while_one_ends(begun: bool, tmp_path: Path) -> None:
+    """What looked empty is gone, or is empty no more: the job has succeeded all the same."""
+
+    class Meanwhile(Files):
+        def remove_directory(self, path: Path) -> None:
+            if begun:
+                (path / "other").touch()
+            else:
+                path.rmdir()
+            super().remove_directory(path)
+
+    with one_job(tmp_path, Meanwhile()):
+        pass
+    assert (tmp_path / ".mqstore").exists() is begun
