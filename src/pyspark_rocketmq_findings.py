@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from mqstore.pipeline.sources.findings import FindingSource as DefaultSource
-
-__all__ = ["DefaultSource"]
+try:
+    from mqstore.pipeline.sources.findings import FindingSource as DefaultSource
+except ImportError:  # without pyarrow, say: then there is no source, and those of others stay
+    __all__: list[str] = []
+else:
+    __all__ = ["DefaultSource"]

@@ -232,3 +232,12 @@ def test_what_every_session_looks_at_is_quick_to_import() -> None:
     code += "print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_without_pyarrow_there_is_no_source() -> None:
+    """Spark imports all of them to find anybody's source, and takes no error."""
+    names = sorted(m.name for m in iter_modules() if m.name.startswith("pyspark_rocketmq_"))
+    code = "import sys; sys.modules['pyarrow'] = None\n"
+    code += f"print([hasattr(__import__(name), 'DefaultSource') for name in {names}])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{[False] * len(names)}\n" and names
