@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.formats.consume_queue_ext import END_MARK, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
+from mqstore.formats.consume_queue_ext import END, END_MARK, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from mqstore.store.consume_queue_ext import ext_unit, ext_units_at
 from mqstore.store.mapped_file_queue import MappedFileQueue, file_name
 from mqstore.store.recovery.edits import Edit
@@ -187,13 +187,31 @@ def test_seeded_damage(count: int, tmp_path: Path) -> None:
         known = damage(folder, generator)
         with MappedFileQueue.open(folder) as files:
             before = set(ext_units_at(files, np.array(sorted(known), np.int64)))
+            parts = damaged_ranges(files)
+        damaged = [range(part.position, part.position + part.size) for part in parts]
         _, places = mend(folder, known)
         assert all(size < UNIT_BYTES_MIN for size in left(folder)), number
         found = units_at(folder, places)
         assert found == {place: known[place] for place in places}, number
         assert set(units_at(folder, before)) == before, number
+        assert with_room(known, damaged) <= places | before, number
         if not left(folder):
             check_a_broker_reads(folder)
+
+
+def with_room(known: dict[int, Wanted], damaged: list[range]) -> set[int]:
+    """The named places in damaged ranges that are a unit away from other places and from the ends."""
+    found = set()
+    for part in damaged:
+        inside = [place for place in known if place in part]
+        mark = END.sizeof() if part.stop % FILE_BYTES == 0 else 0
+        for place in inside:
+            apart = all(
+                abs(place - o) >= UNIT_BYTES_MIN for o in [part.start, *inside] if o != place
+            )
+            if apart and place + UNIT_BYTES_MIN + mark <= part.stop:
+                found.add(place)
+    return found
 
 
 def damage(folder: Path, generator: random.Random) -> dict[int, Wanted]:
