@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mqstore.store.config import BrokerConfig
+from mqstore.store.ordered import rows_of
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice
 from mqstore.store.store import Store
@@ -29,13 +30,12 @@ def test_lost_messages_are_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 opened.write(b"\xee" * 1000)
     seen = []
 
-    def rows_of(ordered: Any, wanted: Any) -> Any:
+    def counted(ordered: Any, wanted: Any) -> Any:
         seen.append(ordered)
-        return look_up(ordered, wanted)
+        return rows_of(ordered, wanted)
 
-    look_up = ext.rows_of
     monkeypatch.setattr(ext, "_WINDOW_UNITS", 4)
-    monkeypatch.setattr(ext, "rows_of", rows_of)
+    monkeypatch.setattr(ext, "rows_of", counted)
     repaired(root, BrokerConfig({}), Choice())
     assert max(len(lost) for lost in seen) > 3, "no message was lost"
     assert all((np.diff(lost) > 0).all() for lost in seen)
