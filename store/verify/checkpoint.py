@@ -210,12 +210,12 @@ def start_after_a_crash(scene: Scene) -> None:
         return
     missing = _missing(scene, start.position)
     path = os.fspath(scene.store.layout.checkpoint)
-    if missing.runs:
+    if missing.messages:
         text = (
             f"{missing.messages} messages have no queue unit, the first at {missing.position}, but"
             f" the next start begins at {start.position} ({start.reason})"
         )
-        scene.findings.add("I-116", path, text, count=missing.runs)
+        scene.findings.add("I-116", path, text, count=missing.messages)
     found = _page(scene)
     saved = found.values.index_msg_timestamp if found else 0
     for file in _index_files(scene):
@@ -232,25 +232,23 @@ def start_after_a_crash(scene: Scene) -> None:
 
 
 class _Missing(NamedTuple):
-    """Messages without a unit, in so many runs; where the first one lies, 0 without any."""
+    """Messages without a unit; where the first one lies, 0 without any."""
 
     messages: int
-    runs: int
     position: int
 
 
 def _missing(scene: Scene, before: int | None = None) -> _Missing:
-    """Of all queues: all, or runs that begin in front of a log position."""
-    messages, runs, positions = 0, 0, list[int]()
+    """Of all queues: all, or where a row of them begins in front of a log position."""
+    messages, positions = 0, list[int]()
     for check in queues_of(scene).checks.values():
         counts, position = check.missing_counts
         if before is not None:
             counts, position = counts[position < before], position[position < before]
         if len(counts):
             messages += int(counts.sum())
-            runs += len(counts)
             positions.append(int(position.min()))
-    return _Missing(messages, runs, min(positions, default=0))
+    return _Missing(messages, min(positions, default=0))
 
 
 @after("I-117")
@@ -267,6 +265,6 @@ def flushed_position(scene: Scene) -> None:
         scene.findings.add("I-117", found.path, text)
         return
     before = _missing(scene, at)
-    if before.runs:
+    if before.messages:
         text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
         scene.findings.add("I-117", found.path, text)
