@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from .carried import Carried
 from .catalogue import Severity
 from .commit_log_chain import chain_of
 from .records import Ints, Records
-from .register import of_records
+from .register import after, of_records
 from .scene import Scene
 
 _DIGITS_MAX = 9
@@ -26,12 +27,21 @@ def _none_known() -> Ints:
     return np.full((1, 1), _UNKNOWN, np.int64)
 
 
+class _Jump(NamedTuple):
+    """A record, its position and size, that has a lower queue offset than it should."""
+
+    position: int
+    size: int
+    text: str
+
+
 @dataclass
 class _Order(Carried):
     """newest, oldest: store timestamps of the last record and of the first. topics: a number for each.
 
     next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met.
-    first_offset: the same of the first one.
+    first_offset: the same of the first one. open: by topic and queue, a jump back that nothing of the
+    queue has followed yet.
     """
 
     newest: int = 0
@@ -39,6 +49,7 @@ class _Order(Carried):
     topics: dict[bytes, int] = field(default_factory=dict)
     next_offset: Ints = field(default_factory=_none_known)
     first_offset: Ints = field(default_factory=_none_known)
+    open: dict[tuple[int, int], _Jump] = field(default_factory=dict)
 
     def room(self, records: Records, queues: int) -> Ints:
         """Make room for all queues; int64[n]: the number of each topic of the records."""
@@ -59,7 +70,7 @@ class _Order(Carried):
 
     def fits(self, left: _Order) -> bool:
         """Times and queue offsets go on where they were."""
-        if left.oldest is not None and left.oldest < self.newest:
+        if self.open or (left.oldest is not None and left.oldest < self.newest):
             return False
         queues = min(self.next_offset.shape[1], left.first_offset.shape[1])
         for topic, number in left.topics.items():
@@ -112,6 +123,7 @@ def queue_offsets(scene: Scene, records: Records) -> None:
     order, chain = scene.kept(_Order, _Order), chain_of(scene)
     if not chain.follows(scene, records) and not chain.lost:
         order.next_offset[:] = _UNKNOWN  # what lies between was not read
+        close_jumps(scene)
     flags = records.columns.ints("sys_flag")
     queue_id = records.columns.ints("queue_id")
     rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
@@ -128,12 +140,19 @@ def queue_offsets(scene: Scene, records: Records) -> None:
     expected = np.empty(len(rows), np.int64)
     expected[1:] = offset[:-1] + count[:-1]
     expected[first] = np.where(known == _UNKNOWN, offset[first], known)
+    if order.open:
+        for at, queue in enumerate(zip(topics.tolist(), queues.tolist(), strict=True)):
+            if queue in order.open:
+                _tell_jump(scene, order.open.pop(queue), bool(offset[first[at]] == known[at]))
     order.next_offset[topics, queues] = offset[last] + count[last]
     new = order.first_offset[topics, queues] == _UNKNOWN
     order.first_offset[topics[new], queues[new]] = offset[first[new]]
     wrong = np.flatnonzero(offset != expected)
     if len(wrong):
-        _report_jumps(scene, records, rows, wrong, offset, expected)
+        ends = dict(
+            zip(last.tolist(), zip(topics.tolist(), queues.tolist(), strict=True), strict=True)
+        )
+        _report_jumps(scene, records, rows, wrong, offset, expected, ends)
 
 
 def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
@@ -162,25 +181,48 @@ def _messages_in(records: Records, flags: npt.NDArray[np.int64], rows: Ints) -> 
 
 
 def _report_jumps(
-    scene: Scene, records: Records, rows: Ints, wrong: Ints, offset: Ints, expected: Ints
+    scene: Scene,
+    records: Records,
+    rows: Ints,
+    wrong: Ints,
+    offset: Ints,
+    expected: Ints,
+    ends: dict[int, tuple[int, int]],
 ) -> None:
-    """Told record by record, in log order."""
-    lost = chain_of(scene).lost
+    """Told record by record, in log order. ends: the last row of each queue, and which queue that is."""
+    order, lost = scene.kept(_Order, _Order), chain_of(scene).lost
     for at in wrong[np.argsort(rows[wrong])].tolist():
         row = int(rows[at])
         topic = records.topic_texts[records.topics.ids[row]]
         queue_id = int(records.columns.ints("queue_id")[row])
         found, wanted = int(offset[at]), int(expected[at])
-        explained, why = lost, "; records before it are lost"
-        if found < wanted:
-            # a start of an older broker gives out once more what it has cut
-            goes_on = at + 1 < len(rows) and int(offset[at + 1]) == int(expected[at + 1])
-            explained, why = goes_on, ": given out again from here on"
-        scene.log_finding(
-            "I-031",
-            int(records.position[row]),
-            int(records.ends[row] - records.position[row]),
-            f"record at {records.position[row]} is {topic}/{queue_id} {found}, not {wanted}"
-            + (why if explained else ""),
-            severity=Severity.WARNING if explained else None,
-        )
+        position, end = int(records.position[row]), int(records.ends[row])
+        text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
+        jump = _Jump(position, end - position, text)
+        if found > wanted:
+            _tell(scene, jump, "; records before it are lost" if lost else "")
+        elif at not in ends:
+            _tell_jump(scene, jump, bool(offset[at + 1] == expected[at + 1]))
+        elif scene.behind is None:
+            order.open[ends[at]] = jump
+        else:  # the run in front looks itself
+            _tell_jump(scene, jump, goes_on=False)
+
+
+def _tell_jump(scene: Scene, jump: _Jump, goes_on: bool) -> None:
+    """A start of an older broker gives out once more what it has cut: the queue goes on from there."""
+    _tell(scene, jump, ": given out again from here on" if goes_on else "")
+
+
+def _tell(scene: Scene, jump: _Jump, why: str) -> None:
+    severity = Severity.WARNING if why else None
+    scene.log_finding("I-031", jump.position, jump.size, jump.text + why, severity=severity)
+
+
+@after("I-031")
+def close_jumps(scene: Scene) -> None:
+    """Nothing of their queues has followed."""
+    order = scene.kept(_Order, _Order)
+    for jump in order.open.values():
+        _tell_jump(scene, jump, goes_on=False)
+    order.open.clear()

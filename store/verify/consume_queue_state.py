@@ -41,6 +41,9 @@ class Missing:
     end: int
 
 
+_RUN = len(fields(Missing))
+
+
 @dataclass
 class QueueCheck:
     """One queue.
@@ -75,7 +78,7 @@ class QueueCheck:
     def missing_counts(self) -> tuple[Ints, Ints]:
         """Of `missing`, which may be millions: counts and positions, int64[n] both."""
         names = [each.name for each in fields(Missing)]
-        rows = np.frombuffer(self.gaps, np.int64).reshape(-1, len(names))
+        rows = np.frombuffer(self.gaps, np.int64).reshape(-1, _RUN)
         return rows[:, names.index("count")].copy(), rows[:, names.index("position")].copy()
 
     def note_missing(self, messages: Messages) -> None:
@@ -86,8 +89,17 @@ class QueueCheck:
         ends = messages.position + messages.size
         breaks = (np.flatnonzero(np.diff(offsets) != 1) + 1).tolist()
         for begin, end in zip([0, *breaks], [*breaks, len(offsets)], strict=True):
-            first, stop = int(messages.position[begin]), int(ends[end - 1])
-            self.gaps.extend((int(offsets[begin]), end - begin, first, stop))
+            place = int(messages.position[begin]), int(ends[end - 1])
+            self._note_run(int(offsets[begin]), end - begin, *place)
+
+    def _note_run(self, first: int, count: int, position: int, end: int) -> None:
+        """One that goes on from the batch before is no other one."""
+        if self.gaps:
+            before = Missing(*self.gaps[-_RUN:])
+            if before.first + before.count == first:
+                del self.gaps[-_RUN:]
+                first, count, position = before.first, before.count + count, before.position
+        self.gaps.extend((first, count, position, end))
 
 
 @dataclass
