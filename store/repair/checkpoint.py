@@ -42,7 +42,8 @@ def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
     old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
     highest = sound._asdict() | {"confirm_phy_offset": plan.log_end}
     lowered = {
-        name: getattr(sound, name)
+        # what the version does not know of is in `sound` as it was
+        name: min(max(0, getattr(sound, name)), max(0, highest[name]))
         for name in ((_INDEX,) if only_index else _BOUNDED)
         if not 0 <= getattr(old, name) <= max(0, highest[name])
     }

@@ -177,6 +177,17 @@ def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) ->
             assert Checkpoint.from_bytes(bytes(data))[:field] == written[:field]
 
 
+@pytest.mark.parametrize("name", ["4.3.1-clean", "5.1.4-clean"])
+def test_fields_that_the_version_does_not_know_are_lowered_once(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    path = root / "checkpoint"
+    for high in (b"\x00\x00" + b"\x7f" * 6, b"\xd8" * 8):
+        data = path.read_bytes()
+        path.write_bytes(data[:32] + high * 2 + data[48:])
+        repaired(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ()))
+        assert examined(root, BrokerConfig({}), chosen([Part.CHECKPOINT], ())).nothing_to_do
+
+
 def test_a_checkpoint_that_is_missing_or_short(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     path = root / "checkpoint"
