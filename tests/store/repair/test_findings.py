@@ -136,6 +136,23 @@ def test_the_logs_of_torn_records_are_opened_once(
     assert len(opened_logs) == 2, "the plan, and the same once more before it is carried out"
 
 
+def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, int]:
+    """File and byte of a field of a message in the commit log, or of its `unit`."""
+    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
+        unit = units.unit(offset)
+        assert unit is not None
+        files, at = store.log_files, unit.physical_offset
+        if field == "unit":
+            files, at = units.files, offset * UNIT_BYTES
+        elif field in ("body", "topic", "properties"):  # or the length before it
+            at += int(store.log.record(at).columns.ragged(field).start[0])
+        else:
+            at += offset_of(MESSAGE, field)
+        file = files.file_at(at)
+        assert file is not None
+        return file.path, at - file.start
+
+
 @pytest.mark.parametrize(
     ("field", "byte"),
     [
@@ -162,19 +179,7 @@ def test_a_damaged_copy_in_the_commit_log_takes_no_place(
     root = stores.unpack("5.3.3-compaction", tmp_path)
     queue, offset = tear(root, 11)
     torn = rows(root, ["compaction"])
-    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
-        unit = units.unit(offset)
-        assert unit is not None
-        files, at = store.log_files, unit.physical_offset
-        if field == "unit":
-            files, at = units.files, offset * UNIT_BYTES
-        elif field in ("body", "topic", "properties"):  # or the length before it
-            at += int(store.log.record(at).columns.ragged(field).start[0])
-        else:
-            at += offset_of(MESSAGE, field)
-        file = files.file_at(at)
-        assert file is not None
-        path, at = file.path, at - file.start
+    path, at = place_of(root, queue, offset, field)
     with Path(path).open("r+b") as opened:
         opened.seek(at + byte)
         old = opened.read(1)[0]
@@ -190,14 +195,9 @@ def test_a_tombstone_in_the_commit_log_takes_no_place(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-compaction", tmp_path)
     queue, offset = tear(root, 11)
     torn = rows(root, ["compaction"])
-    with Store(root) as store, store.queues.open(queue.topic, queue.queue_id) as units:
-        unit = units.unit(offset)
-        assert unit is not None
-        file = store.log_files.file_at(unit.physical_offset)
-        assert file is not None
-        body = int(store.log.record(unit.physical_offset).columns.ragged("body").start[0])
-    with Path(file.path).open("r+b") as opened:
-        opened.seek(unit.physical_offset - file.start + body)
+    path, at = place_of(root, queue, offset, "body")
+    with Path(path).open("r+b") as opened:
+        opened.seek(at)
         opened.write(b"\xff\xfe\xfd")
     config = BrokerConfig({})
     assert repaired(root, config, Choice()).session
