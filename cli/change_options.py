@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .options import Common
+from .exit_codes import ExitCode
+from .options import Common, say
+from .terminal import escape, escape_lines, is_terminal
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -42,8 +44,8 @@ FollowLinks = Annotated[
 
 
 def can_ask() -> bool:
-    """Somebody sits at a terminal."""
-    return sys.stdin is not None and sys.stdin.isatty()
+    """Somebody sits at a terminal, and sees what stderr asks."""
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
 def asks_before(apply: bool, yes: bool) -> bool:
@@ -51,6 +53,32 @@ def asks_before(apply: bool, yes: bool) -> bool:
     if apply and not yes and not can_ask():
         raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
     return apply and not yes
+
+
+def agree(question: str, plan: str) -> None:
+    """Show what would be done, then ask, both on stderr. Raises typer.Exit where the answer is no."""
+    print(escape_lines(plan), file=sys.stderr, end="\n\n")
+    if not _is_yes(escape(question)):
+        say("nothing changed")
+        raise typer.Exit(ExitCode.DONE)
+
+
+def _is_yes(question: str) -> bool:
+    """Ask until there is an answer; Ctrl-D is one. typer would put a blank on stdout, into the data."""
+    while True:
+        print(f"{question} [y/N]: ", file=sys.stderr, end="", flush=True)
+        try:
+            line = sys.stdin.readline()
+        except BaseException:
+            print(file=sys.stderr)
+            raise
+        word = line.strip().lower()
+        if word in ("y", "yes"):
+            return True
+        if not line:
+            print(file=sys.stderr)
+        if word in ("", "n", "no"):
+            return False
 
 
 def files_of(layout: Layout, follow_links: bool) -> Files:

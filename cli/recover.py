@@ -15,6 +15,7 @@ from .change_options import (
     JournalDirectory,
     Wait,
     Yes,
+    agree,
     asks_before,
     files_of,
     reading_the_log,
@@ -179,9 +180,9 @@ def _apply(
         assert found.refusal is not None
         raise found.refusal
     if asks:
-        from .recover_text import question
+        from .recover_text import question, recovery_text
 
-        typer.confirm(question(found), abort=True, err=True)
+        agree(question(found), recovery_text(found, None, None, common, asking=True))
     version = found.main_version
 
     def again() -> Any:

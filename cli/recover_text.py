@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from ..store.layout import Layout
     from ..store.recovery.apply import Applied
     from ..store.recovery.edits import Edit
+    from ..store.recovery.journal import Step
     from ..store.recovery.predict import FileChange
     from ..store.recovery.recovery import Recovery
     from ..store.recovery.tally import Share, Tally
     from .options import Common
 
 _SHIFTED_SHOWN = 3
-_ROWS = 12
+ROWS = 12
 """Lines of a list before it is folded."""
+_PLAN = "The plan (nothing is written without --apply):"
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
 _UNFIRED = "Timed messages that it cannot mend stay readable in their topic, rmq_sys_wheel_timer."
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -33,11 +35,13 @@ def recovery_text(
     after: Recovery | None,
     common: Common,
     options: Sequence[str] = (),
+    *,
+    asking: bool = False,
 ) -> str:
     """The whole page. after: the store once the plan was applied. options: that were given besides,
-    and have to be given again.
+    and have to be given again. asking: whether to carry it out is asked next.
     """
-    rows = None if common.verbose else _ROWS
+    rows = None if common.verbose else ROWS
     lines = [verdict(found, applied, after), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     if worst.files:
@@ -54,8 +58,8 @@ def recovery_text(
     lines += lost_lines(found, common)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
-    lines += _plan(found, applied, rows)
-    if applied is None:
+    lines += _plan(found, applied, rows, asking)
+    if applied is None and not asking:
         lines += ["", *_next(found, options)]
     return "\n".join(lines)
 
@@ -296,11 +300,11 @@ def _groups(found: Recovery) -> list[str]:
     ]
 
 
-def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[str]:
+def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bool) -> list[str]:
     plan = found.plan
     if plan is None or not plan.edits:
         return []
-    title = "What was done:" if applied else "The plan (nothing is written without --apply):"
+    title = "What was done:" if applied else "The plan:" if asking else _PLAN
     steps = list(steps_text(plan.edits, found.layout, rows is None))
     lines = ["", title, *folded(steps, len(steps), rows)]
     if applied is not None:
@@ -308,7 +312,7 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None) -> list[st
     return lines
 
 
-def steps_text(edits: Iterable[Edit], layout: Layout, one_by_one: bool) -> Iterator[str]:
+def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
     """A line for each edit, or one for all of a kind that have the same reason but for a number."""
     files: dict[tuple[str, str], set[str]] = {}
     counts: Counter[tuple[str, str]] = Counter()

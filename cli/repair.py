@@ -15,6 +15,7 @@ from .change_options import (
     JournalDirectory,
     Wait,
     Yes,
+    agree,
     asks_before,
     files_of,
     reading_the_log,
@@ -170,7 +171,9 @@ def _apply(
         what = f"{len(found.plan.edits)} changes. Carry them out?"
         if found.interrupted:
             what = "Go on with what was cut off?"
-        typer.confirm(what, abort=True, err=True)
+        from .repair_text import repair_text
+
+        agree(what, repair_text(found, None, None, (), common, (), asking=True))
 
     def again() -> Any:
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .recover_text import folded, steps_text
+from .recover_text import ROWS, folded, steps_text
 from .terminal import escape
 
 if TYPE_CHECKING:
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from ..store.repair.beyond import Beyond
     from ..store.repair.repair import Repair
     from .options import Common
-
-_ROWS = 12
-"""Lines of a list before it is folded."""
 
 
 def repair_text(
@@ -26,22 +23,29 @@ def repair_text(
     beyond: Sequence[Beyond],
     common: Common,
     options: Sequence[str],
+    *,
+    asking: bool = False,
 ) -> str:
     """The whole page. after: the store once the plan was carried out. beyond: what stays wrong.
-    options: those that the command which is proposed needs as well.
+    options: those that the command which is proposed needs as well. asking: whether to carry it out
+    is asked next.
     """
-    rows = None if common.verbose else _ROWS
-    lines = [_verdict(found, applied, after), *_edits(found, applied, rows), *_offsets(found, rows)]
+    rows = None if common.verbose else ROWS
+    lines = [
+        _verdict(found, applied, after, asking),
+        *_edits(found, applied, rows),
+        *_offsets(found, rows),
+    ]
     lines += _beyond(beyond)
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
-    elif not found.nothing_to_do:
+    elif not found.nothing_to_do and not asking:
         lines += ["", *_next(found, options)]
     return "\n".join(lines)
 
 
-def _verdict(found: Repair, applied: Applied | None, after: Repair | None) -> str:
+def _verdict(found: Repair, applied: Applied | None, after: Repair | None, asking: bool) -> str:
     lost = found.plan.lost.messages
     loses = f" {lost:,} message{'s are' if lost != 1 else ' is'} lost." if lost else ""
     if applied is not None:
@@ -54,7 +58,8 @@ def _verdict(found: Repair, applied: Applied | None, after: Repair | None) -> st
     if found.nothing_to_do:
         return f"Nothing to repair in {_parts(found)}."
     files = len({edit.path for edit in found.plan.edits})
-    return f"{files} file{'s' * (files != 1)} to repair.{loses} Nothing is written without --apply."
+    unasked = "" if asking else " Nothing is written without --apply."
+    return f"{files} file{'s' * (files != 1)} to repair.{loses}{unasked}"
 
 
 def _parts(found: Repair) -> str:

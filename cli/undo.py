@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .change_options import FollowLinks, Wait, Yes, can_ask, files_of
+from .change_options import FollowLinks, Wait, Yes, agree, can_ask, files_of
 from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..store.layout import Layout
+    from ..store.recovery.journal import Journal
     from ..store.write.files import Files
 
 app = command_app()
@@ -78,7 +79,7 @@ def undo(
     record = (
         _purge(layout, session or "", yes, files)
         if purge
-        else _undo(layout, session, force, yes, wait, files)
+        else _undo(layout, session, force, yes, wait, files, common)
     )
     with common.open_output() as out:
         out.record(record, text=_TEXTS[record["type"]])
@@ -115,19 +116,26 @@ def _list(layout: Layout, common: Common) -> None:
 
 
 def _undo(
-    layout: Layout, name: str | None, force: bool, yes: bool, wait: float, files: Files
+    layout: Layout,
+    name: str | None,
+    force: bool,
+    yes: bool,
+    wait: float,
+    files: Files,
+    common: Common,
 ) -> dict[str, Any]:
     """Raises NotFound, Refused and all that `undo` does."""
     from ..store.recovery import undo as undoing
-    from .terminal import escape
+    from ..store.recovery.apply import barriers
 
     journal = undoing.session_to_undo(layout, name)
-    if not yes:
-        what = "Remove the start barrier of a recovery that was cut off?"
-        if journal is not None:
-            count = len(journal.steps)
-            what = f"Take back {journal.command} {escape(journal.session)}, {count} changes?"
-        typer.confirm(what, abort=True, err=True)
+    if not yes and journal is not None:
+        what = f"Take back {journal.command} {journal.session}, {len(journal.steps)} changes?"
+        agree(what, _changes_text(layout, journal, common))
+    elif not yes:
+        lines = [f"  {path}" for path in barriers(layout)]
+        plan = "A start barrier keeps brokers from starting, of a recovery that was cut off:"
+        agree("Remove it?", "\n".join([plan, *lines]))
     done = undoing.undo(layout, journal, files, force=force, wait_seconds=wait)
     return {
         "type": "undone",
@@ -143,17 +151,27 @@ def _undo(
 def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]:
     from ..store.errors import NotFound
     from ..store.recovery.journal import Journal, State, sessions
-    from ..store.recovery.undo import journal_to_purge, purge
-    from .terminal import escape
+    from ..store.recovery.undo import folders_of, journal_to_purge, purge
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
     if folder is None or Journal(layout.root, folder, "").state is State.UNSEALED:
         raise NotFound(f"no such session: {name}", path=layout.root)
+    journal = journal_to_purge(layout, folder)
     if not yes:
-        what = f"Delete what {escape(name)} kept? It cannot be undone then."
-        typer.confirm(what, abort=True, err=True)
-    freed = purge(layout, journal_to_purge(layout, folder), files)
+        folders = [f"  {path}" for path in sorted(folders_of(journal)) if path.is_dir()]
+        plan = "These folders are deleted, with what the files of the store were before:"
+        agree(f"Delete what {name} kept? It cannot be undone then.", "\n".join([plan, *folders]))
+    freed = purge(layout, journal, files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
+
+
+def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
+    """What a session did, a line each, in its order."""
+    from .recover_text import ROWS, folded, steps_text
+
+    steps = list(steps_text(journal.steps, layout, one_by_one=True))
+    rows = None if common.verbose else ROWS
+    return "\n".join(["This was done, and is taken back:", *folded(steps, len(steps), rows)])
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:

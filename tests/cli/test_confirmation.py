@@ -1,0 +1,107 @@
+"""What a command that writes asks at a terminal: the plan first, then the question."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from .at_a_terminal import Terminal
+from .datadriven import run_here
+from .test_recover import of_case
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A store with a damaged record, and its options."""
+    return of_case("body_crc_middle", tmp_path)
+
+
+def _all_of(root: Path) -> dict[str, tuple[int, bytes]]:
+    return {
+        str(path.relative_to(root)): (path.stat().st_mtime_ns, path.read_bytes())
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("answer", ["n", "", "\x04"])
+def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
+    """Exit code 0, nothing changed; the plan stood before the question."""
+    root, options = damaged
+    before = _all_of(root)
+    with Terminal("recover", str(root), *options, "--apply") as terminal:
+        terminal.wait_for("Carry them out?")
+        terminal.type(answer + ("" if answer == "\x04" else "\n"))
+        assert terminal.end() == 0
+        shown = "\n".join(terminal.screen)
+    plan = next(line for line in terminal.screen if line.startswith("The plan:"))
+    assert shown.index(plan) < shown.index("Carry them out?") < shown.index("nothing changed")
+    assert "commitlog" in shown and "Next:" not in shown and "without --apply" not in shown
+    assert "interrupted" not in shown and "Abort" not in shown
+    assert _all_of(root) == before
+
+
+@pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
+def test_yes_is_one(damaged: tuple[Path, list[str]], command: list[str]) -> None:
+    """And JSON stays one object: what is asked and shown before it goes to stderr."""
+    root, options = damaged
+    reading, writing = os.pipe()
+    words = [*command, str(root), *options, "--apply", "--format", "json"]
+    with os.fdopen(reading) as data, Terminal(*words, stdout=writing) as terminal:
+        os.close(writing)
+        terminal.wait_for("Carry them out?")
+        terminal.type("y\n")
+        terminal.end()
+        assert data.read().startswith("{")
+    assert "The plan:" in terminal.shown
+    assert list((root / ".mqstore").iterdir())
+
+
+def test_undo_says_what_it_would_take_back(damaged: tuple[Path, list[str]]) -> None:
+    """The files of the session; no is an answer, too."""
+    root, options = damaged
+    run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
+    before = _all_of(root)
+    with Terminal("undo", str(root), *options[:-2]) as terminal:
+        terminal.wait_for("?")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+    shown = "\n".join(terminal.screen)
+    assert shown.index("commitlog/") < shown.index("Take back recover") < shown.index("nothing ch")
+    assert _all_of(root) == before
+
+
+def test_purge_says_what_it_would_delete(damaged: tuple[Path, list[str]]) -> None:
+    root, options = damaged
+    run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
+    (session,) = (root / ".mqstore").iterdir()
+    before = _all_of(root)
+    with Terminal("undo", str(root), session.name, "--purge", *options[:-2]) as terminal:
+        terminal.wait_for("?")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+    assert "nothing changed" in terminal.shown
+    assert _all_of(root) == before
+
+
+def test_ctrl_c_at_the_question_is_an_interrupt(damaged: tuple[Path, list[str]]) -> None:
+    root, options = damaged
+    before = _all_of(root)
+    with Terminal("recover", str(root), *options, "--apply") as terminal:
+        terminal.wait_for("Carry them out?")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+    assert _all_of(root) == before
+
+
+def test_a_question_that_nobody_would_see_is_not_asked(damaged: tuple[Path, list[str]]) -> None:
+    """Of a stderr that goes to a file."""
+    root, options = damaged
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as said:
+        with Terminal("recover", str(root), *options, "--apply", stderr=writing) as terminal:
+            os.close(writing)
+            assert terminal.end() == 2
+        assert "--yes" in said.read()
