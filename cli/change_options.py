@@ -104,13 +104,3 @@ def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], 
             done = max(done, position)
 
         yield tell
-
-
-def repeated(common: Common, journal: Path | None, follow_links: bool) -> list[str]:
-    """Options that the command that is proposed needs as well."""
-    words = [word for each in common.set or () for word in ("--set", each)]
-    if common.broker_config is not None:
-        words = ["--broker-config", str(common.broker_config), *words]
-    if journal is not None:
-        words += ["--journal", str(journal)]
-    return [*words, "--follow-links"] if follow_links else words

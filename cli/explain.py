@@ -97,7 +97,7 @@ def _case(label: str, codes: list[str]) -> dict[str, Any]:
 
 
 def _of_invariant(told: Invariant) -> dict[str, Any]:
-    from ..store.verify.finding_json import command_of
+    from ..store.next_commands import command_in_general
 
     return {
         "type": "explanation",
@@ -108,7 +108,7 @@ def _of_invariant(told: Invariant) -> dict[str, Any]:
         "log": told.log,
         "broker": told.broker,
         "effect": told.effect,
-        "repair": command_of(told),
+        "repair": command_in_general(told.code),
         "unchecked": told.unchecked,
         "links": list(told.links),
     }

@@ -26,6 +26,7 @@ import typer
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
     from ..store.layout import Layout
+    from ..store.next_commands import Given
     from .output import Output
     from .progress import Progress
 
@@ -111,6 +112,22 @@ class Common:
 
         config = BrokerConfig.from_file(self.broker_config) if self.broker_config else None
         return (config or BrokerConfig()).with_set(self.set or ())
+
+    def given(
+        self,
+        broker_version: str | None = None,
+        journal: Path | None = None,
+        follow_links: bool = False,
+    ) -> Given:
+        """What was said of the broker and of how to write: a command that is proposed repeats it."""
+        from ..store.next_commands import Given
+
+        config = [word for each in self.set or () for word in ("--set", each)]
+        if self.broker_config is not None:
+            config = ["--broker-config", str(self.broker_config), *config]
+        writing = [] if journal is None else ["--journal", str(journal)]
+        writing += ["--follow-links"] if follow_links else []
+        return Given(tuple(config), broker_version or "", tuple(writing))
 
     def open_output(self) -> Output:
         """Where the data goes, as a context manager."""

@@ -95,5 +95,5 @@ def verify(
                 codes.append(code_of(verdict))
                 yield path, verdict
 
-    print_verdicts(verdicts(), common)
+    print_verdicts(verdicts(), common, common.given(broker_version))
     raise typer.Exit(max(codes, key=WORST.index))

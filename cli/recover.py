@@ -19,13 +19,13 @@ from .change_options import (
     asks_before,
     files_of,
     reading_the_log,
-    repeated,
 )
 from .exit_codes import ExitCode
 from .options import Common, Format, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
+    from ..store.next_commands import Given
     from ..store.recovery.apply import Applied
     from ..store.recovery.recovery import Recovery
 
@@ -124,7 +124,8 @@ def recover(
         after = _examine(again, broker_version, policy, lost_tag, "", False, common)
         lost = found.plan and found.plan.lost.messages
         code = ExitCode.NO if lost else _code_of(after)
-    _print(found, applied, after, repeated(common, journal, follow_links), common)
+    given = common.given(broker_version, journal, follow_links)
+    _print(found, applied, after, given, common)
     raise typer.Exit(code)
 
 
@@ -197,7 +198,7 @@ def _print(
     found: Recovery,
     applied: Applied | None,
     after: Recovery | None,
-    options: list[str],
+    given: Given,
     common: Common,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
@@ -215,4 +216,4 @@ def _print(
             "invisible": start.invisible.messages,
         }
     with common.open_output() as out:
-        out.record(record, text=lambda _: recovery_text(found, applied, after, common, options))
+        out.record(record, text=lambda _: recovery_text(found, applied, after, common, given))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ..store.next_commands import NOTHING_GIVEN, Command, Given, command, repair_command
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines, timer_twice, timer_verdict
 from .terminal import time_text
 
@@ -34,15 +34,15 @@ def recovery_text(
     applied: Applied | None,
     after: Recovery | None,
     common: Common,
-    options: Sequence[str] = (),
+    given: Given = NOTHING_GIVEN,
     *,
     asking: bool = False,
 ) -> str:
-    """The whole page. after: the store once the plan was applied. options: that were given besides,
-    and have to be given again. asking: whether to carry it out is asked next.
+    """The whole page. after: the store once the plan was applied. given: options that the
+    next command needs as well. asking: whether to carry it out is asked next.
     """
     rows = None if common.verbose else ROWS
-    lines = [verdict(found, applied, after), *_losses(found, rows), "", *_facts(found)]
+    lines = [verdict(found, applied, after, given), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     if worst.files:
         does = "changes" if applied is None else "would have changed"
@@ -60,7 +60,7 @@ def recovery_text(
     lines += replica_lines(found, rows)
     lines += _plan(found, applied, rows, asking)
     if applied is None and not asking:
-        lines += ["", *_next(found, options)]
+        lines += ["", *_next(found, given)]
     return "\n".join(lines)
 
 
@@ -68,18 +68,19 @@ def verdict(
     found: Recovery,
     applied: Applied | None,
     after: Recovery | None = None,
+    given: Given = NOTHING_GIVEN,
 ) -> str:
     """One line for somebody who has no time."""
     worst, plan = found.prediction, found.plan
     if applied is not None:
         lost = plan.lost.messages if plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
-        return f"Done: {ended}, {_messages(lost)} lost. {_start_after(after)}"
+        return f"Done: {ended}, {_messages(lost)} lost. {_start_after(after, given)}"
     if found.interrupted:
         return "A recovery of this store was cut off. Run it again with --apply before any start."
     if found.refusal is not None:
         return f"No recovery is possible yet: {found.refusal}"
-    cure = _cure(found)
+    cure = _cure(found, given)
     if worst.outcome == "refuses":
         return f"A broker {worst.broker_version} would not start: {worst.reason}. {cure}"
     if worst.outcome == "hangs":
@@ -90,10 +91,10 @@ def verdict(
     if worst.invisible.messages:
         return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
     if unfired := timer_verdict(found):
-        return f"{unfired} {_timer_cure(found)}"
+        return f"{unfired} {_timer_cure(found, given)}"
     if plan is not None and plan.lost.messages:
         gone = _messages(plan.lost.messages)
-        return f"Lost already: {gone}; a start would lose no more. `{_command(found)}` marks them."
+        return f"Lost already: {gone}; a start would lose no more. `{_command(found, given)}` marks them."
     if found.nothing_to_do and not found.crashed:
         kept = ", but parts of the log are damaged" if found.damaged or found.damaged_bytes else ""
         if twice := timer_twice(found):
@@ -104,20 +105,21 @@ def verdict(
     return f"Nothing is lost, but not all is in order. {cure}"
 
 
-def _start_after(after: Recovery | None) -> str:
+def _start_after(after: Recovery | None, given: Given) -> str:
     """What the next start does to the store that was recovered."""
     if after is None or (after.nothing_to_do and not after.harmful):
         return "A broker can be started."
     worst = after.prediction
     start = f"But a start of {worst.broker_version} would still"
+    look = command("recover", after.layout.root, given=given)
     if not worst.starts:
         return f"{start} not succeed: {worst.reason}."
     if worst.lost.messages:
-        return f"{start} lose {_messages(worst.lost.messages)}: `mqstore recover` tells which."
+        return f"{start} lose {_messages(worst.lost.messages)}: `{look}` tells which."
     if worst.invisible.messages:
         return f"{start} leave {_messages(worst.invisible.messages)} unread."
     if unfired := timer_verdict(after):
-        return f"But: {unfired} {_timer_cure(after)}"
+        return f"But: {unfired} {_timer_cure(after, given)}"
     return "But changes are still to be made: run it again."
 
 
@@ -130,13 +132,13 @@ def question(found: Recovery) -> str:
     return f"{len(found.plan.edits)} changes, {_messages(lost)} lost. Carry them out?"
 
 
-def _cure(found: Recovery) -> str:
+def _cure(found: Recovery, given: Given) -> str:
     plan = found.plan
     if plan is None:
         return ""
     if _not_by_files(found):
         return "No file is to be mended: the broker's configuration does not suit this store."
-    return f"`{_command(found)}` loses {_messages(plan.lost.messages)}."
+    return f"`{_command(found, given)}` loses {_messages(plan.lost.messages)}."
 
 
 def _not_by_files(found: Recovery) -> bool:
@@ -144,12 +146,12 @@ def _not_by_files(found: Recovery) -> bool:
     return found.nothing_to_do and bool(found.prediction.lost.messages)
 
 
-def _timer_cure(found: Recovery) -> str:
+def _timer_cure(found: Recovery, given: Given) -> str:
     """The command that has to do with the timer's files."""
     if found.plan is not None and _mends_timer(found):
         lost = _messages(found.plan.lost.messages)
-        return f"`{_command(found)}` makes the timer wheel anew and loses {lost}."
-    return f"`{_timer_repair(found)}` tells what can be mended."
+        return f"`{_command(found, given)}` makes the timer wheel anew and loses {lost}."
+    return f"`{_timer_repair(found, given)}` mends what can be mended."
 
 
 def _mends_timer(found: Recovery) -> bool:
@@ -157,27 +159,22 @@ def _mends_timer(found: Recovery) -> bool:
     return plan is not None and any(edit.path == wheel for edit in plan.edits)
 
 
-def _timer_repair(found: Recovery, options: Sequence[str] = ()) -> str:
-    words = ["mqstore", "repair", str(found.layout.root), "--timer"]
-    if found.generation is None:  # the version was asked for
-        words += ["--broker-version", found.main_version]
-    return shlex.join([*words, *options])
+def _timer_repair(found: Recovery, given: Given) -> Command:
+    return repair_command(found.layout.root, ("timer",), given=given)
 
 
-def _command(found: Recovery, options: Sequence[str] = ()) -> str:
+def _command(found: Recovery, given: Given) -> Command:
     """The command that carries the plan out."""
-    words = ["mqstore", "recover", str(found.layout.root), "--apply"]
+    words = ["--apply"]
     if found.wish.policy != "keep":
         words += ["--policy", found.wish.policy]
-    if found.generation is None:  # the version was asked for
-        words += ["--broker-version", found.main_version]
     if found.wish.lost_tag:
         words += ["--lost-tag", found.wish.lost_tag]
     if found.wish.force_empty_log:
         words.append("--force-empty-log")
     if found.wish.replica:
         words += ["--replica", found.wish.replica]
-    return shlex.join([*words, *options])
+    return command("recover", found.layout.root, *words, given=given)
 
 
 def _messages(count: int) -> str:
@@ -330,23 +327,22 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
         yield f"  {kind:<8} {len(paths)} file{'s' * (len(paths) != 1)}: {number}{reason}"
 
 
-def _next(found: Recovery, options: Sequence[str]) -> list[str]:
+def _next(found: Recovery, given: Given) -> list[str]:
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
     if found.nothing_to_do and found.plan is not None and found.plan.shifted:
-        words = ["mqstore", "repair", str(found.layout.root)]
-        for queue in found.plan.shifted[:_SHIFTED_SHOWN]:
-            words += ["--queue", str(queue)]
+        queues = [str(queue) for queue in found.plan.shifted[:_SHIFTED_SHOWN]]
+        renumber = repair_command(found.layout.root, ("queue",), queues, given)
         return [
             "Units of these queues are not numbered as their messages are, and consumers know these.",
-            f"Next: start the broker, or give them the numbers of the log: {shlex.join(words)}",
+            f"Next: start the broker, or give them the numbers of the log: {renumber}",
         ]
     unfired = found.prediction.unfired and not _mends_timer(found)
     if _not_by_files(found):
         return ["Next: start the broker with a configuration that suits this store."]
     if found.nothing_to_do and not unfired:
         return ["Next: start the broker."]
-    steps = [] if found.nothing_to_do else [f"Next: {_command(found, options)}"]
+    steps = [] if found.nothing_to_do else [f"Next: {_command(found, given)}"]
     if unfired:
-        steps += [f"{'Then' if steps else 'Next'}: {_timer_repair(found, options)}", _UNFIRED]
+        steps += [f"{'Then' if steps else 'Next'}: {_timer_repair(found, given)}", _UNFIRED]
     return steps

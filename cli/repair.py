@@ -19,13 +19,13 @@ from .change_options import (
     asks_before,
     files_of,
     reading_the_log,
-    repeated,
 )
 from .exit_codes import ExitCode
 from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
+    from ..store.next_commands import Given
     from ..store.recovery.apply import Applied
     from ..store.repair.beyond import Beyond
     from ..store.repair.parts import Choice
@@ -108,9 +108,8 @@ def repair(
     if apply and not found.nothing_to_do:
         applied = _apply(layout, found, asks, wait, follow_links, common)
         after = _examine_again(found, common)
-    options = ["--broker-version", broker_version] if broker_version else []
-    options += repeated(common, journal, follow_links)
-    _print(found, applied, after, _beyond(after or found, common), options, common)
+    given = common.given(broker_version, journal, follow_links)
+    _print(found, applied, after, _beyond(after or found, common), given, common)
     raise typer.Exit(_code(found, after))
 
 
@@ -173,7 +172,7 @@ def _apply(
             what = "Go on with what was cut off?"
         from .repair_text import repair_text
 
-        agree(what, repair_text(found, None, None, (), common, (), asking=True))
+        agree(what, repair_text(found, None, None, (), common, common.given(), asking=True))
 
     def again() -> Any:
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
@@ -188,7 +187,7 @@ def _print(
     applied: Applied | None,
     after: Repair | None,
     beyond: list[Beyond],
-    options: list[str],
+    given: Given,
     common: Common,
 ) -> None:
     from .repair_text import repair_text
@@ -203,6 +202,4 @@ def _print(
     if beyond:
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with common.open_output() as out:
-        out.record(
-            record, text=lambda _: repair_text(found, applied, after, beyond, common, options)
-        )
+        out.record(record, text=lambda _: repair_text(found, applied, after, beyond, common, given))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from .recover_text import ROWS, folded, steps_text
 from .terminal import escape
 
 if TYPE_CHECKING:
+    from ..store.next_commands import Given
     from ..store.recovery.apply import Applied
     from ..store.repair.beyond import Beyond
     from ..store.repair.repair import Repair
@@ -22,12 +22,12 @@ def repair_text(
     after: Repair | None,
     beyond: Sequence[Beyond],
     common: Common,
-    options: Sequence[str],
+    given: Given,
     *,
     asking: bool = False,
 ) -> str:
     """The whole page. after: the store once the plan was carried out. beyond: what stays wrong.
-    options: those that the command which is proposed needs as well. asking: whether to carry it out
+    given: options that the command which is proposed needs as well. asking: whether to carry it out
     is asked next.
     """
     rows = None if common.verbose else ROWS
@@ -41,7 +41,7 @@ def repair_text(
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
     elif not found.nothing_to_do and not asking:
-        lines += ["", *_next(found, options)]
+        lines += ["", *_next(found, given)]
     return "\n".join(lines)
 
 
@@ -113,14 +113,11 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
         yield f"         what now: {escape(row.now)}"
 
 
-def _next(found: Repair, options: Sequence[str]) -> Iterator[str]:
+def _next(found: Repair, given: Given) -> Iterator[str]:
+    from ..store.next_commands import repair_command
     from ..store.repair.parts import queue_text
 
-    choice, words = found.request.choice, ["mqstore", "repair", str(found.layout.root)]
-    if choice.everything:
-        words.append("--all")
-    else:
-        for queue in choice.queues or (("*", None),) if "queue" in choice.parts else ():
-            words += ["--queue", queue_text(queue)]
-        words += [f"--{part}" for part in sorted(choice.parts) if part != "queue"]
-    yield f"Next: {shlex.join([*words, '--apply', *options])}"
+    choice = found.request.choice
+    parts = () if choice.everything else choice.parts
+    queues = [queue_text(queue) for queue in choice.queues]
+    yield f"Next: {repair_command(found.layout.root, parts, queues, given)}"

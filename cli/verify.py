@@ -19,6 +19,7 @@ from .options import Common, command_app, say, shared
 from .selection_options import Since
 
 if TYPE_CHECKING:
+    from ..store.next_commands import Given
     from ..store.verify.run import Verdict
     from ..store.verify.scene import Scope
 
@@ -179,7 +180,7 @@ def verify(
                 if stop:
                     return
 
-        print_verdicts(verdicts(), common, quick=quick)
+        print_verdicts(verdicts(), common, common.given(broker_version), quick=quick)
     codes += [code_of(verdict) for _, verdict in found]
     raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
@@ -322,9 +323,15 @@ def _tell(
 
 
 def print_verdicts(
-    verdicts: Iterable[tuple[Path | str, Verdict]], common: Common, *, quick: bool = False
+    verdicts: Iterable[tuple[Path | str, Verdict]],
+    common: Common,
+    given: Given,
+    *,
+    quick: bool = False,
 ) -> None:
-    """In the format that is asked for. quick: how the stores were looked at."""
+    """In the format that is asked for. given: options that next commands need as well. quick: how the
+    stores were looked at.
+    """
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
 
@@ -335,24 +342,23 @@ def print_verdicts(
             from .verify_text import folded, page
 
             for path, verdict in verdicts:
-                text = page(path, verdict, verbose=common.verbose)
+                text = page(path, verdict, given, verbose=common.verbose)
                 if out.on_terminal:
                     text = folded(text, get_terminal_size().columns)
                 out.record(summary_json(path, verdict), text=lambda _, text=text: text)  # type: ignore[misc]
             return
         out.records(
-            (row for path, verdict in verdicts for row in _rows(path, verdict)),
+            (row for path, verdict in verdicts for row in _rows(path, verdict, given)),
             text=str,
             columns=_COLUMNS,
         )
 
 
-def _rows(path: Path | str, verdict: Verdict) -> Iterator[dict[str, Any]]:
+def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str, Any]]:
     """The findings of a store, then its summary."""
-    from ..store.verify.finding_json import finding_json
+    from ..store.verify.finding_json import findings_json
 
-    for finding in verdict.findings:
-        yield finding_json(finding, path)
+    yield from findings_json(verdict.findings, path, given, whole=not verdict.unread)
     yield summary_json(path, verdict)
 
 

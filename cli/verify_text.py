@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..store.next_commands import Command, Given
     from ..store.verify.catalogue import Severity
     from ..store.verify.finding import Finding
     from ..store.verify.run import Verdict
@@ -17,8 +18,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "infos"}
 
 
-def page(path: Path | str, verdict: Verdict, *, verbose: bool) -> str:
-    """All lines. verbose: every finding, otherwise the first of each code."""
+def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> str:
+    """All lines. given: options that next commands need as well. verbose: every finding, otherwise the
+    first of each code.
+    """
     from ..store.verify.catalogue import Severity
 
     lines = [_verdict(path, verdict)]
@@ -29,7 +32,7 @@ def page(path: Path | str, verdict: Verdict, *, verbose: bool) -> str:
             lines += _group(path, found, severity, verbose)
     for text in verdict.unread:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
-    lines += ["", *_what_now(path, verdict, None if verbose else _COMMANDS)]
+    lines += ["", *_what_now(path, verdict, given, verbose)]
     return "\n".join(lines)
 
 
@@ -126,33 +129,40 @@ def _place(root: Path | str, finding: Finding) -> str:
 
 _LONG_S = 5
 """Shorter runs are told without their time."""
-_COMMANDS = 8
-"""Lines of commands before they are folded."""
+_CODES = 6
+"""Codes behind a command before they are folded."""
+_BY_HAND = 8
+"""Commands by hand before they are folded."""
 
 
-def _what_now(path: Path | str, verdict: Verdict, most: int | None) -> Iterator[str]:
-    """The next commands, the most urgent first, each once."""
+def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
+    """The commands that mend it all, in order; then what is left to do by hand."""
+    from ..store.next_commands import calls_for_something, next_commands
     from ..store.verify.catalogue import Severity
-    from ..store.verify.finding_json import next_command
 
-    serious = [f for f in verdict.findings if f.severity >= Severity.ERROR]
-    about = serious or [f for f in verdict.findings if f.unclean]
+    about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
         yield "What now: nothing." if not verdict.unread else "What now: check the rest."
         return
-    if serious:
-        yield "What now: do not start a broker on it before you know what the start does."
+    if any(f.severity >= Severity.ERROR for f in about):
+        yield "What now: do not start a broker on it yet. Without --apply you see the plan:"
     else:
-        yield "What now: a start recovers it; this shows what that does."
-    commands: dict[str, list[str]] = {}
-    for finding in about:
-        command = next_command(finding, path)
-        if command and finding.code not in commands.setdefault(command, []):
-            commands[command].append(finding.code)
-    shown = list(commands.items())[:most]
-    width = max((len(command) for command, _ in shown), default=0)
-    for command, codes in shown:
-        yield f"  {command:{width}}  # {', '.join(codes)}"
+        yield "What now: a start recovers it; so does this. Without --apply you see the plan:"
+    commands = next_commands(about, path, given, whole=not verdict.unread)
+    yield from _commands([each for each in commands if not each.by_hand], None)
+    by_hand = [each for each in commands if each.by_hand]
+    if by_hand:
+        yield "  By hand, since no repair mends it:"
+        yield from _commands(by_hand, None if verbose else _BY_HAND)
+    yield f"  mqstore explain {about[0].code}"
+
+
+def _commands(commands: list[Command], most: int | None) -> Iterator[str]:
+    shown = commands[:most]
+    width = max((len(str(command)) for command in shown), default=0)
+    for command in shown:
+        more = len(command.codes) - _CODES
+        codes = ", ".join(command.codes[:_CODES]) + (f" and {more} more" if more > 0 else "")
+        yield f"  {command!s:{width}}  # {codes}"
     if len(commands) > len(shown):
         yield f"  and {len(commands) - len(shown)} more commands (--verbose)"
-    yield f"  mqstore explain {about[0].code}"

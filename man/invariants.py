@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqstore.store.next_commands import command_in_general
 from mqstore.store.verify.catalogue import GROUPS, Invariant, catalogue
-from mqstore.store.verify.finding_json import command_of
 
 _TITLES = {
     "layout": "Layout",
@@ -56,8 +56,7 @@ def _story(row: Invariant) -> Iterator[str]:
         if text := getattr(row, name):
             yield f"* **{label}**: {text}"
     if row.repair:
-        command = command_of(row)
-        yield f"* **Next**: `{command}`"
+        yield f"* **Next**: `{command_in_general(row.code)}`"
     if row.unchecked:
         yield f"* **Not checked**: {row.unchecked}"
     yield from (f"* <{link}>" for link in row.links)

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 from ...store.errors import StoreError
 from ...store.layout import Layout
+from ...store.next_commands import Given, settings
 from ...store.store import Store
 from ...store.verify.catalogue import Severity
-from ...store.verify.finding_json import finding_json
+from ...store.verify.finding_json import findings_json
 from ...store.verify.run import verify
 from ...store.verify.scene import Scope
 from .ask import Ask
@@ -44,7 +45,10 @@ class FindingTable(Table):
     def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
         with Store(layout.root, ask.broker_config) as store:
             verdict = verify(store, Scope(quick=ask.quick))
-        rows = [finding_json(finding, Path(layout.root)) for finding in verdict.findings]
+        given = Given(settings(ask.config))
+        rows = list(
+            findings_json(verdict.findings, Path(layout.root), given, whole=not verdict.unread)
+        )
         yield len(rows), {name: [row.get(name) for row in rows] for name in self.columns}
 
     def unread(self, root: str, error: StoreError) -> Values:

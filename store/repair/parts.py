@@ -18,9 +18,9 @@ from ..layout import (
     Layout,
 )
 from ..layout import INDEX as INDEX_FOLDER
+from ..next_commands import command_in_general
 from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
-from ..verify.finding_json import command_of
 
 
 class Part(StrEnum):
@@ -116,7 +116,8 @@ def part_of_code(code: str) -> Part:
     if told.code in _OF_CODES:
         return _OF_CODES[told.code]
     if told.group not in _GROUPS or told.code in _BY_HAND:
-        hint = "`mqstore recover` mends the log" if told.group == "commit_log" else command_of(told)
+        of_log = told.group == "commit_log"
+        hint = "`mqstore recover` mends the log" if of_log else command_in_general(told.code)
         raise InvalidInput(f"no repair mends {told.code}", hint=hint)
     return _GROUPS[told.group]
 

@@ -110,7 +110,7 @@ def _torn(scene: Scene, queue: CompactedQueue) -> None:
             length=int(records.size[row]),
             topic=queue.topic,
             queue_id=queue.queue_id,
-            repair="mqstore repair {store} --compaction",
+            repair="compaction",
         )
 
 

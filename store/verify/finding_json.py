@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .catalogue import Invariant, catalogue
+from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands
+from .catalogue import catalogue
 from .finding import Finding
 
 
-def next_command(finding: Finding, store: Path | str) -> str:
-    """The command that mends what a finding is about, "" for none."""
-    command = catalogue()[finding.code].repair if finding.repair is None else finding.repair
-    return command.format(
-        store=shlex.quote(str(store)),
-        topic=shlex.quote(finding.topic or ""),
-        queue_id=finding.queue_id,
-        path=shlex.quote(finding.path),
-        position=_position(finding),
-    )
+def findings_json(
+    findings: Iterable[Finding],
+    store: Path | str,
+    given: Given = NOTHING_GIVEN,
+    *,
+    whole: bool = True,
+) -> Iterator[dict[str, Any]]:
+    """All findings of a store as the contract has them. given: options that a next command needs.
+    whole: all of the store was looked at.
+    """
+    found = list(findings)
+    commands = next_commands(found, store, given, whole=whole)
+    for finding in found:
+        yield _finding_json(finding, command_for(finding, store, commands, given))
 
 
-def command_of(told: Invariant) -> str:
-    """The same for nothing in particular: words stand for what a finding would name."""
-    words = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
-    return told.repair.format(**words, position="POSITION")
-
-
-def _position(finding: Finding) -> int:
-    """Of the log, where the finding is about bytes of one of its files."""
-    name = Path(finding.path).name
-    return (int(name) if name.isdigit() else 0) + (finding.offset or 0)
-
-
-def finding_json(finding: Finding, store: Path | str) -> dict[str, Any]:
-    """A finding of a store as the contract has it."""
+def _finding_json(finding: Finding, command: Command | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "type": "finding",
         "code": finding.code,
@@ -46,7 +38,7 @@ def finding_json(finding: Finding, store: Path | str) -> dict[str, Any]:
         "count": finding.count,
         "message": finding.message,
         "broker": catalogue()[finding.code].broker,
-        "repair": next_command(finding, store),
+        "repair": str(command or ""),
     }
     if finding.topic is not None:
         row["topic"] = finding.topic

@@ -116,7 +116,7 @@ def test_the_command_to_go_on_with(tmp_path: Path) -> None:
     options = ["--broker-version", "5.4", "--lost-tag", "gone", "--policy", "broker"]
     page = run_here(["recover", str(root), *SIZES, *options]).stdout
     sizes = [word for size in SIZES for word in ("--set", size.removeprefix("--set="))]
-    wanted = shlex.join(["--apply", "--policy", "broker", *options[:4], *sizes])
+    wanted = shlex.join(["--apply", *options[4:], *options[2:4], *options[:2], *sizes])
     assert page.splitlines()[-1] == f"Next: mqstore recover {root} {wanted}"
 
 
@@ -248,7 +248,7 @@ def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     refused = run_here(["recover", str(root), *options, "--apply", "--yes"])
     assert refused.code == 5 and "--force-empty-log" in refused.stderr
     shown = run_here(["recover", str(root), *options, "--force-empty-log"])
-    assert "--apply --broker-version" in shown.stdout and "--force-empty-log" in shown.stdout
+    assert "--apply --force-empty-log --broker-version" in shown.stdout
     done = run_here(["recover", str(root), *options, "--force-empty-log", "--apply", "--yes"])
     assert done.code == 1 and done.stdout.startswith("Done: recovered")
     assert run_here(["recover", str(root), *options]).code == 0

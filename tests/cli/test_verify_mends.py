@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from mqstore.store.next_commands import command_for
 from mqstore.store.verify.catalogue import Severity, catalogue
-from mqstore.store.verify.finding_json import next_command
 
 from .. import slices
 from ..store.verify.mutations import Mutation, copied, mutations, original, verified
@@ -61,7 +61,7 @@ def _left(mutation: Mutation, work: Path) -> list[str]:
     store = copied(original(name, work), work)
     mutation.mutate(store, Random(f"mend {mutation.code} 0"))
     found = [f for f in verified(name, store).findings if f.code == mutation.code]
-    commands = list(dict.fromkeys(next_command(f, store) for f in found))
+    commands = list(dict.fromkeys(str(command_for(f, store) or "") for f in found))
     if not any(command and not command.startswith(LOOKS) for command in commands):
         return []  # this finding is one that nothing mends
     for command in commands:
@@ -75,7 +75,7 @@ def _carry_out(command: str, name: str, store: Path) -> None:
     words = shlex.split(command.replace("/somewhere/else", shlex.quote(str(store.parent))))
     if words[:1] == ["mqstore"]:
         options = [word for pair in config_set(name, store) for word in ("--set", pair)]
-        run_here([*words[1:], "--apply", "--yes", "--no-progress", *options])
+        run_here([*words[1:], "--yes", "--no-progress", *options])
     elif "&&" in words:
         at = words.index("&&")
         _carry_out(shlex.join(words[:at]), name, store)

@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from mqstore.store.next_commands import MENDS
 from mqstore.store.verify.catalogue import GROUPS, Severity, catalogue
 from mqstore.store.verify.register import CHECKS
 from mqstore.store.verify.run import load_checks
@@ -78,12 +79,10 @@ def test_every_story_is_whole() -> None:
 
 
 def test_commands_are_ones_that_exist() -> None:
-    known = re.compile(
-        r"(mqstore (recover|repair|salvage|verify|inspect|dump|get)|mv|cp|touch|df) "
-    )
+    by_hand = re.compile(r"(mqstore (recover|salvage|verify|inspect|dump|get)|mv|cp|touch|df) ")
     for told in catalogue().values():
-        if told.repair:
-            assert known.match(told.repair), f"{told.code}: {told.repair}"
+        if told.repair and told.repair not in MENDS:
+            assert by_hand.match(told.repair), f"{told.code}: {told.repair}"
             told.repair.format(store="S", topic="T", queue_id=0, path="P", position=0)
 
 

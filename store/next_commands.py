@@ -1,0 +1,214 @@
+"""What to do next: the smallest set of commands that mends what was found, each ready to be pasted.
+
+Nothing else composes a command line that people are told to run. What mends a finding is said in the
+catalogue, as a word (`recover`, `all`, a part that `repair` can be confined to) or, where no repair
+does, as a command to be run by hand.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+
+from .verify.catalogue import Severity, catalogue
+from .verify.finding import Finding
+
+RECOVER, ALL, QUEUE = "recover", "all", "queue"
+PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
+"""What `mqstore repair` can be confined to; the names of its options."""
+MENDS = PARTS | {RECOVER, ALL}
+"""The words of the catalogue; each other text there is a command by hand."""
+_QUEUES_NAMED = 3
+"""More queues than these are not named one by one."""
+_KNOW_VERSION = frozenset({"recover", "repair", "verify"})
+_WRITE = frozenset({"recover", "repair", "undo"})
+
+
+@dataclass(frozen=True)
+class Given:
+    """Options of a command that the next one needs as well, as words.
+
+    config: --broker-config and --set. version: of --broker-version, "" where it was not given.
+    writing: --journal and --follow-links.
+    """
+
+    config: tuple[str, ...] = ()
+    version: str = ""
+    writing: tuple[str, ...] = ()
+
+    def words(self, name: str) -> list[str]:
+        """Those that the command of this name takes."""
+        versioned = self.version and name in _KNOW_VERSION
+        words = ["--broker-version", self.version] if versioned else []
+        return [*words, *self.config, *(self.writing if name in _WRITE else ())]
+
+
+NOTHING_GIVEN = Given()
+
+
+def settings(config: Mapping[str, str]) -> tuple[str, ...]:
+    """Options of a broker, by name, as words."""
+    return tuple(word for name, value in config.items() for word in ("--set", f"{name}={value}"))
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command line. codes: of the findings that it is about. by_hand: no repair mends these."""
+
+    words: tuple[str, ...]
+    codes: tuple[str, ...] = ()
+    by_hand: bool = False
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def command(
+    name: str, root: PathLike[str] | str, *arguments: str, given: Given = NOTHING_GIVEN
+) -> Command:
+    """`mqstore NAME ROOT ARGUMENTS…` with the options that were given."""
+    return Command(("mqstore", name, _operand(root), *arguments, *given.words(name)))
+
+
+def repair_command(
+    root: PathLike[str] | str,
+    parts: Iterable[str] = (),
+    queues: Sequence[str] = (),
+    given: Given = NOTHING_GIVEN,
+) -> Command:
+    """`mqstore repair ROOT … --apply`. parts: of `PARTS`, none for all. queues: as `--queue` takes them,
+    none for all.
+    """
+    chosen = sorted(set(parts))
+    words = [f"--{part}" for part in chosen if part != QUEUE] if chosen else ["--all"]
+    if QUEUE in chosen:
+        words = [*(word for each in queues or ("*",) for word in ("--queue", each)), *words]
+    return command("repair", root, *words, "--apply", given=given)
+
+
+def next_commands(
+    findings: Iterable[Finding],
+    root: PathLike[str] | str,
+    given: Given = NOTHING_GIVEN,
+    *,
+    whole: bool = True,
+    recover: bool = False,
+) -> list[Command]:
+    """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
+    where the log is damaged, too. recover: a plan of `recover` has something to do, too.
+
+    One command of mqstore that mends all it can; then what is left to do by hand, each once.
+    Findings that call for nothing, warnings and infos of a store that was shut down, are passed over.
+    """
+    about = [finding for finding in findings if calls_for_something(finding)]
+    mended: dict[str, list[Finding]] = {}
+    by_hand: dict[tuple[str, ...], list[Finding]] = {}
+    for finding in about:
+        cure = cure_of(finding)
+        if cure in MENDS:
+            mended.setdefault(cure, []).append(finding)
+        elif cure:
+            by_hand.setdefault(_by_hand(cure, finding, root, given), []).append(finding)
+    if recover:
+        mended.setdefault(RECOVER, [])
+    commands = [_mending(mended, root, given, whole=whole)] if mended else []
+    commands += [Command(words, _codes(found), True) for words, found in by_hand.items()]
+    return commands
+
+
+def calls_for_something(finding: Finding) -> bool:
+    """It is an error, or the shutdown was none."""
+    return finding.severity >= Severity.ERROR or finding.unclean
+
+
+def cure_of(finding: Finding) -> str:
+    """What mends it: one of `MENDS`, a command by hand, or "" for nothing."""
+    told = catalogue()[finding.code].repair
+    return told if finding.repair is None else finding.repair
+
+
+def command_for(
+    finding: Finding,
+    root: PathLike[str] | str,
+    commands: Sequence[Command] = (),
+    given: Given = NOTHING_GIVEN,
+) -> Command | None:
+    """The next command for one finding, None for none. commands: those for all findings of the store;
+    the one of them that mends this finding, too, is its next one.
+    """
+    cure = cure_of(finding)
+    if not cure:
+        return None
+    if cure not in MENDS:
+        return Command(_by_hand(cure, finding, root, given), (finding.code,), True)
+    whole = next((each for each in commands if not each.by_hand), None)
+    if whole is not None and (finding.code in whole.codes or "--all" in whole.words):
+        return whole
+    return _mending({cure: [finding]}, root, given)
+
+
+def command_in_general(code: str) -> str:
+    """The next command for a finding of this code, with words for what a finding would name."""
+    cure = catalogue()[code].repair
+    if cure not in MENDS:
+        names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
+        return cure.format(**names, position="POSITION")
+    if cure == RECOVER:
+        return str(command("recover", "STORE", "--apply"))
+    parts = () if cure == ALL else (cure,)
+    return str(repair_command("STORE", parts, ("TOPIC/QUEUE",)))
+
+
+def _mending(
+    mended: dict[str, list[Finding]], root: PathLike[str] | str, given: Given, *, whole: bool = True
+) -> Command:
+    """One command for all that a repair mends."""
+    codes = _codes(finding for found in mended.values() for finding in found)
+    if set(mended) == {RECOVER}:
+        made = command("recover", root, "--apply", given=given)
+    elif whole and len(mended) == 1 and ALL not in mended:
+        (part,) = mended
+        queues = sorted({_queue(finding) for finding in mended[part]}) if part == QUEUE else []
+        few = queues if len(queues) <= _QUEUES_NAMED else []
+        made = repair_command(root, (part,), few, given)
+    else:
+        made = repair_command(root, given=given)
+    return replace(made, codes=codes)
+
+
+def _queue(finding: Finding) -> str:
+    return f"{finding.topic}/{finding.queue_id or 0}" if finding.topic is not None else "*"
+
+
+def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.code for finding in findings))
+
+
+def _by_hand(
+    cure: str, finding: Finding, root: PathLike[str] | str, given: Given
+) -> tuple[str, ...]:
+    """The words of a command of the catalogue, filled in."""
+    places = {
+        "store": _operand(root),
+        "topic": finding.topic or "",
+        "queue_id": finding.queue_id,
+        "path": finding.path,
+        "position": _position(finding),
+    }
+    words = [word.format(**places) for word in shlex.split(cure)]
+    return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
+
+
+def _position(finding: Finding) -> int:
+    """Of the log, where the finding is about bytes of one of its files."""
+    name = Path(finding.path).name
+    return (int(name) if name.isdigit() else 0) + (finding.offset or 0)
+
+
+def _operand(path: PathLike[str] | str) -> str:
+    """A path that is not taken for an option."""
+    text = fspath(path)
+    return f"./{text}" if text.startswith("-") else text

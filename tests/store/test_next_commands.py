@@ -1,0 +1,75 @@
+"""The commands that come next: as few as possible, with all that was given, ready to be pasted."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from mqstore.store.next_commands import Given, command, command_for, next_commands
+from mqstore.store.verify.catalogue import Severity, catalogue
+from mqstore.store.verify.finding import Finding
+
+GIVEN = Given(("--set", "a=b c"), "5.3", ("--journal", "/mnt/x"))
+TAIL = "--broker-version 5.3 --set 'a=b c' --journal /mnt/x"
+
+
+def found(code: str, topic: str | None = None, queue_id: int | None = None) -> Finding:
+    severity = catalogue()[code].severity
+    return Finding(code, severity, "p q", "", 7, topic=topic, queue_id=queue_id)
+
+
+def lines(*findings: Finding, whole: bool = True, recover: bool = False) -> list[str]:
+    return [str(c) for c in next_commands(findings, "s", whole=whole, recover=recover)]
+
+
+def test_nothing_wrong_calls_for_nothing() -> None:
+    assert lines() == []
+    assert lines(found("I-029"), found("I-110")) == []
+
+
+def test_one_command_for_all_that_one_mends() -> None:
+    queues = [found("I-062", "orders", number) for number in range(3000)]
+    assert lines(*queues[:2]) == ["mqstore repair s --queue orders/0 --queue orders/1 --apply"]
+    assert lines(*queues) == ["mqstore repair s --queue '*' --apply"]
+    assert lines(found("I-101"), found("I-100")) == ["mqstore repair s --index --apply"]
+    assert lines(found("I-022"), found("I-042")) == ["mqstore recover s --apply"]
+    assert lines(found("I-022"), found("I-101")) == ["mqstore repair s --all --apply"]
+    assert lines(*queues[:1], found("I-101")) == ["mqstore repair s --all --apply"]
+    assert lines(*queues[:1], recover=True) == ["mqstore repair s --all --apply"]
+    assert lines(recover=True) == ["mqstore recover s --apply"]
+
+
+def test_a_part_is_not_named_where_the_log_was_not_looked_at() -> None:
+    assert lines(found("I-101"), whole=False) == ["mqstore repair s --all --apply"]
+    assert lines(found("I-022"), whole=False) == ["mqstore recover s --apply"]
+
+
+def test_what_no_repair_mends_comes_last_each_once() -> None:
+    told = lines(found("I-034"), found("I-034"), found("I-101"))
+    assert told == ["mqstore repair s --index --apply", "mqstore get s --at 7 --format json"]
+
+
+def test_a_finding_has_the_command_that_mends_the_others_too() -> None:
+    findings = [found("I-022"), found("I-101"), found("I-110"), found("I-029")]
+    commands = next_commands(findings, "s")
+    assert {str(command_for(f, "s", commands)) for f in findings[:3]} == {str(commands[0])}
+    assert command_for(findings[3], "s", commands) is None
+    assert str(command_for(findings[2], "s")) == "mqstore repair s --checkpoint --apply"
+
+
+def test_a_command_repeats_what_was_given() -> None:
+    (mend,) = next_commands([found("I-022")], "s t", GIVEN)
+    assert str(mend) == f"mqstore recover 's t' --apply {TAIL}"
+    (look,) = next_commands([found("I-034")], "-s", GIVEN)
+    assert str(look) == "mqstore get ./-s --at 7 --format json --set 'a=b c'"
+    assert str(command("inspect", "s", given=GIVEN)) == "mqstore inspect s --set 'a=b c'"
+
+
+@pytest.mark.parametrize("code", [c for c, row in catalogue().items() if row.repair])
+def test_a_command_of_any_code_can_be_pasted(code: str) -> None:
+    """Whatever names a path or a topic has."""
+    finding = Finding(code, Severity.ERROR, "a'b $(c) {d}", "", 0, topic="%t", queue_id=0)
+    told = command_for(finding, "s {t} 'u", given=GIVEN)
+    assert told is not None
+    assert tuple(shlex.split(str(told))) == told.words
