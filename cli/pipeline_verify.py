@@ -14,7 +14,7 @@ from .pipeline_options import Spark, Stores, showing
 from .verify import WORST, VerifyFormat, code_of, groups_of, print_verdicts
 
 if TYPE_CHECKING:
-    from ..store.verify.run import Verdict
+    from ..store.verify.verdict import Verdict
 
 
 @shared(VerifyFormat)

@@ -15,7 +15,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..store.verify.run import Verdict
+    from ..store.verify.verdict import Verdict
     from .options import Common
 
 _PREFIX = "mqstore_verify_"
@@ -79,7 +79,7 @@ def metrics(
 
 def _values(verdict: Verdict, now_s: float) -> Iterator[tuple[str, dict[str, str], float]]:
     from ..store.verify.catalogue import Severity
-    from ..store.verify.run import Status
+    from ..store.verify.verdict import Status
 
     for status in Status:
         yield "status", {"status": status.value}, verdict.status is status

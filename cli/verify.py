@@ -20,8 +20,8 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.next_commands import Given
-    from ..store.verify.run import Verdict
     from ..store.verify.scene import Scope
+    from ..store.verify.verdict import Verdict
 
 app = command_app()
 
@@ -192,7 +192,7 @@ WORST = (
 
 
 def code_of(verdict: Verdict) -> ExitCode:
-    from ..store.verify.run import Status
+    from ..store.verify.verdict import Status
 
     return {Status.DAMAGED: ExitCode.NO, Status.UNCLEAN: ExitCode.UNCLEAN}.get(
         verdict.status, ExitCode.DONE

@@ -25,8 +25,8 @@ from ..store.layout import (
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
     from ..store.verify.finding import Finding
-    from ..store.verify.run import Verdict
     from ..store.verify.scene import Scope
+    from ..store.verify.verdict import Verdict
 
 _DEEPEST = 6
 """Levels of directories between a file of a store and its root."""
@@ -82,7 +82,7 @@ class Part:
 
     def of(self, verdict: Verdict) -> Verdict:
         """The verdict about this part alone."""
-        from ..store.verify.run import status_of
+        from ..store.verify.verdict import status_of
 
         findings = [finding for finding in verdict.findings if self._has(finding)]
         unread = [text for text in verdict.unread if not text.endswith(_OF_SCOPE)]

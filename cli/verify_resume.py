@@ -15,8 +15,8 @@ from ..store.regular_file import read_regular
 
 if TYPE_CHECKING:
     from ..store.verify.finding import Finding
-    from ..store.verify.run import Verdict
     from ..store.verify.scene import LogFacts
+    from ..store.verify.verdict import Verdict
 
 _VERSION = 2
 _BYTES_MAX = 256 << 20
@@ -84,7 +84,8 @@ class Resume:
     def joined(self, verdict: Verdict) -> Verdict:
         """A verdict over what this run has read and what earlier ones have."""
         from ..store.verify.catalogue import catalogue
-        from ..store.verify.run import status_of
+        from ..store.verify.finding import order
+        from ..store.verify.verdict import status_of
 
         told = catalogue()
         here = {(f.code, f.path, f.offset) for f in verdict.findings}
@@ -99,7 +100,7 @@ class Resume:
             f for f in self.findings if not again(f) and (f.code, f.path, f.offset) not in here
         ]
         findings = [*verdict.findings, *earlier]
-        findings.sort(key=lambda f: (-f.severity, f.code, f.path, f.offset or 0))
+        findings.sort(key=order)
         return replace(verdict, status=status_of(findings), findings=findings)
 
     def write(self, verdict: Verdict) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..store.next_commands import Command, Given
     from ..store.verify.catalogue import Severity
     from ..store.verify.finding import Finding
-    from ..store.verify.run import Verdict
+    from ..store.verify.verdict import Verdict
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "infos"}
@@ -62,12 +62,9 @@ _NARROWEST = 40
 
 def _verdict(path: Path | str, verdict: Verdict) -> str:
     from ..store.verify.catalogue import Severity
+    from ..store.verify.verdict import first_sentence
 
-    said = {
-        "clean": "clean",
-        "unclean": "not shut down cleanly, nothing is damaged",
-        "damaged": "DAMAGED",
-    }[verdict.status.value]
+    said = first_sentence(verdict, path)
     counts = []
     for severity in reversed(Severity):
         number = sum(f.severity is severity for f in verdict.findings)
@@ -75,11 +72,10 @@ def _verdict(path: Path | str, verdict: Verdict) -> str:
             word = _WORDS[severity.label]
             counts.append(f"{number} {word.removesuffix('s') if number == 1 else word}")
     tail = f"; {', '.join(counts)}" if counts else ""
-    part = ", as far as it was looked at" if verdict.unread else ""
     work = f"{verdict.records} records, {_size(verdict.bytes)} of log"
     if verdict.seconds >= _LONG_S:
         work += f" in {verdict.seconds:.0f} s"
-    return f"{path}: {said}{part}{tail} ({work})"
+    return f"{path}: {said}{tail} ({work})"
 
 
 def _size(count: float) -> str:

@@ -16,6 +16,7 @@ _TITLES = {
     "timer": "Timer",
     "config": "Configuration",
     "compaction": "Compaction and controller",
+    "start": "The next start",
 }
 _HEAD = """# Invariants
 

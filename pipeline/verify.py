@@ -26,10 +26,11 @@ from ..store.errors import StoreError
 from ..store.store import Store
 from ..store.verify.beside import GROUPS_BESIDE, Left, has_parts
 from ..store.verify.catalogue import GROUPS, Severity
-from ..store.verify.finding import Finding
+from ..store.verify.finding import Finding, order
 from ..store.verify.log_pass import not_asked_for
-from ..store.verify.run import LookedAt, Verdict, look_at, status_of, together, verify
+from ..store.verify.run import LookedAt, look_at, together, verify
 from ..store.verify.scene import Scope
+from ..store.verify.verdict import Verdict, status_of
 from .failures import failures
 from .sources.fetched import in_directory
 from .sources.fleet import is_uri
@@ -211,7 +212,7 @@ def _joined(parts: Sequence[Any]) -> Verdict | StoreError:
     if errors:
         return errors[0]
     findings = [_finding(row) for part in parts for row in part["findings"]]
-    findings.sort(key=lambda f: (-f.severity, f.code, f.path, f.offset or 0))
+    findings.sort(key=order)
     apart = [set(not_asked_for(frozenset(part["groups"]))) for part in parts]
     unread = [
         t for part, left in zip(parts, apart, strict=True) for t in part["unread"] if t not in left

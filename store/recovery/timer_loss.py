@@ -56,6 +56,26 @@ class TimerLoss:
         """Greater the more timed messages no consumer would see; 0: each fires at least once."""
         return self.never_fired + self.loops + (self.stuck_at is not None)
 
+    @property
+    def unfired_text(self) -> str:
+        """What a broker would do to messages that no consumer would see; "" if each fires."""
+        why = f" ({', '.join(self.bugs)})" if self.bugs else ""
+        if self.never_fired:
+            return f"leave {self.never_fired:,} of {self.pending:,} timed messages unfired{why}"
+        if self.stuck_at is not None:
+            return f"fire no timed message behind offset {self.stuck_at:,} of its queue{why}"
+        if self.loops:
+            ticks = f"{self.loops:,} tick{'s' * (self.loops != 1)}"
+            return f"lead the timer into a loop at {ticks}{why}, and fire no more"
+        return ""
+
+    @property
+    def twice_text(self) -> str:
+        """How many messages would be delivered twice, "" for none."""
+        why = f" ({', '.join(self.bugs)})" if self.bugs else ""
+        count = f"{self.fired_twice:,} timed message{'s' * (self.fired_twice != 1)}"
+        return f"{count}{why}" if self.fired_twice else ""
+
     def to_json(self) -> dict[str, Any]:
         """The object `prediction.timers`."""
         return dict(vars(self))

@@ -59,8 +59,9 @@ GROUPS = (
     "timer",
     "config",
     "compaction",
+    "start",
 )
-"""The groups A … H of spec 08, by the name of their file and of their module of checks."""
+"""The groups A … H of spec 08, by the name of their file and of their module of checks, and the next start."""
 
 
 @cache

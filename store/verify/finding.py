@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,10 +41,23 @@ class Finding:
     unclean: bool = False
     repair: str | None = None
 
+    def place(self, root: str | os.PathLike[str]) -> str:
+        """Where it is, for people: the path inside of the store at `root`, and the byte."""
+        base = os.fspath(root)
+        if self.path == base:
+            return "the store" if self.offset is None else f"position {self.offset}"
+        shown = self.path.removeprefix(base.rstrip(os.sep) + os.sep)
+        return shown if self.offset is None else f"{shown} @{self.offset}"
+
     @property
     def end(self) -> int:
         """Byte behind the last one; 0 where the whole file is meant."""
         return (self.offset or 0) + (self.length or 0)
+
+
+def order(finding: Finding) -> tuple[int, str, str, int]:
+    """Sorts findings: worst first, then by code and place."""
+    return (-finding.severity, finding.code, finding.path, finding.offset or 0)
 
 
 @dataclass
@@ -144,7 +158,7 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         """Worst first, then by code and place."""
         everything = (finding for key in self._found for finding in self._of(key))
-        return iter(sorted(everything, key=lambda f: (-f.severity, f.code, f.path, f.offset or 0)))
+        return iter(sorted(everything, key=order))
 
     def _of(self, key: tuple[Any, ...]) -> list[Finding]:
         found, wide = self._found[key], self._wide.get(key)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING
 from ..errors import Missing
 from ..page_cache import aside
 from ..store import Store
-from .catalogue import GROUPS, Severity
-from .finding import Finding
+from .catalogue import GROUPS
 from .log_pass import Part, items_of, parts_of
 from .reading import LogPass, read, wants_crc
 from .register import CHECKS, checks_of
-from .scene import LogFacts, Scene, Scope, never
+from .scene import Scene, Scope, never
+from .start import start_beside
+from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
     from .beside import Left
@@ -28,34 +28,6 @@ _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
 _GRACE_S = 5.0
 """How long the checks behind the log may take when the run is to end."""
-
-
-class Status(StrEnum):
-    """The verdict."""
-
-    CLEAN = "clean"
-    UNCLEAN = "unclean"
-    DAMAGED = "damaged"
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The answer. findings: worst first. records, bytes: of the log that were read.
-
-    stopped_at: log position where an interrupted run can go on. live: somebody wrote meanwhile.
-    """
-
-    status: Status
-    findings: list[Finding]
-    records: int
-    bytes: int
-    seconds: float
-    #: What was not looked at, and why.
-    unread: list[str] = field(default_factory=list)
-    stopped_at: int | None = None
-    live: bool = False
-    #: For a run that goes on at `stopped_at`.
-    facts: LogFacts = field(default_factory=LogFacts)
 
 
 def load_checks(groups: Iterable[str] = GROUPS) -> None:
@@ -135,17 +107,6 @@ def together(parts: Iterable[LookedAt]) -> LookedAt | None:
     return first if same else None
 
 
-def status_of(findings: Iterable[Finding]) -> Status:
-    """The verdict that findings make."""
-    worst, unclean = Severity.INFO, False
-    for finding in findings:
-        worst = max(worst, finding.severity)
-        unclean |= finding.unclean
-    if worst >= Severity.ERROR:
-        return Status.DAMAGED
-    return Status.UNCLEAN if unclean else Status.CLEAN
-
-
 def _settled(
     store: Store,
     scope: Scope,
@@ -163,7 +124,8 @@ def _settled(
         last = attempt == _ATTEMPTS - 1
         fits = looked_at is not None and before == looked_at.signature and not known
         try:
-            _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
+            with start_beside(scene, scope.groups or frozenset(GROUPS)):
+                _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
         except Missing:  # a broker has deleted its oldest file
             if last:
                 raise

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..lock import holder
 from ..store import Store
-from .finding import Findings
+from .finding import Finding, Findings
 
 if TYPE_CHECKING:
     from ..recovery.profiles import Profile
@@ -103,6 +103,13 @@ class LogFacts:
 _OWN = ("first_offset", "next_offset", "missing")
 
 
+class Predicted(NamedTuple):
+    """Findings about the next start, and why there are none: "" where it was predicted."""
+
+    findings: list[Finding]
+    why_not: str = ""
+
+
 def never() -> bool:
     """Nobody asks to stop."""
     return False
@@ -138,6 +145,8 @@ class Scene:
         begin = store.log_files.start
         self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
         self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        #: What the next start would do, once it is asked.
+        self.start: Callable[[], Predicted] = lambda: Predicted([])
         self._kept: dict[Any, Any] = {}
 
     @cached_property

@@ -216,7 +216,7 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
 
 def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
     from mqstore.cli.prometheus import metrics
-    from mqstore.store.verify.run import Status, Verdict
+    from mqstore.store.verify.verdict import Status, Verdict
 
     path = Path(os.fsdecode(b'/a"b\\c\nd\xff'))
     text = metrics([(path, Verdict(Status.CLEAN, [], 0, 0, 0.0))], 1.5)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.store import Store
-from mqstore.store.verify.run import Status, verify
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status
 from tests import recovery_cases
 from tests.recovery_cases import CONFIG, Case
 from tests.slices import pick

@@ -21,7 +21,7 @@ from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.time_range import TimeRange
-from mqstore.store.verify.run import Verdict
+from mqstore.store.verify.verdict import Verdict
 
 from ..stores import unpack
 from .test_log_rows import ask_of, rows

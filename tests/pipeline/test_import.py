@@ -13,7 +13,8 @@ from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import InvalidInput, Unreadable
 from mqstore.store.store import Store
-from mqstore.store.verify.run import Status, verify
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status
 
 from ..stores import unpack
 

@@ -41,8 +41,9 @@ from mqstore.store.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.beside import GROUPS_BESIDE, Beside, Left
 from mqstore.store.verify.catalogue import GROUPS
-from mqstore.store.verify.run import Verdict, verify
+from mqstore.store.verify.run import verify
 from mqstore.store.verify.scene import Scope
+from mqstore.store.verify.verdict import Verdict
 
 from .. import stores
 from ..recovery_cases import cases, config_of, damaged

@@ -18,8 +18,9 @@ from mqstore.store.verify.carried import CACHES, Carried
 from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.log_pass import scan
 from mqstore.store.verify.reading import LogPass, read
-from mqstore.store.verify.run import Verdict, load_checks, verify
+from mqstore.store.verify.run import load_checks, verify
 from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.verify.verdict import Verdict
 
 from ... import slices
 from ...stores import ALL, config, unpack

@@ -11,7 +11,8 @@ import pytest
 
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.run import Status, verify
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Status
 
 ROUNDS = 20
 _HOLD = """import fcntl, sys

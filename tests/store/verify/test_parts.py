@@ -11,8 +11,9 @@ import pytest
 from mqstore.store.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.finding import Finding
-from mqstore.store.verify.run import Verdict, verify
+from mqstore.store.verify.run import verify
 from mqstore.store.verify.scene import LogFacts, Scene, Scope
+from mqstore.store.verify.verdict import Verdict
 
 from ...stores import unpack
 

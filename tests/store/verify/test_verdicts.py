@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.run import Verdict
+from mqstore.store.verify.verdict import Verdict
 
 from ... import slices
 from ...stores import ALL, truth, unpack

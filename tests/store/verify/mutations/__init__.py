@@ -25,7 +25,8 @@ from random import Random
 from mqstore.store.config import BrokerConfig
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import GROUPS
-from mqstore.store.verify.run import Verdict, verify
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Verdict
 
 from ....recovery_cases import sparse_copy
 from ....stores import config as options

@@ -1,0 +1,159 @@
+"""What the next start of a broker would do, as findings (I-180 … I-187): group `start`.
+
+`store/recovery` simulates the start; here its answer joins what the other groups find, so that one
+verdict is made of both. The simulation runs in a process of its own while the log is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..errors import StoreError
+from ..forked import Forked
+from ..store import Store
+from .catalogue import GROUPS, catalogue
+from .finding import Finding, order
+from .log_pass import not_asked_for
+from .register import after
+from .scene import LogFacts, Predicted, Scene, Scope
+from .verdict import Verdict, status_of
+
+if TYPE_CHECKING:
+    from ..layout import Layout
+    from ..recovery.predict import Prediction
+    from ..recovery.recovery import Recovery
+
+GROUP = "start"
+_OTHERS = frozenset(GROUPS) - {GROUP}
+
+
+def findings_of_start(found: Recovery) -> Iterator[Finding]:
+    """What a start would do to a store that `examine` has looked at."""
+    root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
+    if found.interrupted:
+        yield _finding("I-185", root, f"session {found.interrupted} was cut off")
+    elif found.barrier:
+        yield _finding("I-185", root, "a start barrier is left, which keeps brokers from loading")
+    if found.refusal is not None and not found.interrupted:
+        yield _finding("I-187", root, f"no recovery is possible yet: {found.refusal}")
+    yield from _of_prediction(root, worst)
+    if plan is not None and plan.lost.messages and not worst.lost.messages:
+        text = f"{_messages(plan.lost.messages)} that queue units name {_are(plan.lost.messages)}"
+        yield _finding("I-186", root, f"{text} gone", plan.lost.messages)
+
+
+def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
+    broker = f"a broker {worst.broker_version}"
+    if worst.outcome == "refuses":
+        yield _finding("I-180", root, f"{broker} would not start: {worst.reason}")
+    elif worst.outcome == "hangs":
+        yield _finding("I-180", root, f"{broker} would hang at its start: {worst.reason}")
+    if lost := worst.lost.messages:
+        topics = f"{worst.lost.topics} topic{'s' * (worst.lost.topics != 1)}"
+        text = f"{broker} would lose {_messages(lost)} of {topics}"
+        yield _finding("I-181", root, text, lost)
+    if hidden := worst.invisible.messages:
+        yield _finding("I-182", root, f"{broker} would leave {_messages(hidden)} unread", hidden)
+    timers = worst.timers
+    if timers is not None and (text := timers.unfired_text):
+        yield _finding("I-183", root, f"{broker} would {text}", max(timers.never_fired, 1))
+    if timers is not None and timers.fired_twice:
+        text = f"{broker} would fire {timers.twice_text} twice"
+        yield _finding("I-184", root, text, timers.fired_twice)
+
+
+def _finding(code: str, path: str, message: str, count: int = 1) -> Finding:
+    return Finding(code, catalogue()[code].severity, path, message, count=count)
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'s' * (count != 1)}"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def predict(layout: Layout, version: str | None) -> Predicted:
+    """Simulate the start. version: of the broker, None: the guess. Raises Unreadable."""
+    from ..recovery.recovery import examine
+    from ..recovery.wish import Policy
+
+    try:
+        found = examine(layout, version, policy=Policy.KEEP)
+    except StoreError as error:
+        return Predicted([], error.message)
+    return Predicted(list(findings_of_start(found)))
+
+
+def _left_out_by(scope: Scope) -> str:
+    """The option of a run over a part of the store, which cannot know what a start does to it."""
+    limits = {
+        "--quick": scope.quick,
+        "--topic": scope.topic is not None,
+        "--since": scope.since_ms is not None,
+        "--sample": scope.sample_percent is not None,
+        "--max-duration": scope.max_duration_s is not None,
+    }
+    return next((option for option, given in limits.items() if given), "")
+
+
+@contextmanager
+def start_beside(scene: Scene, groups: frozenset[str]) -> Iterator[None]:
+    """Predict the start of a scene's store in another process, for the check of this group.
+
+    Of a store that is in use nothing is predicted, nor in a run that looks at a part of it only.
+    """
+    layout, version = scene.store.layout, scene.scope.broker_version
+    option = _left_out_by(scene.scope)
+    if GROUP not in groups or scene.live or option:
+        scene.start = lambda: Predicted([], "" if scene.live else option)
+        yield
+    else:
+        with Forked(partial(predict, layout, version)) as child:
+            scene.start = lambda: child.result() or predict(layout, version)
+            yield
+
+
+@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187")
+def a_start_does_no_harm(scene: Scene) -> None:
+    """A broker starts, and loses, hides, resets nothing."""
+    reason = scene.stopped()
+    found = Predicted([], reason) if reason else scene.start()
+    for one in found.findings:
+        scene.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity)
+    if found.why_not:
+        scene.unread.append(f"what a broker's start does: {found.why_not}")
+
+
+@contextmanager
+def verified_beside(
+    layout: Layout, version: str | None, *, start: bool, rate_bytes: int | None = None
+) -> Iterator[Callable[[], Verdict]]:
+    """`verify` of a whole store in another process, while this one makes a plan.
+
+    start: predict the next start, too. What it gives waits for the verdict. Raises Unreadable.
+    """
+    work = partial(_verified, layout, version, start, rate_bytes)
+    with Forked(work) as child:
+        yield lambda: child.result() or work()
+
+
+def _verified(layout: Layout, version: str | None, start: bool, rate_bytes: int | None) -> Verdict:
+    from .run import verify
+
+    scope = Scope(groups=None if start else _OTHERS, broker_version=version)
+    with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
+        return replace(verify(store, scope), facts=LogFacts())
+
+
+def with_start(verdict: Verdict, found: Recovery) -> Verdict:
+    """The verdict of all other groups, with what a start would do."""
+    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
+    unread = [text for text in verdict.unread if text not in not_asked_for(_OTHERS)]
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)

@@ -1,0 +1,101 @@
+"""The verdict on a store: one status, one first sentence, whichever command says it.
+
+`inspect`, `verify`, `recover` and `repair` gather findings, those of the next start among them
+(`start.py`), and take status and sentence from here; `cli/exit_codes.py` makes exit codes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from os import PathLike
+
+from .catalogue import Severity
+from .finding import Finding
+from .scene import LogFacts
+
+
+class Status(StrEnum):
+    """The verdict in a word."""
+
+    CLEAN = "clean"
+    UNCLEAN = "unclean"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer. findings: worst first. records, bytes: of the log that were read.
+
+    stopped_at: log position where an interrupted run can go on. live: somebody wrote meanwhile.
+    """
+
+    status: Status
+    findings: list[Finding]
+    records: int
+    bytes: int
+    seconds: float
+    #: What was not looked at, and why.
+    unread: list[str] = field(default_factory=list)
+    stopped_at: int | None = None
+    live: bool = False
+    #: For a run that goes on at `stopped_at`.
+    facts: LogFacts = field(default_factory=LogFacts)
+
+    @property
+    def serious(self) -> list[Finding]:
+        """Errors, the worst first."""
+        return [finding for finding in self.findings if finding.severity >= Severity.ERROR]
+
+
+CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED = (
+    *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183"),
+)
+OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED)
+"""Codes that say what a start does, the most urgent first: the sentence is that of the first one."""
+
+
+def status_of(findings: Iterable[Finding]) -> Status:
+    """The status that findings make."""
+    worst, unclean = Severity.INFO, False
+    for finding in findings:
+        worst = max(worst, finding.severity)
+        unclean |= finding.unclean
+    if worst >= Severity.ERROR:
+        return Status.DAMAGED
+    return Status.UNCLEAN if unclean else Status.CLEAN
+
+
+def first_sentence(verdict: Verdict, root: str | PathLike[str]) -> str:
+    """The verdict on the store at `root` for somebody who has no time, without a full stop.
+
+    "Safe to start" is said only where everything was looked at, the next start included.
+    """
+    serious = verdict.serious
+    start = {finding.code: finding for finding in reversed(serious)}
+    for code in OF_THE_START:
+        if code in start:
+            return f"Do not start a broker: {start[code].message}"
+    if serious:
+        worst = serious[0]
+        return f"Damaged: {worst.place(root)}: {worst.message}{_more(serious)}"
+    if verdict.live:
+        return f"In use, and in order{_as_far(verdict)}"
+    if verdict.status is Status.UNCLEAN:
+        return f"Not shut down cleanly, nothing is damaged{_as_far(verdict)}"
+    if verdict.unread:
+        return f"In order{_as_far(verdict)}"
+    return "Safe to start"
+
+
+def _more(serious: Sequence[Finding]) -> str:
+    others = len({finding.code for finding in serious}) - 1
+    if not others:
+        count = sum(finding.count for finding in serious) - 1
+        return f" (and {count:,} more)" if count else ""
+    return f" (and {others} other kind{'s' * (others != 1)} of damage)"
+
+
+def _as_far(verdict: Verdict) -> str:
+    return ", as far as it was looked at" if verdict.unread else ""

@@ -1,0 +1,84 @@
+"""Damage that the next start of a broker makes worse, I-180 … I-187."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from random import Random
+
+from mqstore.store.recovery.snapshot import BARRIER_PREFIX
+
+from . import on
+from .edit import overwrite, read, records
+
+
+def _log_files(store: Path) -> list[Path]:
+    return sorted((store / "commitlog").iterdir())
+
+
+@on("5.3.3-clean", "4.9.7-clean", "5.5.0-clean")
+def i_180(store: Path, random: Random) -> str:
+    """A log file, not the last one, has another size."""
+    path = random.choice(_log_files(store)[:-1])
+    size = random.randrange(1, path.stat().st_size)
+    os.truncate(path, size)
+    return f"{path.name} has {size} bytes"
+
+
+@on("5.3.3-killed", "4.9.7-killed", "5.5.0-killed")
+def i_181(store: Path, random: Random) -> str:
+    """A body among the last messages is damaged."""
+    place = random.choice([one for one in records(store)[-60:-20] if one.values["body"]])
+    offset, _ = place.span("body")
+    overwrite(
+        place.path, offset, bytes([read(place.path, offset, 1)[0] ^ 1 << random.randrange(8)])
+    )
+    return f"body of the record at {place.position}"
+
+
+@on("4.3.1-clean")
+def i_182(store: Path, random: Random) -> str:
+    """Queues are deleted, and the version dispatches nothing after a clean stop."""
+    topic = random.choice(["logs", "RMQ_SYS_TRANS_HALF_TOPIC"])
+    shutil.rmtree(store / "consumequeue" / topic)
+    return f"{topic} deleted"
+
+
+@on("5.3.3-timer-clean", "5.5.0-timer-clean")
+def i_183(store: Path, random: Random) -> str:
+    """The wheel leads nowhere."""
+    wheel = store / "timerwheel"
+    wheel.write_bytes(bytes(wheel.stat().st_size))
+    return "the wheel is zeros"
+
+
+@on("5.3.3-timer-clean", "5.5.0-timer-clean")
+def i_184(store: Path, random: Random) -> str:
+    """timercheck is lost."""
+    for path in (store / "config").glob("timercheck*"):
+        path.unlink()
+    return "no timercheck"
+
+
+def i_185(store: Path, random: Random) -> str:
+    """A start barrier is left."""
+    first = _log_files(store)[0]
+    barrier = first.with_name(f"{BARRIER_PREFIX}{random.randrange(1000)}")
+    barrier.write_bytes(bytes(first.stat().st_size))
+    return barrier.name
+
+
+@on("5.3.3-killed")
+def i_186(store: Path, random: Random) -> str:
+    """A log file in the middle is gone."""
+    path = _log_files(store)[1]
+    path.unlink()
+    return f"{path.name} deleted"
+
+
+def i_187(store: Path, random: Random) -> str:
+    """No log file is left beside full queues."""
+    for path in _log_files(store):
+        path.unlink()
+    return "an empty commit log"
