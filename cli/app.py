@@ -14,15 +14,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
+from .command_line import Group, usage_text
+from .did_you_mean import PROGRAM
 from .exit_codes import ExitCode, exit_code_of
 from .options import command_app, say
 
 if TYPE_CHECKING:
-    from typer.core import TyperCommand
+    from typer.core import TyperCommand, TyperGroup
 
-PROGRAM = "mqstore"
 _YOUNG_OBJECTS = 20_000
 """Between two looks for garbage: imports make many objects, and none of them is any."""
 
@@ -33,7 +33,7 @@ COMMANDS = (
 """In the order of the contract; what is not built yet is not here."""
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The commands, each imported when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -43,8 +43,6 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
         """Import one command."""
         if cmd_name not in COMMANDS:
-            for name in COMMANDS:  # a word that is no command: typer suggests one of those it sees
-                self.get_command(ctx, name)
             return None
         if cmd_name not in self.commands:
             module = import_module(f".{cmd_name}", __package__)
@@ -113,9 +111,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         say("interrupted")
         return ExitCode.INTERRUPTED
     except typer.TyperException as error:
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context else PROGRAM
-        say(f"{error.format_message().rstrip('.')}; see {path} --help")
+        say(usage_text(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 (the last net: one line, never a traceback)
         say(_explanation(error))

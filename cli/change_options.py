@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from ..store.layout import Layout
     from ..store.write.files import Files
 
-BrokerVersion = Annotated[
-    str | None,
-    typer.Option(
-        "--broker-version",
-        metavar="V",
-        help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
-    ),
-]
 Apply = Annotated[bool, typer.Option("--apply", help="Carry the plan out.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[

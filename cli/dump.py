@@ -52,7 +52,8 @@ def dump(
         ),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", metavar="N", min=0, help="Print N records at most.")
+        int | None,
+        typer.Option("--count", "-n", metavar="N", min=0, help="Print N records at most."),
     ] = None,
     hex_view: Annotated[
         bool, typer.Option("--hex", help="The bytes of each record beside its fields.")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from .command_line import path_text
 from .options import Common, command_app, shared
 from .selection_options import (
     MAX_BODY_BYTES,
@@ -92,7 +93,10 @@ def get(
     addresses: Annotated[
         str | None,
         typer.Option(
-            "--addresses", metavar="FILE|-", help="One answer for each address, a line each."
+            "--addresses",
+            metavar="FILE|-",
+            parser=path_text,
+            help="One answer for each address, a line each.",
         ),
     ] = None,
     raw: Raw = False,

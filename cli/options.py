@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+
+from .command_line import Command, Group, PathType
 
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
@@ -179,13 +181,19 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     layout.keep_journal_in(directory)
 
 
+class _App(typer.Typer):
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        return super().command(name, **{"cls": Command, **settings})
+
+
 def command_app(help: str | None = None) -> typer.Typer:
     """The `app` of a command's module: what typer must not do is said here, once.
 
     Completion comes from the scripts in `completions/`, errors are printed by `cli/app.py`, and
     help is plain text: rich would triple the start.
     """
-    return typer.Typer(
+    return _App(
+        cls=Group,
         help=help,
         add_completion=False,
         rich_markup_mode=None,
@@ -226,7 +234,7 @@ def shared(
 
         parameters = list(_parameters(function, hints, _format(formats, format_help)))
         for parameter in parameters:
-            _leave_paths_alone(parameter)
+            _take_paths_as_typed(parameter)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         return command
@@ -260,11 +268,12 @@ def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _leave_paths_alone(parameter: inspect.Parameter) -> None:
+def _take_paths_as_typed(parameter: inspect.Parameter) -> None:
     """Whoever opens a path tells why it cannot: typer would call a missing right wrong usage."""
-    for declaration in getattr(parameter.annotation, "__metadata__", ()):
-        if hasattr(declaration, "readable"):
-            declaration.readable = False
+    declared, *declarations = get_args(parameter.annotation)
+    if declared is Path or Path in get_args(declared):
+        for declaration in declarations:
+            declaration.click_type = PathType(readable=False)
 
 
 def _print_traceback() -> None:

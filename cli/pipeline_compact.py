@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from .broker_version import AsBroker, tell_nearest
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import AsBroker, Spark, Stores, To, damage_text, showing, source_options
+from .pipeline_options import Spark, Stores, To, damage_text, showing, source_options
 
 _COLUMNS = ("type", "store", "to", "messages", "kept", "damage")
 
@@ -48,6 +49,7 @@ def compact(
     from ..pipeline.sources.fleet import as_path, stores_of
 
     master, settings = spark.place(common)
+    tell_nearest(as_broker, common)
     from ..pipeline.compact import STAGES, compact_stores
     from ..pipeline.importing import options_of
     from ..pipeline.sources.remote import log_sizes

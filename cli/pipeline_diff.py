@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .command_line import path_text
 from .exit_codes import ExitCode
 from .options import Common, shared
 from .pipeline_options import Spark, damage_text, showing
@@ -20,8 +21,10 @@ _WHAT = "a store, a pattern, or @FILE with one a line."
 
 @shared()
 def diff(
-    a: Annotated[str, typer.Argument(metavar="A", help=f"One side: {_WHAT}")],
-    b: Annotated[str, typer.Argument(metavar="B", help=f"The other side: {_WHAT}")],
+    a: Annotated[str, typer.Argument(metavar="A", parser=path_text, help=f"One side: {_WHAT}")],
+    b: Annotated[
+        str, typer.Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")
+    ],
     *,
     spark: Spark,
     common: Common,

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from .broker_version import AsBroker, tell_nearest
 from .options import Common, shared
-from .pipeline_options import AsBroker, Spark, To, showing
+from .pipeline_options import Spark, To, showing
 
 
 @shared()
@@ -44,6 +45,7 @@ def import_(
     from ..store.errors import Missing
 
     master, settings = spark.place(common)
+    tell_nearest(as_broker, common)
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)

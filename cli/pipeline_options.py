@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .command_line import path_text
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say
 
@@ -20,16 +21,13 @@ Stores = Annotated[
     list[str],
     typer.Argument(
         metavar="STORE...",
+        parser=path_text,
         help="Store directories, patterns, @FILE with one a line, s3://BUCKET/STORE.",
     ),
 ]
 To = Annotated[
     Path,
     typer.Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
-]
-AsBroker = Annotated[
-    str | None,
-    typer.Option("--as-broker", metavar="V", help="The generation that writes: 4.9, 5.3, …"),
 ]
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, To, showing
@@ -23,10 +24,7 @@ def rebuild(
     *,
     to: To,
     spark: Spark,
-    broker_version: Annotated[
-        str | None,
-        typer.Option("--broker-version", metavar="V", help="Whose rules hold; default: a guess."),
-    ] = None,
+    broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Rebuild queues, index, timer wheel and checkpoint from the commit log.
@@ -48,6 +46,7 @@ def rebuild(
       mqstore pipeline rebuild @stores.txt --to /mnt/queues --conf spark.driver.memory=4g
     """
     master, settings = spark.place(common)
+    tell_nearest(broker_version, common)
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import STAGES, on_spark
     from ..pipeline.rebuild import rebuild as run

@@ -25,7 +25,7 @@ def stats(
     ] = "topic",
     top: Annotated[
         int | None,
-        typer.Option("--top", metavar="N", min=1, help="Only the N groups with most bytes."),
+        typer.Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),
     ] = None,
     since: Since = None,
     until: Until = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, showing
@@ -30,12 +31,7 @@ def verify(
         typer.Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
     ] = None,
     spark: Spark,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version", metavar="V", help="Check as for a broker of this version."
-        ),
-    ] = None,
+    broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
@@ -61,11 +57,9 @@ def verify(
     from ..pipeline.verify import sizes_in_parts, stages_of, tasks_of, verify_on
     from ..pipeline.watch import watched
     from ..store.errors import StoreError
-    from ..store.recovery.profiles import profile_of
 
     groups = groups_of(only)
-    if broker_version is not None:
-        profile_of(broker_version)
+    tell_nearest(broker_version, common)
     roots, now_ms = stores_of(stores), time.time_ns() // 1_000_000
     sizes, _ = log_sizes(roots, common.config())
     tasks = tasks_of(

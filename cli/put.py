@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .broker_version import AsBroker, tell_nearest
+from .command_line import path_text
 from .options import Common, command_app, parse_bytes, shared
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ def put(
         typer.Option(
             "--from",
             metavar="FILE|-",
+            parser=path_text,
             help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet or Arrow.",
         ),
     ] = None,
@@ -139,10 +142,7 @@ def put(
             "--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."
         ),
     ] = 4096,
-    as_broker: Annotated[
-        str | None,
-        typer.Option("--as-broker", metavar="V", help="Write as this version; default: a guess."),
-    ] = None,
+    as_broker: AsBroker = None,
     store_host: Annotated[
         str | None,
         typer.Option(
@@ -197,6 +197,7 @@ def put(
     from ..store.write.put import WriterOptions
 
     host = None if store_host is None else parse_host(store_host, "--store-host")
+    tell_nearest(as_broker, common)
     options = WriterOptions(as_broker, host, not no_topic_config, wait, follow_links)
     target = Target(store, options, common)
     with common.open_output() as out:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .broker_version import BrokerVersion
 from .change_options import (
     Apply,
-    BrokerVersion,
     FollowLinks,
     JournalDirectory,
     Wait,
@@ -20,6 +20,7 @@ from .change_options import (
     files_of,
     reading_the_log,
 )
+from .command_line import path_text
 from .exit_codes import ExitCode
 from .options import Common, Format, command_app, keep_journal_in, shared
 
@@ -60,14 +61,15 @@ def recover(
         ),
     ] = "",
     replica: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--replica",
             metavar="STORE2",
+            parser=path_text,
             help="A copy of the same log, a slave's or the master's: a store, a directory of log"
             " files, or several (a:b). What is damaged here comes back from there.",
         ),
-    ] = "",
+    ] = None,
     force_empty_log: Annotated[
         bool,
         typer.Option(
@@ -112,7 +114,9 @@ def recover(
     layout = Layout.open(store, common.config())
     if journal is not None:
         keep_journal_in(layout, journal)
-    found = _examine(layout, broker_version, policy, lost_tag, replica, force_empty_log, common)
+    found = _examine(
+        layout, broker_version, policy, lost_tag, replica or "", force_empty_log, common
+    )
     for note in found.notes:
         common.warn(note)
     code = _code_of(found)

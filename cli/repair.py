@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .broker_version import BrokerVersion, tell_nearest
 from .change_options import (
     Apply,
-    BrokerVersion,
     FollowLinks,
     JournalDirectory,
     Wait,
@@ -103,6 +103,7 @@ def repair(
     layout = Layout.open(store, common.config())
     if journal is not None:
         keep_journal_in(layout, journal)
+    tell_nearest(broker_version, common)
     found = _examine(layout, choice, broker_version, common)
     applied = after = None
     if apply and not found.nothing_to_do:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .change_options import BrokerVersion
+from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import Common, command_app, shared
 
@@ -61,7 +61,7 @@ def salvage(
         ),
     ] = GradeName.BODY,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Only say what is there. Writes nothing.")
+        bool, typer.Option("--dry-run", help="Only say what is there. Writes nothing.")
     ] = False,
     topic: Annotated[
         list[str] | None,
@@ -118,15 +118,13 @@ def _wanted(
     version: str | None,
     common: Common,
 ) -> Wanted:
-    from ..store.recovery.profiles import profile_of
     from ..store.salvage.compact import Selection
     from ..store.salvage.grade import Grade
     from ..store.salvage.salvage import LayoutKind as Kind
     from ..store.salvage.salvage import Wanted
     from ..store.time_range import parse_range
 
-    if version is not None:
-        profile_of(version)
+    tell_nearest(version, common)
     names = frozenset(name.encode("utf-8", "surrogateescape") for name in topics or ())
     selection = Selection(names, parse_range(since, until))
     taken = Grade[grade.name]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, command_app, say, shared
 from .selection_options import Since
@@ -111,12 +112,7 @@ def verify(
             help="Keep in FILE how far an interrupted run came, and go on from there.",
         ),
     ] = None,
-    broker_version: Annotated[
-        str | None,
-        typer.Option(
-            "--broker-version", metavar="V", help="Check as for a broker of this version (5.3, …)."
-        ),
-    ] = None,
+    broker_version: BrokerVersion = None,
     *,
     common: Common,
 ) -> None:
@@ -149,6 +145,7 @@ def verify(
         raise typer.BadParameter("--queue needs --topic")
     if resume is not None and len(paths) > 1:
         raise typer.BadParameter("--resume: one store at a time")
+    tell_nearest(broker_version, common)
     scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version)
     saved = None
     if resume is not None:
@@ -222,10 +219,6 @@ def _scope(
     from ..store.time_range import parse_range
     from ..store.verify.scene import Scope
 
-    if broker_version is not None:
-        from ..store.recovery.profiles import profile_of
-
-        profile_of(broker_version)
     return Scope(
         quick=quick,
         topic=topic,

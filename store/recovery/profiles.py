@@ -318,7 +318,10 @@ NEWEST = VERSIONS[-1]
 def profile_of(version: str) -> Profile:
     """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number.
 
-    Raises InvalidInput for what is no version number.
+    Another number takes the nearest one. Near is what belongs to a line of releases that was measured,
+    4 or 5, up to one minor release behind the newest measured one of it: 4.0 to 4.10, 5.0 to 5.6.
+
+    Raises InvalidInput for what is no version number, and for one that no profile can stand for.
 
     >>> profile_of("4.7.1").version, profile_of("5.3").version, profile_of("5.3.1").version
     ('4.9', '5.3', '5.1')
@@ -326,8 +329,18 @@ def profile_of(version: str) -> Profile:
     if version in PROFILES:
         return PROFILES[version]
     wanted = _number(version)
+    if not _is_near(wanted):
+        raise InvalidInput(
+            f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}"
+        )
     older = [profile for profile in PROFILES.values() if profile.since <= wanted]
     return older[-1] if older else PROFILES[VERSIONS[0]]
+
+
+def _is_near(wanted: tuple[int, int, int]) -> bool:
+    """It belongs to a line of releases that was measured, and is hardly newer."""
+    minors = [_number(known)[1] for known in VERSIONS if _number(known)[0] == wanted[0]]
+    return bool(minors) and wanted[1] <= max(minors) + 1
 
 
 def is_exact(version: str) -> bool:
@@ -342,6 +355,7 @@ def _number(version: str) -> tuple[int, int, int]:
     )
     if match is None:
         raise InvalidInput(
-            f"not a broker version: {version}", hint=f"use one of {', '.join(VERSIONS)}"
+            f"not a broker version: {version or 'an empty word'}",
+            hint=f"use one of {', '.join(VERSIONS)}",
         )
     return int(match[1]), int(match[2]), int(match[3] or 0)

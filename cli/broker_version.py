@@ -1,0 +1,50 @@
+"""`--broker-version` and `--as-broker`: which brokers' rules hold.
+
+A number without a profile takes the nearest one, and that is said; `store/recovery/profiles.py` has
+the rule.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import Common
+
+
+def parse_version(text: str) -> str:
+    """A version that some profile stands for, as it was typed. Raises InvalidInput."""
+    from ..store.recovery.profiles import profile_of
+
+    profile_of(text)
+    return text
+
+
+def tell_nearest(version: str | None, common: Common) -> None:
+    """Say whose rules are taken for a version that has no profile of its own."""
+    from ..store.recovery.profiles import is_exact, profile_of
+
+    if version is not None and not is_exact(version):
+        nearest = profile_of(version).version
+        common.warn(f"no profile of {version}: that of {nearest} is the nearest")
+
+
+BrokerVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--broker-version",
+        metavar="V",
+        parser=parse_version,
+        help="The broker that will start: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5 (default: a guess).",
+    ),
+]
+AsBroker = Annotated[
+    str | None,
+    typer.Option(
+        "--as-broker",
+        metavar="V",
+        parser=parse_version,
+        help="Write as a broker of this version: 4.3, 4.9, 5.1, 5.3, 5.4, 5.5.",
+    ),
+]

@@ -1,0 +1,154 @@
+"""What somebody may have meant who types a command or an option that mqstore has not.
+
+The names are those of other tools, of the contract's commands that are not built yet, and what
+people try first. Each leads to a command line that does it today. Words that are only mistyped lead
+to the nearest name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+PROGRAM = "mqstore"
+_NEAR = 0.7
+"""How like a name a mistyped one is; at 0.6 lag is like salvage."""
+
+_VERIFY, _REPAIR, _RECOVER = "mqstore verify PATH", "mqstore repair STORE", "mqstore recover STORE"
+_INSPECT, _DUMP, _UNDO = "mqstore inspect PATH", "mqstore dump PATH", "mqstore undo STORE"
+_KEY = "mqstore get STORE --key KEY"
+_FOLLOW = "mqstore get STORE --follow"
+_STATS = "mqstore pipeline stats STORE"
+_SALVAGE = "mqstore salvage IMAGE --to DIR"
+_PUT = "mqstore put STORE TOPIC BODY"
+_LAG = (
+    "mqstore dump STORE/config/consumerOffset.json (where each group is)"
+    " beside mqstore inspect STORE (where its queues end)"
+)
+
+COMMANDS: Mapping[str, str] = {
+    **dict.fromkeys(("check", "fsck", "validate", "lint", "scrub", "audit", "test"), _VERIFY),
+    **dict.fromkeys(("fix", "mend", "rebuild", "heal", "reindex"), _REPAIR),
+    **dict.fromkeys(("plan", "predict", "simulate", "preview", "start", "restart"), _RECOVER),
+    **dict.fromkeys(("ls", "info", "describe", "status", "list", "summary", "stat"), _INSPECT),
+    **dict.fromkeys(("topics", "queues", "show", "report"), _INSPECT),
+    **dict.fromkeys(("delays", "timers", "retries"), f"{_INSPECT} --delays --timers --retries"),
+    "pop": f"{_INSPECT} --pop",
+    "transactions": f"{_INSPECT} --transactions",
+    **dict.fromkeys(("cat", "print", "decode", "read", "head"), _DUMP),
+    **dict.fromkeys(("hexdump", "hex"), f"{_DUMP} --hex"),
+    **dict.fromkeys(("restore", "rollback", "revert", "back"), _UNDO),
+    **dict.fromkeys(("find", "search", "query", "lookup", "trace"), _KEY),
+    "grep": "mqstore get STORE --grep REGEX",
+    **dict.fromkeys(("tail", "follow", "watch"), _FOLLOW),
+    **dict.fromkeys(("carve", "undelete", "rescue", "extract"), _SALVAGE),
+    **dict.fromkeys(("append", "write", "send", "produce", "publish", "insert"), _PUT),
+    **dict.fromkeys(("stats", "du", "usage", "top", "count"), _STATS),
+    **dict.fromkeys(("diff", "compare", "cmp"), "mqstore pipeline diff A B"),
+    "sql": "mqstore pipeline sql QUERY STORE",
+    "export": "mqstore pipeline export STORE --to DIR",
+    "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
+    "compact": "mqstore pipeline compact STORE --to DIR",
+    **dict.fromkeys(("lag", "offsets", "groups", "consumers", "progress"), _LAG),
+    **dict.fromkeys(("corrupt", "break", "drill"), "mqstore damage STORE --to COPY"),
+    **dict.fromkeys(("why", "code", "codes"), "mqstore explain CODE"),
+    **dict.fromkeys(("help", "man", "usage-help"), "mqstore --help"),
+    "version": "mqstore --version",
+}
+"""Words that are no commands, and the command line that is meant."""
+
+_FORMATS = {f"--{name}": f"--format {name}" for name in ("json", "ndjson", "csv", "text")}
+
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    **{name: (meant,) for name, meant in _FORMATS.items()},
+    "--jsonl": ("--format ndjson",),
+    "--format-json": ("--format json",),
+    **dict.fromkeys(("--out", "--output-file", "--out-file", "--outfile"), ("--output FILE",)),
+    **dict.fromkeys(
+        ("--threads", "--parallel", "--workers", "--processes", "--cores"), ("--jobs N",)
+    ),
+    **dict.fromkeys(("--debug", "--trace"), ("--verbose",)),
+    "--silent": ("--quiet",),
+    **dict.fromkeys(("--no-colour", "--nocolor", "--color=never", "--plain"), ("--no-color",)),
+    **dict.fromkeys(("--config", "--conf", "--config-file"), ("--broker-config FILE",)),
+    **dict.fromkeys(("--property", "--define", "--option"), ("--set KEY=VALUE",)),
+    **dict.fromkeys(("--limit-rate", "--bwlimit", "--throttle", "--max-rate"), ("--rate BYTES",)),
+    **dict.fromkeys(("--from", "--start", "--begin", "--after", "--start-time"), ("--since TIME",)),
+    **dict.fromkeys(("--to", "--end", "--before", "--stop", "--end-time"), ("--until TIME",)),
+    **dict.fromkeys(
+        ("--head", "--max", "--max-count", "--top", "--lines"), ("--limit N", "--count N")
+    ),
+    **dict.fromkeys(("--tail", "--watch", "--live"), ("--follow",)),
+    **dict.fromkeys(("--last", "--desc", "--newest"), ("--reverse --limit N",)),
+    **dict.fromkeys(("--id", "--msg-id", "--msgid", "--offset-msg-id"), ("--message-id HEX",)),
+    **dict.fromkeys(("--uniq-key", "--unique-id", "--uniqkey"), ("--unique-key HEX",)),
+    "--keys": ("--key K",),
+    "--tags": ("--tag TAG",),
+    **dict.fromkeys(("--regex", "--body", "--search", "--pattern"), ("--grep REGEX",)),
+    **dict.fromkeys(("--filter", "--sql", "--select"), ("--where SQL92",)),
+    **dict.fromkeys(("--queue-id", "--queueid", "--partition"), ("--queue Q",)),
+    **dict.fromkeys(
+        ("--position", "--physical-offset", "--phy-offset"), ("--at N", "--at POSITION")
+    ),
+    **dict.fromkeys(("--kind", "--type"), ("--as KIND",)),
+    **dict.fromkeys(("--force", "--assume-yes", "--no-confirm"), ("--yes",)),
+    **dict.fromkeys(("--execute", "--commit", "--write", "--do", "--go"), ("--apply",)),
+    **dict.fromkeys(("--fast", "--shallow"), ("--quick",)),
+    **dict.fromkeys(("--full", "--thorough"), ("--deep",)),
+}
+"""Options that commands have not, and those that are meant, if the command has them."""
+
+ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("--fix", "--repair", "--mend", "--apply"), "mqstore repair STORE --apply"),
+    **dict.fromkeys(("--check", "--verify"), "mqstore verify PATH"),
+    **dict.fromkeys(("--follow", "-f", "--tail"), _FOLLOW),
+    "--version": "mqstore --version",
+}
+_DRY_HINTS = {
+    "recover": "nothing is written without --apply",
+    "repair": "nothing is written without --apply",
+    "undo": "at a terminal it shows what it would take back, and asks; --list names the sessions",
+    "salvage": "did you mean --dry-run?",
+}
+_WRITES_AT_ONCE = ("put", "damage", "rebuild", "export", "compact", "import")
+"""Options that another command has."""
+_DRY = ("--dry-run", "--dryrun", "--no-act", "--just-print", "--simulate", "--check-only", "-n")
+
+
+def command_hint(word: str, known: Iterable[str], path: str = PROGRAM) -> str:
+    """What a word that is no command may have meant, "" where nobody can tell.
+
+    known: the commands that there are behind `path`.
+    """
+    known = list(known)
+    name = word.strip().lower()
+    if name not in known and name not in COMMANDS:
+        name = _nearest(name, known) or _nearest(name, COMMANDS)
+    meant = COMMANDS.get(name, "")
+    if path != PROGRAM:  # of a group: its own commands come first
+        name = next((each for each in meant.split() if each in known), "") or _nearest(name, known)
+    if name in known:
+        meant = f"{path} {name}"
+    return f"did you mean {meant}?" if meant else ""
+
+
+def option_hint(word: str, known: Collection[str], command: str = "") -> str:
+    """What an option that a command has not may have meant, "" where nobody can tell.
+
+    known: the options of that command, long and short. command: its name.
+    """
+    for meant in OPTIONS.get(word, ()):
+        if meant.split()[0] in known:
+            return f"did you mean {meant}?"
+    if word in _DRY and command not in _WRITES_AT_ONCE:
+        return _DRY_HINTS.get(command, "it only reads, and writes nothing")
+    if word in ELSEWHERE:
+        return f"did you mean {ELSEWHERE[word]}?"
+    near = _nearest(word, [name for name in known if name.startswith("--")])
+    return f"did you mean {near}?" if near else ""
+
+
+def _nearest(word: str, names: Iterable[str]) -> str:
+    """The name that is most like a word, "" where none is."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word[:64], list(names), n=1, cutoff=_NEAR)), "")

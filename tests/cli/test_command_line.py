@@ -1,0 +1,198 @@
+"""How command lines are understood: words that are none of ours, empty paths, old spellings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.cli import app, did_you_mean
+from mqstore.cli.command_line import EMPTY, OLD_SPELLINGS, options_of
+from mqstore.store.recovery.profiles import VERSIONS
+
+from .. import stores
+from .datadriven import run_here
+
+PATHS = re.compile(r"\b(FILE|DIR|STORE2?|PATH|IMAGE|COPY|A|B)\b")
+NO_PATHS = ("KEY=VALUE", "A,B", "A,B,C", "HEX")
+
+
+def commands() -> Iterator[tuple[list[str], Any]]:
+    """Every command with the words that call it."""
+    top: Any = app.Commands(name="mqstore")
+    for name in top.list_commands(None):
+        command = top.get_command(None, name)
+        if hasattr(command, "list_commands"):
+            for word in command.list_commands(None):
+                yield [name, word], command.get_command(None, word)
+        else:
+            yield [name], command
+
+
+ALL = {" ".join(words): command for words, command in commands()}
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("check", "mqstore verify PATH"),
+        ("fsck", "mqstore verify PATH"),
+        ("tail", "mqstore get STORE --follow"),
+        ("find", "mqstore get STORE --key KEY"),
+        ("fix", "mqstore repair STORE"),
+        ("ls", "mqstore inspect PATH"),
+        ("cat", "mqstore dump PATH"),
+        ("restore", "mqstore undo STORE"),
+        ("stats", "mqstore pipeline stats STORE"),
+        ("diff", "mqstore pipeline diff A B"),
+        ("sql", "mqstore pipeline sql"),
+        ("export", "mqstore pipeline export"),
+        ("lag", "mqstore dump STORE/config/consumerOffset.json"),
+        ("Verify", "mqstore verify?"),
+        ("recvoer", "mqstore recover?"),
+        ("chekc", "mqstore verify PATH"),
+        ("pipeline check", "mqstore pipeline verify?"),
+        ("pipeline stat", "mqstore pipeline stats?"),
+        ("pipeline fix", "mqstore repair STORE"),
+    ],
+)
+def test_a_word_that_is_no_command_leads_somewhere(word: str, meant: str) -> None:
+    result = run_here([*word.split(), "/data/store"])
+    assert (result.code, result.stdout) == (2, "")
+    assert f"did you mean {meant}" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["xyzzy", "q", "\x1b[31m", ""])
+def test_a_word_like_nothing_leads_to_help(word: str) -> None:
+    result = run_here([word])
+    assert result.code == 2
+    assert "did you mean" not in result.stderr and "mqstore --help" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_what_is_meant_is_there() -> None:
+    """Every command line that is proposed has a command and options of ours."""
+    meant = {*did_you_mean.COMMANDS.values(), *did_you_mean.ELSEWHERE.values()}
+    lines = [f"mqstore{line}" for text in meant for line in text.split("mqstore")[1:]]
+    assert len(lines) > 20
+    for line in lines:
+        words = shlex.split(re.sub(r" beside|, or|\([^)]*\)", "", line))[1:]
+        name = next((n for n in (" ".join(words[:2]), words[0]) if n in ALL), "")
+        options = {word for word in words if word.startswith("-")}
+        known = options_of(ALL[name]) if name else {"--help", "--version"}
+        assert options <= known, line
+    words = {text.split()[0] for options in did_you_mean.OPTIONS.values() for text in options}
+    assert words <= {option for command in ALL.values() for option in options_of(command)}
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("verify s --json", "did you mean --format json?"),
+        ("get s --json", "did you mean --format json?"),
+        ("recover s --dry-run", "nothing is written without --apply"),
+        ("repair s -n", "nothing is written without --apply"),
+        ("undo s --dry-run", "it shows what it would take back"),
+        ("verify s --dry-run", "it only reads"),
+        ("verify s --fix", "did you mean mqstore repair STORE --apply?"),
+        ("get s --head 3", "did you mean --limit N?"),
+        ("dump s --head=3", "did you mean --count N?"),
+        ("get s --limt 3", "did you mean --limit?"),
+        ("get s --msg-id 3", "did you mean --message-id HEX?"),
+        ("recover s --threads 3", "did you mean --jobs N?"),
+    ],
+)
+def test_an_option_that_is_none_leads_somewhere(line: str, hint: str) -> None:
+    result = run_here(line.split())
+    assert (result.code, result.stdout) == (2, "")
+    assert hint in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["put s --dry-run", "damage s --dry-run", "get s --zzz"])
+def test_an_option_that_nothing_is_like(line: str) -> None:
+    """What writes is not said to write nothing."""
+    result = run_here(line.split())
+    assert result.code == 2 and "no such option" in result.stderr
+    assert "nothing" not in result.stderr and "did you mean" not in result.stderr
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_empty_path_is_wrong_usage(name: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """`"$UNSET"` is not the folder that the shell is in, in no command and no option."""
+    monkeypatch.chdir(stores.unpack("4.9.7-clean", tmp_path))
+    tried = 0
+    for wrong in ALL[name].params:
+        shown = wrong.metavar or ""
+        if not PATHS.search(shown) or shown in NO_PATHS:
+            continue
+        words = name.split()
+        for parameter in ALL[name].params:
+            argument = parameter.param_type_name == "argument"
+            value = "" if parameter is wrong else "orders" if parameter.name == "topic" else "x"
+            if parameter is wrong or parameter.required:
+                words += [value] if argument else [f"{parameter.opts[0]}={value}"]
+        result = run_here(words)
+        assert (result.code, result.stdout) == (2, ""), words
+        assert EMPTY in result.stderr, (words, result.stderr)
+        tried += 1
+    assert tried >= 2 or name == "explain"
+
+
+@pytest.mark.parametrize("version", ["9.9", "3.0", "6.0.0", "5.7", "", "newest", "5"])
+@pytest.mark.parametrize("command", ["recover", "verify", "repair", "put"])
+def test_versions_that_no_profile_stands_for(command: str, version: str, tmp_path: Path) -> None:
+    words = [command, str(tmp_path), *(["T", "b"] if command == "put" else [])]
+    option = "--as-broker" if command == "put" else "--broker-version"
+    result = run_here([*words, f"{option}={version}"])
+    assert (result.code, result.stdout) == (2, "")
+    assert ", ".join(VERSIONS) in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "nearest"),
+    [
+        ("recover --broker-version", "5.2", "5.1"),
+        ("verify --as-broker", "5.6", "5.5"),
+        ("repair --broker-version", "4.5.0", "4.3"),
+        ("salvage --dry-run --as-broker", "4.10", "4.9"),
+    ],
+)
+def test_versions_near_a_profile(line: str, version: str, nearest: str, tmp_path: Path) -> None:
+    """The nearest one is taken, and that is said, by either name of the option."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    result = run_here([*line.split(), version, str(root)])
+    assert f"no profile of {version}: that of {nearest} is the nearest" in result.stderr
+
+
+def test_old_spellings_work_and_are_not_told(tmp_path: Path) -> None:
+    """-n counts records, whatever the option is called; --dry-run of salvage had it before."""
+    root = str(stores.unpack("4.9.7-clean", tmp_path))
+    one = run_here(["dump", root, "--count", "1"])
+    for words in (["-n", "1"], ["--limit", "1"], ["--limit=1"], ["-n1"]):
+        assert run_here(["dump", root, *words]) == one
+    dry = run_here(["salvage", root, "--dry-run"])
+    assert run_here(["salvage", root, "-n"]) == dry
+    for name, command in ALL.items():
+        told = run_here([*name.split(), "--help"]).stdout
+        for parameter in command.params:
+            for old in set(OLD_SPELLINGS.get(parameter.name or "", ())) - options_of(command):
+                assert not re.search(rf"(?<![\w-]){old}\b", told), (name, old)
+
+
+def test_one_letter_has_one_meaning() -> None:
+    """In every command that has it."""
+    meanings: dict[str, set[str]] = {}
+    for command in ALL.values():
+        for parameter in command.params:
+            for option in parameter.opts:
+                if len(option) == 2:
+                    meanings.setdefault(option, set()).add(parameter.name)
+    counts = {"limit", "count", "top"}
+    assert meanings.pop("-n") == counts
+    assert {letter: names for letter, names in meanings.items() if len(names) > 1} == {}
