@@ -287,6 +287,10 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
     from ..store.verify.run import verify
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
+        if scope.topic is not None:
+            from ..store.verify.asked_topic import check_topic
+
+            check_topic(store, scope.topic, scope.queue_id)
         total = sum(file.size for file in store.log_files.files)
         done = store.log_files.start
         with common.progress("checking the log", total) as bar:

@@ -86,8 +86,8 @@ def test_what_is_meant_is_there() -> None:
         options = {word for word in words if word.startswith("-")}
         known = options_of(ALL[name]) if name else {"--help", "--version"}
         assert options <= known, line
-    words = {text.split()[0] for options in did_you_mean.OPTIONS.values() for text in options}
-    assert words <= {option for command in ALL.values() for option in options_of(command)}
+    named = {text.split()[0] for options in did_you_mean.OPTIONS.values() for text in options}
+    assert named <= {option for command in ALL.values() for option in options_of(command)}
 
 
 @pytest.mark.parametrize(

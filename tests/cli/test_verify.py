@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,3 +292,32 @@ def _main() -> None:
 
 if __name__ == "__main__":
     _main()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--topic", "orderz"], "did you mean orders?"),
+        (["--topic", "order*"], "no such topic"),
+        (["--topic", ""], "no such topic"),
+        (["--topic", "../config"], "no such topic"),
+        (["--topic", "orders", "--queue", "99"], "it has 0, 1, 2, 3"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_not_clean(
+    words: list[str], said: str, tmp_path: Path
+) -> None:
+    """Nothing of it would have been looked at."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    result = run_here(["verify", str(root), *words])
+    assert (result.code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_a_topic_that_only_the_log_names_is_looked_at(tmp_path: Path) -> None:
+    """Where queues and configuration are gone a typo is one all the same."""
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    for part in ("consumequeue", "config"):
+        shutil.rmtree(root / part)
+    assert run_here(["verify", str(root), "--topic", "orders"]).code == 1
+    assert run_here(["verify", str(root), "--topic", "orderz"]).code == 2
