@@ -65,15 +65,16 @@ def apply(
     Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
     """
     _check_barrier(layout)
-    with alone(layout, files, wait_seconds):
+    with alone(layout, files, wait_seconds) as lock:
         journal = unfinished(layout.root, layout.journal)
         resumed = journal is not None
         if journal is None:
             plan = _agreed(layout, shown, replan, seen)
             _drop_unsealed(layout, files)
             if not plan.edits:
+                lock.leave = lock.was
                 return Applied("", False, 0)
-            journal = stage(layout, plan, files, new_session(layout), command)
+            journal = stage(layout, plan, files, new_session(layout), command, lock.was)
         carry_through(journal, files)
         journal.finish(files, listing(layout, journal, files))
     return Applied(journal.session, resumed, len(journal.steps))
@@ -152,7 +153,7 @@ def new_session(layout: Layout) -> str:
 @contextmanager
 def alone(
     layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()
-) -> Iterator[None]:
+) -> Iterator[StoreLock]:
     """Nobody else works on the store: barrier first, then the lock.
 
     The barriers go when the work is done, or when it has not begun. Once the journal is sealed they
@@ -174,10 +175,11 @@ def alone(
         try:
             if not barriers(layout):  # whoever had the lock before took ours away with its own
                 _put_barrier(layout, files, avoided)
-            yield
+            yield lock
             remove_barriers(layout, files)
         except BaseException:
             if unfinished(layout.root, layout.journal) is None:
+                lock.leave = lock.was
                 remove_barriers(layout, files)
             raise
 

@@ -36,6 +36,7 @@ from ..errors import Unreadable, from_os_error
 from ..layout import JOURNAL as SESSIONS
 from ..regular_file import read_regular
 from ..write.files import Files, write_new
+from ..write.lock import LockWas
 
 JOURNAL = "journal.json"
 SEALED = "sealed"
@@ -143,6 +144,8 @@ class Journal:
     steps: list[Step] = field(default_factory=list)
     #: Directories that the repair makes, parents first; relative like `Step.path`.
     directories: list[str] = field(default_factory=list)
+    #: The lock file before the session; None in journals of versions that did not note it.
+    lock: LockWas | None = None
 
     @property
     def session(self) -> str:
@@ -177,6 +180,7 @@ class Journal:
                 "command": self.command,
                 "directories": self.directories,
                 "steps": [asdict(step) for step in self.steps],
+                "lock": None if self.lock is None else _lock_row(self.lock),
             },
             indent=1,
         ).encode("utf-8", "surrogateescape")
@@ -226,9 +230,10 @@ class Journal:
             fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
             steps = [_step(row, folder.name) for row in fields["steps"]]
             command, directories = str(fields["command"]), fields["directories"]
+            lock = _lock(fields.get("lock"))
             if not all(isinstance(name, str) and "\0" not in name for name in directories):
                 raise ValueError("a directory without a name")
-        return cls(store, folder, command, steps, directories)
+        return cls(store, folder, command, steps, directories, lock)
 
 
 @contextmanager
@@ -238,6 +243,21 @@ def _understood(path: Path) -> Iterator[None]:
         yield
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unreadable(f"not a journal ({error!r})", path=path) from error
+
+
+def _lock_row(was: LockWas) -> dict[str, Any]:
+    content = None if was.content is None else was.content.hex()
+    return {"content": content, "modified_ns": was.modified_ns}
+
+
+def _lock(row: dict[str, Any] | None) -> LockWas | None:
+    """As `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    if row is None:
+        return None
+    content, modified_ns = row["content"], row["modified_ns"]
+    if not isinstance(modified_ns, int) or abs(modified_ns) >= _NUMBERS_END:
+        raise ValueError("the time of the lock file")
+    return LockWas(None if content is None else bytes.fromhex(content), modified_ns)
 
 
 def _step(row: dict[str, Any], session: str) -> Step:

@@ -18,6 +18,7 @@ from ..layout import Layout
 from ..regular_file import open_regular
 from ..write.files import Files, write_new
 from ..write.index import IndexWriter
+from ..write.lock import LockWas
 from .checkpoint_edit import checkpoint_edit
 from .damaged_bytes import keep_damaged, ranges_of
 from .edits import Edit
@@ -35,18 +36,23 @@ _BLOCK_BYTES = 512
 
 
 def stage(
-    layout: Layout, plan: Plan, files: Files, session: str, command: str = "recover"
+    layout: Layout,
+    plan: Plan,
+    files: Files,
+    session: str,
+    command: str = "recover",
+    lock: LockWas | None = None,
 ) -> Journal:
     """Write the journal of `plan` and seal it. Nothing of the store is changed.
 
-    command: which one asked for it, for `undo --list`.
+    command: which one asked for it, for `undo --list`. lock: the lock file before it was taken.
 
     Raises NoSpace, Refused (a file on a file system without room for a session), Unreadable.
     """
     folder = layout.journal / session
     _check_space(layout, plan)
     files.make_directory(folder)
-    journal = Journal(layout.root, folder, command)
+    journal = Journal(layout.root, folder, command, lock=lock)
     keep_damaged(layout, plan, folder, files)
     edits = list(plan.edits)
     made: list[Edit] = []

@@ -137,13 +137,14 @@ def undo(
             hint="--force takes it back all the same",
         )
     made = [journal.store / name for name in journal.directories]
-    with alone(layout, files, wait_seconds, made=made):
+    with alone(layout, files, wait_seconds, made=made) as lock:
         if journal.state is not state:
             raise Refused("another mqstore was faster", path=layout.root, hint="try again")
         if state is State.APPLIED and not force:
             _check_unchanged(layout, journal, files)
         if state is not State.UNDONE:
             _carry_back(journal, files)
+        lock.leave = journal.lock
     paths = {step.path for step in journal.steps}
     resumed = state in (State.UNDO_CUT_OFF, State.UNDONE)
     return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
@@ -315,4 +316,6 @@ def purge(layout: Layout, journal: Journal, files: Files) -> int:
     files.sync_directory(journal.folder)
     for folder in sorted(folders, key=lambda each: each == journal.folder):
         remove_tree(folder, files)
+        if folder.parent.name == SESSIONS and not any(folder.parent.iterdir()):
+            files.remove_directory(folder.parent)
     return freed

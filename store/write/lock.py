@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from ...formats.lock import CONTENT, LOCKED_RANGE
 from ..errors import InUse
@@ -20,14 +20,24 @@ from .files import Files, OpenFile, told
 
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.05
+_LARGEST_KEPT = 1 << 16
+
+
+class LockWas(NamedTuple):
+    """A lock file before it was taken: its bytes, None where there was none, and its time in ns."""
+
+    content: bytes | None
+    modified_ns: int
 
 
 class StoreLock:
     """The lock of one store, held from `take` to `release`; a context manager."""
 
-    def __init__(self, file: OpenFile, key: tuple[int, int]) -> None:
-        self._file = file
-        self._key = key
+    def __init__(self, files: Files, file: OpenFile, key: tuple[int, int], was: LockWas) -> None:
+        self._files, self._file, self._key = files, file, key
+        self.was = was
+        #: What the file is to be once the lock is given back; None: it stays, as a broker leaves it.
+        self.leave: LockWas | None = None
 
     @classmethod
     def take(cls, path: Path, files: Files, *, wait_seconds: float = 0) -> StoreLock:
@@ -53,25 +63,49 @@ class StoreLock:
         """The lock, or None if somebody has it."""
         if held_here(path):
             return None
-        file = files.open_or_create(path)
+        there = path.exists()
+        file, key = files.open_or_create(path), None
         try:
             key = _lock(file)
-            if key is not None and file.pread(len(CONTENT) + 1, 0) != CONTENT:
+            content = file.pread(_LARGEST_KEPT, 0)
+            was = LockWas(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
+            if key is not None and content != CONTENT:
                 file.truncate(len(CONTENT))
                 file.pwrite(CONTENT, 0)
         except BaseException:
+            if key is not None and not there:
+                files.unlink(path)
             file.close()
             raise
         if key is None or not note_held(key):
             file.close()
             return None
-        return cls(file, key)
+        return cls(files, file, key, was)
 
     def release(self) -> None:
-        """Give the lock back; the file stays, as a broker leaves it. Twice is fine."""
-        if self._file.descriptor >= 0:
+        """Give the lock back; the file is then what `leave` says. Twice is fine."""
+        if self._file.descriptor < 0:
+            return
+        try:
+            if self.leave is not None:
+                self._put_back(self.leave)
+        finally:
             note_released(self._key)
             self._file.close()
+
+    def _put_back(self, was: LockWas) -> None:
+        path = self._file.path
+        if was.content is None:
+            self._files.unlink(path)
+            self._files.sync_directory(path.parent)
+            return
+        if self._file.pread(_LARGEST_KEPT, 0) != was.content:
+            self._file.truncate(len(was.content))
+            self._file.pwrite(was.content, 0)
+            self._file.sync()
+        status = path.stat()
+        if status.st_mtime_ns != was.modified_ns:
+            self._files.set_times(path, status.st_atime_ns, was.modified_ns)
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +128,10 @@ def _lock(file: OpenFile) -> tuple[int, int] | None:
         except (BlockingIOError, PermissionError):
             return None
         key = identity(os.fstat(file.descriptor))
-        return key if key == identity(file.path.stat()) else None
+        try:
+            return key if key == identity(file.path.stat()) else None
+        except FileNotFoundError:  # an undo took it away with itself
+            return None
 
 
 def _in_use(path: Path, wait_seconds: float) -> InUse:

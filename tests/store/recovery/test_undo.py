@@ -38,11 +38,11 @@ Everything = dict[str, tuple[int, int, int, bytes]]
 
 
 def everything(root: Path) -> Everything:
-    """Mode, size, time and bytes of every file but lock and sessions, by name; directories, too."""
+    """Mode, size, time and bytes of every file but sessions, by name; directories, too."""
     found: Everything = {}
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
-        if name.startswith(".mqstore") or name == "lock":
+        if name.startswith(".mqstore"):
             continue
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -83,6 +83,64 @@ def test_everything_is_as_before(root: Path) -> None:
     assert not barriers(Layout.open(root, CONFIG))
     with pytest.raises(NotFound, match="nothing to undo"):
         take_back(root)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"lock", b"of another tool"])
+def test_the_lock_is_as_before(content: bytes | None, root: Path) -> None:
+    """Away where there was none: nothing is left but the session, and not that after a purge."""
+    lock = root / "lock"
+    lock.unlink(missing_ok=True)
+    if content is not None:
+        lock.write_bytes(content)
+        os.utime(lock, ns=(1_000_000_000, 2_000_000_000))
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    assert lock.read_bytes() == b"lock"
+    take_back(root)
+    assert everything(root) == before
+    layout = Layout.open(root, CONFIG)
+    for session in list_sessions(layout):
+        purge(layout, journal_to_purge(layout, layout.journal / session.name), Files())
+    assert not (root / ".mqstore").exists()
+
+
+def test_of_two_sessions_the_first_made_the_lock(root: Path) -> None:
+    """Taking the second one back leaves it."""
+    (root / "lock").unlink(missing_ok=True)
+    before = everything(root)
+    recover(root, CONFIG, VERSION)
+    between = everything(root)
+    (root / "abort").write_bytes(b"")
+    os.utime(root / "abort", ns=(0, 0))
+    recover(root, CONFIG, VERSION)
+    take_back(root)
+    (root / "abort").unlink()
+    assert everything(root) == between
+    take_back(root)
+    assert everything(root) == before
+
+
+@pytest.mark.parametrize("at", range(2, 8))
+def test_a_recovery_that_did_not_begin_leaves_no_lock(root: Path, at: int) -> None:
+    """The disk said no before the journal was sealed."""
+    (root / "lock").unlink(missing_ok=True)
+    before = everything(root)
+    files = FailingFiles(at, errno.ENOSPC)
+    with pytest.raises(StoreError):
+        recover(root, CONFIG, VERSION, files)
+    assert everything(root) == before
+
+
+def test_a_journal_that_does_not_know_the_lock(root: Path) -> None:
+    """Of an older mqstore: what is there stays."""
+    (root / "lock").unlink(missing_ok=True)
+    recover(root, CONFIG, VERSION)
+    layout = Layout.open(root, CONFIG)
+    journal = session_to_undo(layout)
+    assert journal is not None
+    journal.lock = None
+    undo(layout, journal, Files())
+    assert (root / "lock").read_bytes() == b"lock"
 
 
 def test_recovered_and_taken_back_again(root: Path) -> None:

@@ -111,6 +111,39 @@ def test_a_lock_file_that_is_there_is_not_written(tmp_path: Path) -> None:
     assert files.steps == [("open", "lock")]
 
 
+@pytest.mark.parametrize("content", [None, b"", b"lock", b"something else"])
+def test_it_can_be_left_as_it_was(content: bytes | None, tmp_path: Path) -> None:
+    """With its bytes and its time, and away where there was none."""
+    path = tmp_path / "lock"
+    if content is not None:
+        path.write_bytes(content)
+        os.utime(path, ns=(1_000_000_000, 2_000_000_000))
+    with StoreLock.take(path, Files()) as lock:
+        assert path.read_bytes() == b"lock"
+        lock.leave = lock.was
+    assert (path.read_bytes() if path.exists() else None) == content
+    if content is not None:
+        assert path.stat().st_mtime_ns == 2_000_000_000
+    with StoreLock.take(path, Files()):
+        assert holder(path) == os.getpid()
+
+
+def test_a_lock_that_is_taken_away_is_waited_for_no_longer(tmp_path: Path) -> None:
+    """Whoever waits for it gets the next one."""
+    path = tmp_path / "lock"
+    lock = StoreLock.take(path, Files())
+    lock.leave = lock.was
+    taken: list[StoreLock] = []
+    waiter = threading.Thread(
+        target=lambda: taken.append(StoreLock.take(path, Files(), wait_seconds=30))
+    )
+    waiter.start()
+    lock.release()
+    waiter.join(30)
+    with taken[0]:
+        assert holder(path) == os.getpid()
+
+
 def test_wrong_content_is_put_right(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.write_bytes(b"something else")
