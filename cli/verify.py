@@ -355,7 +355,7 @@ def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str
     """The findings of a store, then its summary."""
     from ..store.verify.finding_json import findings_json
 
-    yield from findings_json(verdict.findings, path, given, whole=not verdict.unread)
+    yield from findings_json(verdict, path, given)
     yield summary_json(path, verdict)
 
 

@@ -144,7 +144,9 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
         yield "What now: do not start a broker on it yet. Without --apply you see the plan:"
     else:
         yield "What now: a start recovers it; so does this. Without --apply you see the plan:"
-    commands = next_commands(about, path, given, whole=not verdict.unread)
+    commands = next_commands(
+        about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable
+    )
     yield from _commands([each for each in commands if not each.by_hand], None)
     by_hand = [each for each in commands if each.by_hand]
     if by_hand:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from .tasks import Task
 
-_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live")
+_OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable")
 PART_BYTES = 1 << 30
 """A log of several times that is looked at in parts of this size or more."""
 PARTS_MAX = 32
@@ -228,6 +228,7 @@ def _joined(parts: Sequence[Any]) -> Verdict | StoreError:
         unread,
         None,
         any(part["live"] for part in parts),
+        unmendable=parts[0]["unmendable"],
     )
 
 

@@ -21,6 +21,10 @@ PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "comp
 """What `mqstore repair` can be confined to; the names of its options."""
 MENDS = PARTS | {RECOVER, ALL}
 """The words of the catalogue; each other text there is a command by hand."""
+_SAVED = frozenset({RECOVER, ALL, QUEUE})
+"""Where a store cannot be mended: what of it is made anew with its messages."""
+_NO_PLAN = "I-187"
+"""`recover` and `repair` refuse the store as it is."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -96,11 +100,14 @@ def next_commands(
     *,
     whole: bool = True,
     recover: bool = False,
+    unmendable: str = "",
 ) -> list[Command]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
-    where the log is damaged, too. recover: a plan of `recover` has something to do, too.
+    where the log is damaged, too. recover: a plan of `recover` has something to do, too. unmendable:
+    why neither takes this store; then its messages can be saved, no more.
 
-    One command of mqstore that mends all it can; then what is left to do by hand, each once.
+    What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
+    of mqstore that mends all it can; then what shows what is left, each once.
     Findings that call for nothing, warnings and infos of a store that was shut down, are passed over.
     """
     about = [finding for finding in findings if calls_for_something(finding)]
@@ -114,9 +121,16 @@ def next_commands(
             by_hand.setdefault(_by_hand(cure, finding, root, given), []).append(finding)
     if recover:
         mended.setdefault(RECOVER, [])
-    commands = [_mending(mended, root, given, whole=whole)] if mended else []
-    commands += [Command(words, _codes(found), True) for words, found in by_hand.items()]
-    return commands
+    if any(finding.code == _NO_PLAN for finding in about):
+        commands = []
+    elif unmendable:
+        lost = {cure: found for cure, found in mended.items() if cure in _SAVED}
+        commands = [_saving(lost, root, given)] if any(lost.values()) else []
+    else:
+        commands = [_mending(mended, root, given, whole=whole)] if mended else []
+    hands = [Command(words, _codes(found), True) for words, found in by_hand.items()]
+    looks = [each for each in hands if each.words[0] == "mqstore"]
+    return [*(each for each in hands if each not in looks), *commands, *looks]
 
 
 def calls_for_something(finding: Finding) -> bool:
@@ -135,15 +149,19 @@ def command_for(
     root: PathLike[str] | str,
     commands: Sequence[Command] = (),
     given: Given = NOTHING_GIVEN,
+    *,
+    unmendable: str = "",
 ) -> Command | None:
     """The next command for one finding, None for none. commands: those for all findings of the store;
-    the one of them that mends this finding, too, is its next one.
+    the one of them that mends this finding, too, is its next one. unmendable: as in `next_commands`.
     """
     cure = cure_of(finding)
     if not cure:
         return None
     if cure not in MENDS:
         return Command(_by_hand(cure, finding, root, given), (finding.code,), True)
+    if unmendable:
+        return next((each for each in commands if finding.code in each.codes), None)
     whole = next((each for each in commands if not each.by_hand), None)
     if whole is not None and (finding.code in whole.codes or "--all" in whole.words):
         return whole
@@ -155,7 +173,7 @@ def command_in_general(code: str) -> str:
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
-        return cure.format(**names, position="POSITION")
+        return cure.format(**names, position="POSITION", aside="STORE-aside-FILE")
     if cure == RECOVER:
         return str(command("recover", "STORE", "--apply"))
     parts = () if cure == ALL else (cure,)
@@ -179,6 +197,14 @@ def _mending(
     return replace(made, codes=codes)
 
 
+def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> Command:
+    """A new store of the messages that can be read."""
+    codes = _codes(finding for found in lost.values() for finding in found)
+    target = f"{fspath(root).rstrip('/')}-salvaged"
+    made = command("salvage", root, "--to", target, "--layout", "compact", given=given)
+    return replace(made, codes=codes, by_hand=True)
+
+
 def _queue(finding: Finding) -> str:
     return f"{finding.topic}/{finding.queue_id or 0}" if finding.topic is not None else "*"
 
@@ -197,9 +223,16 @@ def _by_hand(
         "queue_id": finding.queue_id,
         "path": finding.path,
         "position": _position(finding),
+        "aside": _aside(root, finding.path),
     }
     words = [word.format(**places) for word in shlex.split(cure)]
     return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
+
+
+def _aside(root: PathLike[str] | str, path: str) -> str:
+    """A place beside the store for something of it that does not belong there."""
+    base = fspath(root).rstrip("/")
+    return f"{_operand(base)}-aside-{path.removeprefix(f'{base}/').replace('/', '-')}"
 
 
 def _position(finding: Finding) -> int:

@@ -46,9 +46,7 @@ class FindingTable(Table):
         with Store(layout.root, ask.broker_config) as store:
             verdict = verify(store, Scope(quick=ask.quick))
         given = Given(settings(ask.config))
-        rows = list(
-            findings_json(verdict.findings, Path(layout.root), given, whole=not verdict.unread)
-        )
+        rows = list(findings_json(verdict, Path(layout.root), given))
         yield len(rows), {name: [row.get(name) for row in rows] for name in self.columns}
 
     def unread(self, root: str, error: StoreError) -> Values:

@@ -208,16 +208,23 @@ def _is_java_int(name: str) -> bool:
 def _check_supported(layout: Layout) -> None:
     """Refuse what neither a prediction nor a plan is made of."""
     refuse_compressed(layout)
+    if error := unmendable(layout):
+        raise error
+
+
+def unmendable(layout: Layout) -> Unsupported | None:
+    """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
     if layout.dledger is not None:
-        raise Unsupported(
+        return Unsupported(
             "a DLedger log is neither recovered nor repaired, nor what belongs to it",
             path=layout.dledger,
             hint="verify tells what is wrong; other nodes of its group have it, "
             "salvage --layout compact gives its messages back",
         )
     if layout.rocksdb_queues:
-        raise Unsupported(
+        return Unsupported(
             "RocksDB queues are neither recovered nor repaired, nor the log that they belong to",
             path=layout.consume_queue,
             hint="verify tells what is wrong; salvage gives the messages back",
         )
+    return None

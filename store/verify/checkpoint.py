@@ -51,8 +51,8 @@ def page(scene: Scene) -> None:
     if found is None:
         path = os.fspath(scene.store.layout.checkpoint)
         if scene.log.records:
-            text = "there is none: a start after a crash would read the whole log"
-            scene.findings.add("I-110", path, text, severity=Severity.INFO)
+            text = "the checkpoint is missing: a start after a crash would read the whole log"
+            scene.findings.add("I-110", path, text)
         return
     size = len(found.data)
     if size != PAGE_BYTES:
@@ -114,7 +114,9 @@ def index_time(scene: Scene) -> None:
             if newest
             else ("there is no full index file")
         )
-        scene.findings.add("I-112", found.path, f"index_msg_timestamp is {value}, but {full}")
+        text = f"index_msg_timestamp is {value}, but {full}"
+        mend = None if _index_files(scene) else "index"  # its time comes back with the index
+        scene.findings.add("I-112", found.path, text, repair=mend)
 
 
 def _newest_full(scene: Scene) -> int | None:
@@ -177,8 +179,9 @@ def complete_after_a_stop(scene: Scene) -> None:
         return
     count = _missing(scene).messages
     if count:
+        gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
         text = (
-            f"{count} messages have no queue unit although there is no abort file:"
+            f"{gone}{count} messages have no queue unit although there is no abort file:"
             " a start does not look for them"
         )
         scene.findings.add("I-114", os.fspath(scene.store.layout.abort), text, count=count)
@@ -211,8 +214,9 @@ def start_after_a_crash(scene: Scene) -> None:
     missing = _missing(scene, start.position)
     path = os.fspath(scene.store.layout.checkpoint)
     if missing.messages:
+        gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
         text = (
-            f"{missing.messages} messages have no queue unit, the first at {missing.position}, but"
+            f"{gone}{missing.messages} messages have no queue unit, the first at {missing.position}, but"
             f" the next start begins at {start.position} ({start.reason})"
         )
         scene.findings.add("I-116", path, text, count=missing.messages)

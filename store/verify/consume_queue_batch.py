@@ -152,6 +152,10 @@ def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
             continue  # a running broker has made it since
         text = f"{check.queue} has no unit for message {missing.first}, record at"
         text += f" {missing.position}"
+        if not check.units.files.files:
+            text = (
+                f"the queue {check.queue} is missing: the log has {missing.count:,} records of it"
+            )
         more: dict[str, Any] = {}
         if is_late(scene, missing):
             more = {"severity": Severity.INFO, "unclean": not scene.live}

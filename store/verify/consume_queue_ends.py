@@ -28,6 +28,9 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         and not queues.has_directory(queue.topic)
         and bool(queues.paths)
     )
+    if not check.reader.exists and not deleted and not scene.live:
+        _report_no_queue(scene, queues, check)
+        return
     for missing in check.missing:
         if scene.live and _there_now(queues, missing, queue):
             continue
@@ -39,10 +42,26 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         elif is_late(scene, missing):
             more.update(severity=Severity.INFO, unclean=not scene.live)
             text += ": not dispatched yet"
-        elif not check.reader.exists:
-            text += ": there is no such queue on disk"
         end = missing.first + missing.count
         check.reader.report_range(scene.findings, "I-070", missing.first, end, text, **more)
+
+
+def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
+    """A queue that is not on the disk (I-070), with all messages that the log has of it."""
+    counts, positions = check.missing_counts
+    if not len(counts):
+        return
+    count = int(counts.sum())
+    many = f"{count:,} messages" if count > 1 else "1 message"
+    alone = "" if queues.any_there else ", and so are all others"
+    text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
+    more: dict[str, Any] = {}
+    if scene.crashed and bool((positions >= scene.log.dispatched).all()):
+        more = {"severity": Severity.INFO, "unclean": True}
+        text += ", not dispatched yet"
+    topic, queue_id = check.queue
+    more |= {"count": count, "topic": topic, "queue_id": queue_id}
+    scene.findings.add("I-070", check.reader.directory, text, **more)
 
 
 def is_late(scene: Scene, missing: Missing) -> bool:

@@ -89,7 +89,7 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
         unit = found.get(position)
         if unit is None:
-            text = "no unit begins there"
+            text = "no unit begins there" if files.files else "consumequeue_ext of it is missing"
         elif unit.tags_code != tags_code:
             text = f"tags code {unit.tags_code} stands there, not {tags_code}"
         elif unit.msg_store_time != stored_ms:

@@ -129,7 +129,7 @@ def light_queues(scene: Scene) -> None:
     queues = queues_of(scene)
     for queue, path in sorted(queues.paths.items()):
         if queue.topic.startswith(LMQ_PREFIX) and queue.queue_id and queues.wanted(queue):
-            text, mend = "a light queue has no other number than 0", "mv {path} /somewhere/else"
+            text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
             _add(scene, queue, "I-078", path, text, repair=mend)
     if queues.in_database:
         return

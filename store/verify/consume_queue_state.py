@@ -228,6 +228,11 @@ class Queues(Carried):
             return frozenset(queue.topic for queue in self.batch_paths)
         return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
 
+    @property
+    def any_there(self) -> bool:
+        """Some queue is there, whatever it holds."""
+        return bool(self.paths or self.batch_paths or self.in_database)
+
     def has_directory(self, topic: str) -> bool:
         """The topic has some queue on disk."""
         return topic in self._topics_on_disk

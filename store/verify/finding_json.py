@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands
 from .catalogue import catalogue
 from .finding import Finding
+from .verdict import Verdict
 
 
 def findings_json(
-    findings: Iterable[Finding],
-    store: Path | str,
-    given: Given = NOTHING_GIVEN,
-    *,
-    whole: bool = True,
+    verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN
 ) -> Iterator[dict[str, Any]]:
-    """All findings of a store as the contract has them. given: options that a next command needs.
-    whole: all of the store was looked at.
-    """
-    found = list(findings)
-    commands = next_commands(found, store, given, whole=whole)
+    """All findings of a store as the contract has them. given: options that a next command needs."""
+    found, unmendable = verdict.findings, verdict.unmendable
+    whole = not verdict.unread
+    commands = next_commands(found, store, given, whole=whole, unmendable=unmendable)
     for finding in found:
-        yield _finding_json(finding, command_for(finding, store, commands, given))
+        command = command_for(finding, store, commands, given, unmendable=unmendable)
+        yield _finding_json(finding, command)
 
 
 def _finding_json(finding: Finding, command: Command | None) -> dict[str, Any]:

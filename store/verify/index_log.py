@@ -75,11 +75,13 @@ class _Left(NamedTuple):
     """What a part of the log leaves. items: by file, the first item of the part and that behind it.
 
     tags_seen: tags are indexed. unlike: some batch had other items than its records ask for.
+    with_keys: records with a key, counted where there is no index.
     """
 
     items: list[tuple[str, int, int | None]]
     tags_seen: bool
     unlike: bool
+    with_keys: int
 
 
 class IndexCompare(Carried):
@@ -97,6 +99,7 @@ class IndexCompare(Carried):
         self.last = max((file.header.end_physical_offset for file in files), default=-1)
         self._tags_seen = False
         self._unlike = False
+        self._with_keys = 0
         self._strays: list[Picked] = []
         self._strayed = False
 
@@ -114,7 +117,7 @@ class IndexCompare(Carried):
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
-        return _Left(items, self._tags_seen, self._unlike)
+        return _Left(items, self._tags_seen, self._unlike, self._with_keys)
 
     def fits(self, left: _Left) -> bool:
         """The items of the part come directly behind those that were taken."""
@@ -135,9 +138,14 @@ class IndexCompare(Carried):
         ]
         self._tags_seen |= left.tags_seen
         self._unlike |= left.unlike
+        self._with_keys += left.with_keys
 
     def compare(self, records: Records) -> None:
         """A batch of good records of the log."""
+        if not self._cursors:
+            lacking = Wanted.of(records).record
+            self._with_keys += len(np.unique(lacking[self._asked_for(records, lacking)]))
+            return
         begin, end = int(records.position[0]), int(records.ends[-1])
         picked = Picked.joined([part for c in self._cursors if len(part := c.take(end))])
         stray = picked.position < begin
@@ -209,26 +217,40 @@ class IndexCompare(Carried):
 
     def _report_lacking(self, records: Records, lacking: Wanted) -> None:
         """Records with a key that the index lacks (I-101), from the first indexed record on."""
-        scope = self._scene.scope
-        kept = lacking.position != self.first
-        if scope.topic is not None:
-            kept &= among(lacking.record, records.of_topic(scope.topic))
-            if scope.queue_id is not None:
-                kept &= records.ints("queue_id")[lacking.record] == scope.queue_id
-        early = lacking.position < self.first if self.first >= 0 else np.ones_like(kept)
+        kept = (lacking.position != self.first) & self._asked_for(records, lacking.record)
+        early = lacking.position < self.first
         late = ~early & (lacking.position >= self.last)
+        between = ~early & ~late & ~self._in_some_file(lacking.position)
         dying: dict[str, Any] = {}
         if self._scene.crashed or self._scene.live:
             dying = {"severity": Severity.INFO, "unclean": not self._scene.live}
         for rows, told, more in (
             (early, _NEVER_INDEXED, {"severity": Severity.INFO}),
             (late, _NOT_INDEXED, dying),
-            (~early & ~late, _LACKING, {}),
+            (between, _NO_FILE, {}),
+            (~early & ~late & ~between, _LACKING, {}),
         ):
             wrong = np.zeros(len(records), np.bool_)
             wrong[lacking.record[rows & kept]] = True
             message = _of_record(records.position, told)
             self._scene.log_rows("I-101", wrong, records.position, records.ends, message, **more)
+
+    def _in_some_file(self, position: Ints) -> Flags:
+        """bool[n]: some index file begins before and ends behind these."""
+        inside = np.zeros(len(position), np.bool_)
+        for header in (cursor.file.header for cursor in self._cursors):
+            begins = position >= header.begin_physical_offset
+            inside |= begins & (position <= header.end_physical_offset)
+        return inside
+
+    def _asked_for(self, records: Records, rows: Ints) -> Flags:
+        """bool[n]: these records are of the queue, or topic, that this run is about."""
+        scope, kept = self._scene.scope, np.ones(len(rows), np.bool_)
+        if scope.topic is not None:
+            kept &= among(rows, records.of_topic(scope.topic))
+            if scope.queue_id is not None:
+                kept &= records.ints("queue_id")[rows] == scope.queue_id
+        return kept
 
     def _unasked(self, records: Records, extra: Picked) -> None:
         """Items that no record of the batch asks for."""
@@ -274,6 +296,8 @@ class IndexCompare(Carried):
         """What is left when the log has been read."""
         self._look_at_strays()
         scene = self._scene
+        if not self._cursors and self._with_keys:
+            _report_no_index(scene, self._with_keys)
         if scene.live or scene.scope.topic is not None or not scene.log.complete:
             return
         for cursor in self._cursors:
@@ -316,6 +340,26 @@ class IndexCompare(Carried):
                 )
 
 
+def _report_no_index(scene: Scene, with_keys: int) -> None:
+    """There is no index at all, and somebody would look for these messages by a key."""
+    config = scene.store.config
+    wanted = all(config.get_bool(option, True) for option in ("messageIndexEnable", _FILES_WANTED))
+    if not wanted:
+        return
+    many = f"{with_keys:,} messages have keys" if with_keys > 1 else "1 message has a key"
+    text = f"the index is missing: {many}, and no key finds any"
+    more: dict[str, Any] = {}
+    if (scene.crashed or scene.live) and not scene.log.dispatched:
+        more = {"severity": Severity.INFO, "unclean": not scene.live}
+        text += ": not dispatched yet"
+    elif "messageIndexEnable" not in config:
+        text += " (where the broker has messageIndexEnable=false, say so with --set)"
+    scene.findings.add("I-101", os.fspath(scene.store.layout.index), text, **more)
+
+
+_FILES_WANTED = "indexFileWriteEnable"
+"""Since 5.4: false where the index is in rocksdbstore alone."""
+_NO_FILE = "the index file that had its keys is missing"
 _LACKING = "the index lacks a key of it"
 _NEVER_INDEXED = "it is before the first indexed record"
 _NOT_INDEXED = "it is not indexed, nor is what follows"

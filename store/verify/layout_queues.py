@@ -124,7 +124,16 @@ def _check_entries(scene: Scene, directory: Directory) -> None:
                 severity=severity,
                 topic=directory.topic,
                 queue_id=directory.queue_id,
+                repair=_mend(directory, entry),
             )
+
+
+def _mend(directory: Directory, entry: Entry) -> str | None:
+    """What mends an entry where that is not as in the catalogue: no plan is made beside such a file."""
+    if is_compressed_name(entry.name):
+        unpack = "gunzip" if entry.name.endswith(".gz") else "zstd --decompress --rm"
+        return f"{unpack} {{path}}"
+    return "recover" if directory.is_log else None
 
 
 def _fault(
@@ -159,14 +168,15 @@ def _check_order(scene: Scene, directory: Directory) -> None:
         if not size or second <= first + size:
             continue
         missing = (second - first) // size - 1
-        files = "1 file is" if missing == 1 else f"{missing} files are"
-        text = f"{files} missing before it, from {file_name(first + size)} on"
+        gone = Path(entry.path).with_name(file_name(first + size))
+        more = f", and {missing - 1} behind it" if missing > 1 else ""
+        text = f"this file is missing{more}; {file_name(second)} follows"
         alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(scene, second)
         if alone:
-            text += "; it is all zeros: 4.9 waits for ever at the gap"
+            text += ", all zeros: 4.9 waits for ever at the gap"
         scene.findings.add(
             "I-002",
-            entry.path,
+            os.fspath(gone),
             text,
             severity=Severity.FATAL if alone else None,
             topic=directory.topic,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import Missing
 from ..page_cache import aside
+from ..recovery.snapshot import unmendable
 from ..store import Store
 from .catalogue import GROUPS
 from .log_pass import Part, items_of, parts_of
@@ -69,6 +70,7 @@ def verify(
         scene.log.stopped_at,
         scene.live,
         scene.log,
+        str(unmendable(store.layout) or ""),
     )
 
 

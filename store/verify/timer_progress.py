@@ -37,9 +37,8 @@ def the_flushed_position_is_in_the_log(scene: Scene) -> None:
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
     path = os.fspath(files.check_path)
     if position < 0 or (position > log.end and position not in ends):
-        text = (
-            f"it says that {position} bytes of the timer log are on disk, which ends at {log.end}"
-        )
+        text = f"{position} bytes of the timer log were on the disk, it says; "
+        text += f"the log ends at {log.end}" if log.files else "the timer log is missing"
         scene.findings.add("I-130", path, text)
     elif position not in ends and not bool(log.aligned(np.array([position], np.int64))[0]):
         text = f"the flushed position {position} is in the middle of an entry"
@@ -71,7 +70,8 @@ def the_queue_is_not_overtaken(scene: Scene) -> None:
     count = len(files.log.entries.position)
     lowest = min(offsets, key=lambda name: offsets[name])
     if offsets[lowest] == 0 and count:
-        text = f"{lowest} is 0 and the timer log has {count} entries: a start reads the whole"
+        none = "timercheck is missing" if not files.check_path.exists() else f"{lowest} is 0"
+        text = f"{none} and the timer log has {count} entries: a start reads the whole"
         text += " queue again and delivers twice what waits (B34)"
         scene.findings.add("I-131", path, text)
 
@@ -134,7 +134,9 @@ def _tell_missing(
     if not len(rows):
         return
     row = int(rows[0])
-    text = f"the message at {records.position[row]}, due at {records.out_ms[row]}, is in no chain"
+    gone = "" if timer_files(scene).wheel_bytes else "the timer wheel is missing: "
+    text = f"{gone}the message at {records.position[row]}, due at {records.out_ms[row]},"
+    text += " is in no chain"
     scene.findings.add(
         "I-133",
         os.fspath(timer_files(scene).wheel_path),

@@ -155,12 +155,13 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
 @of_timer("I-122")
 def slots_in_use_lead_into_the_log(scene: Scene) -> None:
     """First and last entry of a slot in use are entries of the timer log, in this order."""
-    found, end = chains(scene), timer_files(scene).log.end
+    found, log = chains(scene), timer_files(scene).log
     slots = found.slots
+    where = f"the timer log ends at {log.end}" if log.files else "the timer log is missing"
 
     def told(row: int) -> str:
         ends = f"slot {slots.number[row]} leads to {slots.first[row]} … {slots.last[row]}"
-        return f"{ends}; the timer log ends at {end} (B31)"
+        return f"{ends}; {where} (B31)"
 
     _tell(scene, "I-122", slots, ~found.good, told)
 

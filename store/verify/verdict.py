@@ -42,6 +42,8 @@ class Verdict:
     live: bool = False
     #: For a run that goes on at `stopped_at`.
     facts: LogFacts = field(default_factory=LogFacts)
+    #: Why neither `recover` nor `repair` takes a store of this kind.
+    unmendable: str = ""
 
     @property
     def serious(self) -> list[Finding]:

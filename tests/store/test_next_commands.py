@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
@@ -73,3 +74,18 @@ def test_a_command_of_any_code_can_be_pasted(code: str) -> None:
     told = command_for(finding, "s {t} 'u", given=GIVEN)
     assert told is not None
     assert tuple(shlex.split(str(told))) == told.words
+
+
+def test_what_is_in_the_way_comes_first() -> None:
+    odd = replace(found("I-078", "%LMQ%a", 7), path="s/x/y", repair="mv {path} {aside}")
+    told = lines(odd, found("I-101"))
+    assert told == ["mv s/x/y s-aside-x-y", "mqstore repair s --index --apply"]
+
+
+def test_of_a_store_that_no_plan_is_made_for_the_messages_are_saved() -> None:
+    findings = [found("I-022"), found("I-101")]
+    (save,) = next_commands(findings, "s", unmendable="a DLedger log")
+    assert str(save) == "mqstore salvage s --to s-salvaged --layout compact"
+    assert save.codes == ("I-022",)
+    assert command_for(findings[1], "s", [save], unmendable="a DLedger log") is None
+    assert lines(found("I-022"), found("I-187")) == ["mqstore inspect s"]

@@ -84,7 +84,7 @@ def test_commands_are_ones_that_exist() -> None:
     for told in catalogue().values():
         if told.repair and told.repair not in MENDS:
             assert by_hand.match(told.repair), f"{told.code}: {told.repair}"
-            told.repair.format(store="S", topic="T", queue_id=0, path="P", position=0)
+            told.repair.format(store="S", topic="T", queue_id=0, path="P", position=0, aside="A")
 
 
 def test_links_are_public() -> None:

@@ -86,10 +86,31 @@ def test_an_index_with_tags_has_those_of_all_later_records(work: Path) -> None:
     assert {"I-100", "I-101"} <= {finding.code for finding in findings}
 
 
-def test_a_store_without_an_index_has_not_lost_a_key(work: Path) -> None:
+def test_an_index_that_is_gone_is_told_once(work: Path) -> None:
     root = copied(original(CLEAN, work), work)
     shutil.rmtree(root / "index")
-    assert _told(_findings(CLEAN, root)) == {("I-101", Severity.INFO)}
+    (told,) = _findings(CLEAN, root)
+    assert (told.code, told.severity, told.path) == ("I-101", Severity.ERROR, str(root / "index"))
+    assert told.message.startswith("the index is missing: 376 messages have keys")
+    (of_topic,) = _findings(CLEAN, root, topic="orders")
+    assert of_topic.message.startswith("the index is missing: 87 messages have keys")
+
+
+@pytest.mark.parametrize("option", ["messageIndexEnable", "indexFileWriteEnable"])
+def test_a_broker_without_an_index_has_lost_no_key(option: str, work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    shutil.rmtree(root / "index")
+    options = {**config(CLEAN, root), option: "false"}
+    with Store(root, BrokerConfig(options)) as store:
+        found = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW_MS).findings
+    assert not found
+
+
+def test_an_index_file_that_is_gone_from_the_middle_is_told(work: Path) -> None:
+    root = copied(original(CLEAN, work), work)
+    sorted((root / "index").iterdir())[1].unlink()
+    told = {finding.message for finding in _findings(CLEAN, root) if finding.code == "I-101"}
+    assert any("the index file that had its keys is missing" in text for text in told)
 
 
 def test_a_position_far_away_is_one_item_not_the_rest_of_the_file(work: Path) -> None:
