@@ -141,8 +141,25 @@ def _forget_stdout() -> None:
         return
 
 
+def _keep_standard_streams() -> None:
+    """Nothing that is opened later becomes stdin, stdout or stderr, of a child process either.
+
+    Where the shell has closed one, /dev/null stands in its place; who wants to read or write there
+    is told all the same, for Python has noted it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(_STDERR, "w", encoding="utf-8", closefd=False)
+
+
+_STDERR = 2
+
+
 def main() -> None:
     """Entry point of the program `mqstore`."""
+    _keep_standard_streams()
     # the threads that numpy starts to multiply matrices spin, and nothing here has any to multiply
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(_YOUNG_OBJECTS)

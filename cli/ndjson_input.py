@@ -7,13 +7,13 @@ import fcntl
 import json
 import os
 import select
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..store.errors import InvalidInput, from_os_error
+from .options import stdin_descriptor
 
 PORTION_BYTES = 1 << 20
 """What is taken at once, where so much is there; and what a pipe is asked to hold."""
@@ -58,7 +58,7 @@ def read_portions(
 def opened(source: str) -> Iterator[int]:
     """The descriptor of a file, or of stdin for `-`. Raises Missing, Unreadable."""
     if source == "-":
-        descriptor = sys.stdin.fileno()
+        descriptor = stdin_descriptor()
         # a larger pipe takes in what comes while a group is on its way to the disk; no pipe, or
         # not allowed: then it stays as it is
         with contextlib.suppress(OSError, AttributeError):

@@ -170,6 +170,16 @@ def say(text: str) -> None:
         return
 
 
+def stdin_descriptor() -> int:
+    """Where a command reads what is given to it. Raises Unreadable where the shell has closed it."""
+    try:
+        return sys.stdin.fileno()
+    except (AttributeError, ValueError) as error:
+        from ..store.errors import Unreadable
+
+        raise Unreadable("stdin is closed", hint="name a file, or give it something") from error
+
+
 def keep_journal_in(layout: Layout, directory: Path) -> None:
     """`--journal DIR` of a command that changes a store. Raises Missing."""
     from ..store.errors import Missing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import typer
 
 from .broker_version import AsBroker, tell_nearest
 from .command_line import path_text
-from .options import Common, command_app, parse_bytes, shared
+from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
 
 if TYPE_CHECKING:
     from ..store.write.message_json import MessageReader
@@ -353,7 +352,8 @@ def _body(text: str | None, path: Path | None) -> bytes:
         if path is not None:
             with path.open("rb") as file:
                 return file.read(_LARGEST_BODY)
-        return sys.stdin.buffer.read(_LARGEST_BODY)
+        with open(stdin_descriptor(), "rb", closefd=False) as stdin:
+            return stdin.read(_LARGEST_BODY)
     except OSError as error:
         raise from_os_error(error, path or "stdin") from error
 
