@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..store.next_commands import NOTHING_GIVEN, Command, Given, command, repair_command
+from .config_text import bare_lines, config_lines, config_verdict
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines, timer_twice, timer_verdict
 from .terminal import time_text
 
@@ -54,11 +55,13 @@ def recovery_text(
     lines += _tally(f"Messages that {stay} be read:", worst.invisible, common, rows)
     lines += _groups(found)
     lines += timer_lines(found)
+    lines += config_lines(found, rows)
     lines += _given_up(found, common, rows)
     lines += lost_lines(found, common)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
     lines += _plan(found, applied, rows, asking)
+    lines += bare_lines(found)
     if applied is None and not asking:
         lines += ["", *_next(found, given)]
     return "\n".join(lines)
@@ -92,6 +95,8 @@ def verdict(
         return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
     if unfired := timer_verdict(found):
         return f"{unfired} {_timer_cure(found, given)}"
+    if forgets := config_verdict(found):
+        return f"{forgets} {cure}"
     if plan is not None and plan.lost.messages:
         gone = _messages(plan.lost.messages)
         return f"Lost already: {gone}; a start would lose no more. `{_command(found, given)}` marks them."
@@ -120,6 +125,8 @@ def _start_after(after: Recovery | None, given: Given) -> str:
         return f"{start} leave {_messages(worst.invisible.messages)} unread."
     if unfired := timer_verdict(after):
         return f"But: {unfired} {_timer_cure(after, given)}"
+    if forgets := config_verdict(after):
+        return f"But: {forgets}"
     return "But changes are still to be made: run it again."
 
 

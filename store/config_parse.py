@@ -13,6 +13,7 @@ import re
 from typing import Any, NamedTuple
 
 DEEPEST = 100
+TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
 _LONGEST_NUMBER = 40
 _TOKEN = re.compile(
@@ -23,6 +24,7 @@ _TOKEN = re.compile(
     r"|(?P<sign>[][{}:,]))",
     re.DOTALL,
 )
+_BEHIND = re.compile(r"(?:[\s\0]++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 _BOM = "\ufeff"
 _PLAIN = re.compile(r"[^\\\x00-\x1f]*+")
@@ -32,6 +34,7 @@ class Parsed(NamedTuple):
     """What a text says. value: None without any. position, problem: byte and what is wrong there.
 
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
+    whole: it was read to its end, and only its value is none that a file has.
     """
 
     value: Any
@@ -39,6 +42,7 @@ class Parsed(NamedTuple):
     position: int = 0
     note: str = ""
     gives_up: bool = False
+    whole: bool = False
 
 
 def parse(data: bytes) -> Parsed:
@@ -53,7 +57,7 @@ def parse(data: bytes) -> Parsed:
         position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
         return Parsed(reader.top, wrong.what, position)
     if not isinstance(reader.top, dict):
-        return Parsed(reader.top, "not an object", 0)
+        return Parsed(reader.top, "not an object", 0, whole=True)
     return Parsed(reader.top, note=_note(text, data, len(text) - reader.at))
 
 
@@ -108,7 +112,7 @@ class _Reader:
                 self._value(*self._token("a value"), key)
             else:
                 self._value(kind, token, None)
-        if self.text[self.at :].strip("\0 \t\r\n\f"):
+        if not _BEHIND.fullmatch(self.text, self.at):
             raise _Wrong("something stands behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
@@ -142,7 +146,7 @@ class _Reader:
             if token not in "{[":
                 raise _Wrong(f"{token} where a value should be", begin)
             if len(self._open) >= DEEPEST:
-                raise _Wrong(f"nested deeper than {DEEPEST} levels", begin)
+                raise _Wrong(TOO_DEEP, begin)
             value = {} if token == "{" else []
         elif kind == "text":
             value = self._string(token, begin)

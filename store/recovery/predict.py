@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..mapped_file_queue import file_name
 from .broker_bugs import with_bugs
 from .cases import Case
+from .config_start import ConfigStart
 from .ext_state import ExtState
 from .groups import GroupLoss
 from .index_loss import index_items_lost
@@ -19,10 +20,13 @@ from .queue_edits import last_byte, last_unit_byte
 from .queue_state import QueueState
 from .record_check import size_at
 from .simulate import Outcome
-from .snapshot import Entry
+from .snapshot import Entry, QueueId, Snapshot
 from .survey import Readability
 from .tally import Tally
 from .timer_loss import TimerLoss, timer_loss
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 _DOES_NOT_PASS = "the record there does not pass the broker's check"
 _LARGE_RECORD_BYTES = 64 << 20
@@ -84,6 +88,8 @@ class Prediction:
     timers: TimerLoss | None = None
     #: Of files that are deleted and made anew only in part.
     index_items_lost: int = 0
+    #: What becomes of config/; None where it was not looked at.
+    config: ConfigStart | None = None
 
     @property
     def starts(self) -> bool:
@@ -96,9 +102,21 @@ class Prediction:
         return self.timers.unfired if self.timers else 0
 
     @property
-    def badness(self) -> tuple[bool, int, int, int]:
+    def forgets(self) -> bool:
+        """The configuration keeps the broker from starting, or loses what it had."""
+        return self.config is not None and self.config.harmful
+
+    @property
+    def badness(self) -> tuple[bool, int, int, int, bool]:
         """Orders predictions: the worse one is greater."""
-        return (not self.starts, self.lost.messages, self.invisible.messages, self.unfired)
+        lost = (self.lost.messages, self.invisible.messages, self.unfired)
+        return (not self.starts, *lost, self.forgets)
+
+    def with_config(self, config: ConfigStart) -> Prediction:
+        """The same with what becomes of config/: a broker that cannot load it does not start."""
+        if not self.starts or not config.refuses:
+            return replace(self, config=config)
+        return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""
@@ -121,7 +139,20 @@ class Prediction:
             "groups": self.groups.to_json(),
             "timers": self.timers.to_json() if self.timers else None,
             "index_items_lost": self.index_items_lost,
+            "config": self.config.to_json() if self.config else None,
         }
+
+
+def queue_ends(
+    found: Prediction, plan: Plan | None, snapshot: Snapshot
+) -> Mapping[QueueId, tuple[int, int]]:
+    """(min, max) offset of all queues: as planned, else as a start leaves them, else those there."""
+    if plan is not None:
+        return {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
+    if found.queues:
+        rows = found.queues
+        return {QueueId(r.topic, r.queue_id): (r.min_offset, r.max_offset) for r in rows}
+    return {queue: (0, 1) for queue, entries in snapshot.queues.items() if entries}
 
 
 def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case) -> Prediction:

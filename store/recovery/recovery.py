@@ -18,6 +18,7 @@ from ..regular_file import read_regular
 from .apply import barriers
 from .by_source import as_configured, by_source
 from .cases import Case, Facts, case_of
+from .config_start import ConfigStart, config_start
 from .fingerprint import Fingerprint
 from .groups import GroupLoss, read_progress
 from .index_audit import index_files
@@ -28,7 +29,7 @@ from .loss import damaged_ranges, name_all
 from .lost_messages import MOST, LostMessages
 from .maker import can_have_files
 from .plan import Plan, make_plan
-from .predict import Prediction, prediction
+from .predict import Prediction, prediction, queue_ends
 from .profiles import Profile, is_exact, profile_of
 from .prove import Light
 from .prove_log import prove_log
@@ -80,6 +81,12 @@ class Recovery:
         return self.predictions[0]
 
     @property
+    def config(self) -> ConfigStart:
+        """What the worst start makes of config/."""
+        assert self.prediction.config is not None
+        return self.prediction.config
+
+    @property
     def nothing_to_do(self) -> bool:
         """The store is in order: no plan is needed."""
         planned = self.plan is not None and not self.plan.edits
@@ -88,10 +95,11 @@ class Recovery:
     @property
     def harmful(self) -> bool:
         """A start or the plan would lose or hide messages, or the broker would not start. Timed
-        messages that would never fire are hidden, too.
+        messages that would never fire are hidden, too; so are those of a topic, and the progress of a
+        group, that the configuration forgets.
         """
         worst = self.prediction
-        hidden = worst.lost.messages or worst.invisible.messages or worst.unfired
+        hidden = worst.lost.messages or worst.invisible.messages or worst.unfired or worst.forgets
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
 
     def to_json(self) -> dict[str, Any]:
@@ -369,7 +377,9 @@ def _recovery(
     predictions, plan_case = [], None
     for outcome, after, groups in watched:
         case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
-        predictions.append(prediction(outcome, after, groups, case))
+        found = prediction(outcome, after, groups, case)
+        ends = queue_ends(found, plan, snapshot)
+        predictions.append(found.with_config(config_start(layout, outcome.profile, ends)))
         if outcome.profile == main:
             plan_case = case
     predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)

@@ -24,8 +24,8 @@ from ..recovery.edits import Edit
 from ..recovery.profiles import DispatchRules
 from ..recovery.snapshot import Snapshot
 from ..regular_file import read_regular
+from ..system_topics import group_of_topic, is_system_topic
 from ..verify.config_tables import ConfigTables
-from ..verify.config_topics import is_system
 from ..write.profile import WriterProfile
 from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, new_topic
 from .config_entries import Proven, mend_entries
@@ -35,7 +35,6 @@ Json = dict[Any, Any]
 _LARGEST_BYTES = 256 << 20
 _TOPICS = ("topics.json", "topicConfigTable")
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
-_OF_GROUPS = ("%RETRY%", "%DLQ%")
 _TOLD = 3
 """Entries of a file that are told one by one."""
 _OFFSET_CODES = {
@@ -116,7 +115,9 @@ def _proven(
     # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
     free = rules.multi_dispatch and not rules.light_closed
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
-    unserved = set() if free else {topic for topic in there & set(highest) if not is_system(topic)}
+    unserved = (
+        set() if free else {topic for topic in there & set(highest) if not is_system_topic(topic)}
+    )
     return Proven(
         highest,
         frozenset(unserved),
@@ -196,13 +197,8 @@ def _prove_topics(content: Json, proven: Proven) -> int:
 
 def _prove_groups(content: Json, proven: Proven) -> int:
     table = _table(content, _GROUPS[1])
-    groups = {
-        queue.topic.removeprefix(prefix)
-        for queue in proven.queues
-        for prefix in _OF_GROUPS
-        if queue.topic.startswith(prefix)
-    }
-    missing = sorted(groups - set(table))
+    groups = {group_of_topic(queue.topic) for queue in proven.queues}
+    missing = sorted(groups - {"", *table})
     for group in missing:
         table[group] = {"groupName": group}
     return len(missing)

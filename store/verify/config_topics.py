@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from ..consume_queue import queue_directories
-from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
+from ..system_topics import is_system_topic
 from .catalogue import Severity
 from .config_tables import ConfigTables, Row, Told, config_tables
 from .register import after, before
@@ -27,19 +27,6 @@ _ATTRIBUTES: dict[str, frozenset[str] | None] = {
 }
 """Attributes of a topic and what they may be; None: any number."""
 MODES = frozenset({"PULL", "POP"})
-_SYSTEM_TOPICS = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        *("TBW102", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
-        *("TRANS_CHECK_MAX_TIME_TOPIC",),
-    }
-)
-_SYSTEM_PREFIXES = ("RMQ_SYS_", "rmq_sys_")
-
-
-def is_system(topic: str) -> bool:
-    """A broker serves the topic without an entry."""
-    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
 
 
 @before("I-142")
@@ -142,7 +129,7 @@ def queues_have_a_topic(scene: Scene) -> None:
     topics = {queue.topic for queue in scene.store.queues}
     free = not scene.profile.dispatch.light_closed and scene.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
-        if is_system(topic) or topic.startswith(LMQ_PREFIX):
+        if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
         if scene.scope.topic in (None, topic):
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"

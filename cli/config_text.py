@@ -1,0 +1,56 @@
+"""What `mqstore recover` says of config/: what a start forgets, and which files it takes how."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..store.recovery.config_start import ConfigStart
+    from ..store.recovery.recovery import Recovery
+
+_BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
+
+
+def config_verdict(found: Recovery) -> str:
+    """What a start forgets of the configuration, "" for nothing."""
+    config = found.config
+    return (
+        f"A broker start would forget configuration: {config.sentence}." if config.forgets else ""
+    )
+
+
+def config_lines(found: Recovery, rows: int | None) -> list[str]:
+    """Files that are not taken as they are, and what is lost with them."""
+    from .recover_text import folded
+
+    config = found.config
+    if config.bare:
+        return []
+    files = [file for file in config.files if file.problem and file.start != "empty"]
+    files += [file for file in config.files if file.overwritten and file not in files]
+    lost = list(_lost(config))
+    if not files and not lost:
+        return []
+    head = [f"  {file.start:<8} config/{file.file}: {file.problem}" for file in files]
+    return ["", "Configuration, as a start takes it:", *head, *folded(lost, len(lost), rows)]
+
+
+def bare_lines(found: Recovery) -> list[str]:
+    """That there is no configuration at all, where there are topics to be served."""
+    config = found.config
+    return ["", f"Configuration: {_BARE}."] if config.bare and config.lost_topics else []
+
+
+def _lost(config: ConfigStart) -> Iterator[str]:
+    yield from (f"  lost     {text}" for text in config.unknown)
+    yield from (f"  lost     topic {topic}" for topic in config.lost_topics)
+    yield from (f"  lost     group {group}" for group in config.lost_groups)
+    for place in config.lost_positions:
+        then = "by its own rule" if place.after is None else f"{place.after:,}"
+        where = f"{place.group} on {place.topic}/{place.queue_id}"
+        yield f"  lost     position of {where}: {place.before:,}, then {then}"
+    for level in config.lost_delays:
+        was = "" if level.before is None else f" instead of {level.before:,}"
+        yield f"  again    delay level {level.delay_level} from {level.after:,}{was}"
+    yield from (f"  lost     {entry} of config/{name}" for name, entry in config.lost_entries)

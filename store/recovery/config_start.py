@@ -1,0 +1,187 @@
+"""What a broker's start makes of `config/`, and what is lost by it (spec 05, 5.2).
+
+Each file is loaded as `config_load` says. What a table had is proved by what can still be read of the
+file and its .bak, by the queues (a topic with messages needs an entry) and by topics of groups. What
+nothing proves, and what a broker writes all the time, is named as not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..config_file import BACKUP, TEMPORARY
+from ..layout import Layout
+from .config_load import Loaded, Start, load_config
+from .config_lost import Lost, LostDelay, LostPosition, Ranges, Signs, entries_of
+from .config_rules import LIGHT_OFFSETS, OFFSETS, TIMER_CHECK, config_rules
+from .profiles import Profile
+
+
+@dataclass(frozen=True)
+class ConfigFileStart:
+    """One file. problem: why it is not taken itself, "" for nothing. overwritten: what it has is gone
+    with the writes that follow a start.
+    """
+
+    file: str
+    start: Start
+    problem: str
+    entries: int
+    overwritten: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        return {
+            "file": f"config/{self.file}",
+            "outcome": str(self.start),
+            "problem": self.problem or None,
+            "entries": self.entries,
+            "overwritten": self.overwritten,
+        }
+
+
+@dataclass(frozen=True)
+class ConfigStart:
+    """The start of one generation on one `config/`.
+
+    refuses: why there is no start, "" where there is one. unknown: what is lost and cannot be named, in
+    words. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
+    is lost is told, and is not harm.
+    """
+
+    version: str
+    refuses: str = ""
+    files: tuple[ConfigFileStart, ...] = ()
+    lost_topics: tuple[str, ...] = ()
+    lost_groups: tuple[str, ...] = ()
+    lost_positions: tuple[LostPosition, ...] = ()
+    lost_delays: tuple[LostDelay, ...] = ()
+    lost_entries: tuple[tuple[str, str], ...] = ()
+    unknown: tuple[str, ...] = ()
+    bare: bool = False
+
+    @property
+    def loses(self) -> bool:
+        """Something of the configuration is forgotten or goes back."""
+        named = self.lost_topics or self.lost_groups or self.lost_positions
+        return bool(named or self.lost_delays or self.lost_entries or self.unknown)
+
+    @property
+    def forgets(self) -> bool:
+        """A start is made, and forgets what the store had."""
+        return self.loses and not self.bare
+
+    @property
+    def harmful(self) -> bool:
+        """There is no start, or one that forgets what the store had."""
+        return bool(self.refuses) or self.forgets
+
+    @property
+    def backups(self) -> tuple[str, ...]:
+        """Files whose .bak is taken."""
+        return tuple(file.file for file in self.files if file.start is Start.BACKUP)
+
+    @property
+    def sentence(self) -> str:
+        """What is lost, for somebody who has no time; "" for nothing."""
+        parts = [
+            _counted(
+                len(self.lost_topics), "topic is no longer served", "topics are no longer served"
+            ),
+            _counted(len(self.lost_groups), "group is forgotten", "groups are forgotten"),
+            _counted(
+                len(self.lost_positions),
+                "position of a group is lost",
+                "positions of groups are lost",
+            ),
+            _counted(len(self.lost_delays), "delay level begins again", "delay levels begin again"),
+            _counted(len(self.lost_entries), "other entry is lost", "other entries are lost"),
+            *self.unknown,
+        ]
+        return ", ".join(filter(None, parts))
+
+    def to_json(self) -> dict[str, Any]:
+        """The contract's fields."""
+        return {
+            "refuses": self.refuses or None,
+            "bare": self.bare,
+            "files": [file.to_json() for file in self.files],
+            "lost_topics": list(self.lost_topics),
+            "lost_groups": list(self.lost_groups),
+            "lost_positions": [lost._asdict() for lost in self.lost_positions],
+            "lost_delays": [lost._asdict() for lost in self.lost_delays],
+            "lost_entries": [
+                {"file": f"config/{name}", "entry": entry} for name, entry in self.lost_entries
+            ],
+            "unknown": list(self.unknown),
+        }
+
+
+def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStart:
+    """Predict it. queues: (min, max) offset of each queue, of light ones too. Raises Unreadable."""
+    rules = config_rules(profile)
+    needed = _in_use(layout, rules.needed)
+    with_timer = profile.timer is not None and _has_timer(layout)
+    names = (*needed, *(rules.needed_by_timer if with_timer else ()))
+    loaded = {
+        name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
+    }
+    refused = next((one for name in names if (one := loaded[name]).start is Start.REFUSES), None)
+    files = tuple(_file_start(one) for one in loaded.values())
+    if with_timer:
+        files += (_timer_check(layout.config),)
+    if refused is not None:
+        return ConfigStart(profile.version, refused.reason, files)
+    signs = Signs(layout, queues)
+    lost = Lost(loaded, queues, signs.of_a_broker)
+    return ConfigStart(
+        profile.version,
+        "",
+        files,
+        tuple(lost.topics()),
+        tuple(lost.groups()),
+        tuple(lost.positions()),
+        tuple(lost.delays()),
+        tuple(lost.others()),
+        tuple(lost.unknown()),
+        bare=not signs.of_a_broker and not signs.of_files,
+    )
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}" if count else ""
+
+
+def _in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:
+    """The files of a generation; with light queues their offsets are in a file of their own."""
+    config = layout.broker_config
+    light = config.get_bool("enableLmq")
+    if "enableLmq" not in config:
+        plain, own = (_is_there(layout.config, name) for name in (OFFSETS, LIGHT_OFFSETS))
+        light = own and not plain
+    return tuple(LIGHT_OFFSETS if light and name == OFFSETS else name for name in needed)
+
+
+def _is_there(directory: Path, name: str) -> bool:
+    return any((directory / (name + end)).exists() for end in ("", BACKUP, TEMPORARY))
+
+
+def _has_timer(layout: Layout) -> bool:
+    return layout.timer_wheel.exists() or layout.timer_log.exists()
+
+
+def _timer_check(directory: Path) -> ConfigFileStart:
+    """A broker takes what bytes there are, and zeros for the others; its own losses tell the rest."""
+    there = (directory / TIMER_CHECK).exists()
+    start = Start.LOADS if there else Start.EMPTY
+    return ConfigFileStart(TIMER_CHECK, start, "" if there else "missing", 0, overwritten=False)
+
+
+def _file_start(one: Loaded) -> ConfigFileStart:
+    taken = one.taken
+    entries = len(entries_of(one.name, taken)) if taken else 0
+    problem = one.main.problem
+    overwritten = one.main.there and one.start in (Start.BACKUP, Start.EMPTY)
+    return ConfigFileStart(one.name, one.start, problem, entries, overwritten)

@@ -1,0 +1,152 @@
+"""What the real managers load of damaged configuration, against `config_load`."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from mqstore.store.config_parse import parse
+from mqstore.store.recovery.config_load import Loaded, Start, Text, load_config
+from mqstore.store.recovery.config_lost import entries_of
+from mqstore.store.recovery.config_rules import LIGHT_OFFSETS, RULES
+from mqstore.store.recovery.profiles import profile_of
+
+from .. import stores
+from ..slices import SEED, share
+from .brokers import missing
+from .config_damage import BACKUP_WEIGHTS, WEIGHTS, damaged
+from .managers import Managers
+from .oracle import VERSIONS
+
+pytestmark = pytest.mark.interop
+
+#: Stores whose files have entries.
+STORES = {
+    "4.3.1": ("4.3.1-clean",),
+    "4.9.7": ("4.9.7-clean", "4.9.7-cqext", "4.9.7-lmq"),
+    "5.1.4": ("5.1.4-clean", "5.1.4-timer-clean", "5.1.4-v2"),
+    "5.3.3": ("5.3.3-clean", "5.3.3-cqext", "5.3.3-lmq", "5.3.3-pop", "5.3.3-timer-clean"),
+    "5.4.0": ("5.3.3-clean", "5.5.0-pop", "5.5.0-timer-clean"),
+    "5.5.0": ("5.5.0-clean", "5.5.0-pop", "5.5.0-timer-clean"),
+}
+#: Their managers drop entries at the load that are too old, or of another bloom filter.
+DROPS = ("consumerFilter.json", "consumerOrderInfo.json")
+FAST = 60
+MANY = 3000
+
+
+@pytest.fixture(scope="module")
+def managers() -> Iterator[Callable[[str], Managers]]:
+    """Those of a version; one JVM lives at a time."""
+    found: dict[str, Managers] = {}
+
+    def of(version: str) -> Managers:
+        if why := missing(version):
+            pytest.skip(why)
+        if version not in found:
+            for other in found.values():
+                other.close()
+            found.clear()
+            found[version] = Managers(version)
+        return found[version]
+
+    yield of
+    for one in found.values():
+        one.close()
+
+
+@cache
+def _texts(version: str) -> dict[str, list[bytes]]:
+    """Real texts of each file that the version knows."""
+    found: dict[str, list[bytes]] = {}
+    known = {*RULES[profile_of(version).version].known, LIGHT_OFFSETS}
+    with tempfile.TemporaryDirectory() as work:
+        for name in STORES[version]:
+            for path in sorted((stores.unpack(name, Path(work)) / "config").iterdir()):
+                if path.name in known:
+                    found.setdefault(path.name, []).append(path.read_bytes())
+    return found
+
+
+class Case(NamedTuple):
+    """One file and its .bak."""
+
+    name: str
+    what: str
+    main: bytes | None
+    backup: bytes | None
+
+
+def make(version: str, number: int) -> Case:
+    """A case by its number."""
+    chance = random.Random(f"{SEED} config {version} {number}")
+    texts = _texts(version)
+    name = chance.choice(sorted(texts))
+    data = chance.choice(texts[name])
+    kind, main = damaged(chance, data, WEIGHTS)
+    other, backup = damaged(chance, data, BACKUP_WEIGHTS)
+    return Case(name, f"{number}: {name} {kind}, .bak {other}", main, backup)
+
+
+def differences(case: Case, judge: Managers, root: Path) -> Iterator[str]:
+    """Where prediction and managers disagree."""
+    directory = root / "config"
+    directory.mkdir(exist_ok=True)
+    for name, data in ((case.name, case.main), (f"{case.name}.bak", case.backup)):
+        (directory / name).unlink(missing_ok=True)
+        if data is not None:
+            (directory / name).write_bytes(data)
+    found = load_config(directory, case.name, RULES[profile_of(judge.version).version])
+    real = judge.load(root, [case.name])[case.name]
+    (directory / case.name).unlink(missing_ok=True)
+    (directory / f"{case.name}.bak").unlink(missing_ok=True)
+    starts = real.get("loaded", False)
+    if starts is not (found.start is not Start.REFUSES):
+        yield f"{case.what}: {found.start} ({found.reason}), and really {real}"[:400]
+    elif starts and case.name not in DROPS and "table" in real:
+        yield from _other_entries(case, found, real, judge)
+
+
+def _other_entries(
+    case: Case, found: Loaded, real: dict[str, Any], judge: Managers
+) -> Iterator[str]:
+    taken = entries_of(case.name, found.taken) if found.taken else {}
+    table = parse(real["table"].encode()).value or {}
+    own = _keys(judge, case.name)
+    loaded = entries_of(case.name, Text(True, table))
+    if set(loaded) - own != set(taken) - own:
+        odd = sorted(set(taken) - own ^ set(loaded) - own, key=repr)
+        yield f"{case.what}: {found.start}, differs in {odd[:3]}"
+    elif differ := [key for key in taken if key in loaded and taken[key] != loaded[key]]:
+        yield f"{case.what}: {found.start}, other values of {differ[:3]}"
+
+
+@cache
+def _keys(judge: Managers, name: str) -> set[Any]:
+    """Entries that a manager has without any file."""
+    real = judge.load("/nonexistent", [name])[name]
+    return set(entries_of(name, Text(True, parse(real["table"].encode()).value or {})))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_random_damage(version: str, managers: Callable[[str], Managers], tmp_path: Path) -> None:
+    judge = managers(version)
+    odd = [o for n in range(FAST) for o in differences(make(version, n), judge, tmp_path)]
+    assert not odd, "\n".join(odd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_much_random_damage(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    judge = managers(version)
+    numbers = range(FAST, FAST + share(MANY))
+    odd = [o for n in numbers for o in differences(make(version, n), judge, tmp_path)]
+    assert not odd, f"seed {SEED}: {len(odd)}\n" + "\n".join(odd[:40])
