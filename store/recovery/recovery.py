@@ -9,16 +9,17 @@ from typing import Any
 
 from ..commit_log import CommitLog
 from ..dispatch import LMQ_PREFIX
-from ..errors import InvalidInput, Refused, StoreError
+from ..errors import InvalidInput, Refused
 from ..forked import cores
 from ..generation import Generation, generation_of
 from ..layout import Layout
 from ..lock import holder
-from ..regular_file import read_regular
 from .apply import barriers
 from .by_source import as_configured, by_source
 from .cases import Case, Facts, case_of
+from .config_rules import config_rules
 from .config_start import ConfigStart, config_start
+from .expected import expected_queues
 from .fingerprint import Fingerprint
 from .groups import GroupLoss, read_progress
 from .index_audit import index_files
@@ -27,14 +28,13 @@ from .keep.fill import Fill
 from .log_recovery import Switches
 from .loss import damaged_ranges, name_all
 from .lost_messages import MOST, LostMessages
-from .maker import can_have_files
 from .plan import Plan, make_plan
 from .predict import Prediction, prediction, queue_ends
 from .profiles import Profile, is_exact, profile_of
 from .prove import Light
 from .prove_log import prove_log
 from .simulate import Outcome, simulate
-from .snapshot import QueueId, Snapshot
+from .snapshot import Snapshot
 from .sound import SoundLog
 from .survey import Readability, survey
 from .wish import Policy, Wish, check_lost_tag
@@ -230,7 +230,7 @@ def examine(
         replica=replica,
     )
     progress = read_progress(layout.config)
-    expected = _expected(snapshot)
+    expected = expected_queues(snapshot, config_rules(main))
     watched = []
     for outcome in outcomes:
         groups = GroupLoss(progress)
@@ -322,27 +322,6 @@ def _profiles(version: str | None, generation: Generation | None) -> list[Profil
         assert version is not None
         return [profile_of(version)]
     return [profile_of(candidate) for candidate in generation.candidates]
-
-
-_LARGEST_TOPICS = 256 << 20
-
-
-def _expected(snapshot: Snapshot) -> Callable[[QueueId], bool]:
-    """Whether a queue's messages count: those of a topic that was deleted do not.
-
-    A deleted topic has no queue directory and no entry in topics.json any more. Nor do those of a
-    topic that cannot be a directory.
-    """
-    try:
-        topics = read_regular(snapshot.layout.config / "topics.json", _LARGEST_TOPICS)
-    except StoreError:
-        return can_have_files
-
-    def expected(queue: QueueId) -> bool:
-        name = f'"{queue.topic}"'.encode("utf-8", "surrogateescape")
-        return can_have_files(queue) and (queue in snapshot.queues or name in topics)
-
-    return expected
 
 
 def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the next start of a broker would do, as findings (I-180 … I-187): group `start`.
+"""What the next start of a broker would do, as findings (I-180 … I-188): group `start`.
 
 `store/recovery` simulates the start; here its answer joins what the other groups find, so that one
 verdict is made of both. The simulation runs in a process of its own while the log is read.
@@ -65,6 +65,9 @@ def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
     if timers is not None and timers.fired_twice:
         text = f"{broker} would fire {timers.twice_text} twice"
         yield _finding("I-184", root, text, timers.fired_twice)
+    config = worst.config
+    if config is not None and config.forgets:
+        yield _finding("I-188", root, f"{broker} would forget configuration: {config.sentence}")
 
 
 def _finding(code: str, path: str, message: str, count: int = 1) -> Finding:
@@ -120,7 +123,7 @@ def start_beside(scene: Scene, groups: frozenset[str]) -> Iterator[None]:
             yield
 
 
-@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187")
+@after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
 def a_start_does_no_harm(scene: Scene) -> None:
     """A broker starts, and loses, hides, resets nothing."""
     reason = scene.stopped()

@@ -51,10 +51,10 @@ class Verdict:
         return [finding for finding in self.findings if finding.severity >= Severity.ERROR]
 
 
-CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED = (
-    *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183"),
+CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (
+    *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),
 )
-OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED)
+OF_THE_START = (CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS)
 """Codes that say what a start does, the most urgent first: the sentence is that of the first one."""
 
 

@@ -1,4 +1,4 @@
-"""Damage that the next start of a broker makes worse, I-180 … I-187."""
+"""Damage that the next start of a broker makes worse, I-180 … I-188."""
 
 from __future__ import annotations
 
@@ -82,3 +82,13 @@ def i_187(store: Path, random: Random) -> str:
     for path in _log_files(store):
         path.unlink()
     return "an empty commit log"
+
+
+@on("5.3.3-clean", "4.9.7-clean", "4.3.1-clean", "5.5.0-clean")
+def i_188(store: Path, random: Random) -> str:
+    """A table and its .bak are gone, or emptied."""
+    names = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+    name, emptied = random.choice(names), random.random() < 0.5
+    for path in (store / "config" / name, store / "config" / f"{name}.bak"):
+        path.write_bytes(b"") if emptied else path.unlink(missing_ok=True)
+    return f"{name} {'emptied' if emptied else 'deleted'}"
