@@ -25,10 +25,10 @@ RANGES = {
     "timer": ("120-137",),
     "config": ("140-155",),
     "compaction": ("160-167", "170-171"),
-    "start": ("180-187",),
+    "start": ("180-188",),
 }
 """The codes by group: those of spec 08, and mqstore's own about the next start."""
-TOTAL = 152 + 8
+TOTAL = 152 + 9
 NOT_MENDED = {"I-039", "I-155"}
 """What no command can put right: the message is as it was sent; a database only a backup has."""
 
