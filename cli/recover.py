@@ -91,7 +91,8 @@ def recover(
     Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
     lost records in the middle of the log are replaced by tombstones, so that everything behind them
     stays where it was (--policy broker: the log ends where the broker would end it), queues and index
-    are completed from the log, abort is removed last. What is changed is kept in STORE/.mqstore, or in
+    are completed from the log, abort is removed last. What no start looks at is put right, too, where the
+    store tells how (as repair --all does): items of the index, tags of units, timer, configuration. What is changed is kept in STORE/.mqstore, or in
     DIR where the disk is full, and mqstore undo takes it back. Cut off at any point, it can be run again.
     With --replica damaged parts, missing files and a torn end come back byte for byte where the other
     log has them whole and both logs are the same around them; it is only read.
@@ -142,21 +143,34 @@ def _examine(
     force_empty_log: bool,
     common: Common,
 ) -> Recovery:
+    from ..store.errors import StoreError
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
+    from ..store.repair.widened import widened
+    from ..store.store import Store
+    from ..store.verify.run import verify
+    from ..store.verify.scene import Scope
 
     with reading_the_log(layout, common) as tell:
-        wanted = Planned(policy.value)
-        return examine(
+        found = examine(
             layout,
             version,
-            policy=wanted,
+            policy=Planned(policy.value),
             lost_tag=lost_tag,
             replica=replica,
             force_empty_log=force_empty_log,
             jobs=common.jobs,
             tell=tell,
         )
+        if policy is not Policy.KEEP or found.plan is None:
+            return found
+        try:
+            with Store(layout.root, layout.broker_config) as store:
+                seen = verify(store, Scope(broker_version=version), jobs=common.jobs or 1)
+            return widened(found, seen.findings)
+        except StoreError as error:  # what a start needs can be done all the same
+            common.warn(f"not all was looked at: {error}")
+            return found
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -179,7 +193,7 @@ def _apply(
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
-    from ..store.recovery.recovery import plan_again
+    from ..store.repair.widened import plan_again
 
     if found.plan is None and not found.interrupted:
         assert found.refusal is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.next_commands import NOTHING_GIVEN, Command, Given, command, repair_command
@@ -157,13 +158,17 @@ def _timer_cure(found: Recovery, given: Given) -> str:
     """The command that has to do with the timer's files."""
     if found.plan is not None and _mends_timer(found):
         lost = _messages(found.plan.lost.messages)
-        return f"`{_command(found, given)}` makes the timer wheel anew and loses {lost}."
+        return (
+            f"`{_command(found, given)}` mends what can be of the timer's files and loses {lost}."
+        )
     return f"`{_timer_repair(found, given)}` mends what can be mended."
 
 
 def _mends_timer(found: Recovery) -> bool:
-    plan, wheel = found.plan, str(found.layout.timer_wheel)
-    return plan is not None and any(edit.path == wheel for edit in plan.edits)
+    from ..store.repair.parts import Part, part_of
+
+    edits = found.plan.edits if found.plan is not None else []
+    return any(part_of(found.layout, Path(edit.path)) is Part.TIMER for edit in edits)
 
 
 def _timer_repair(found: Recovery, given: Given) -> Command:

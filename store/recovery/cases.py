@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .facts import Facts
 
-__all__ = ["CASES", "Case", "Facts", "case_of", "table"]
+__all__ = ["CASES", "Case", "Facts", "case_named", "case_of", "table"]
 
 
 @dataclass(frozen=True)
@@ -319,13 +319,15 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "beside-the-log",
-        "log and queues are in order, files of timer or consumequeue_ext are not",
+        "log and queues are in order as far as a start looks at them; files of timer or"
+        " consumequeue_ext are not, or tags, index items, checkpoint, configuration",
         "starts; reads what it can of them, and may never fire timed messages",
         "puts right what a later version would refuse, moves empty files away, makes a lost timer"
         " wheel anew",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         ("B33",),
         ("I-079", "I-120", "I-126"),
+        keep="puts right what `repair --all` would: each of them from the log",
     ),
     Case(
         "in-order",
@@ -340,6 +342,11 @@ CASES: tuple[Case, ...] = (
 def case_of(facts: Facts) -> Case:
     """The first case that holds."""
     return next(case for case in CASES if case.holds(facts))
+
+
+def case_named(label: str) -> Case:
+    """The case of that label."""
+    return next(case for case in CASES if case.label == label)
 
 
 def table() -> str:

@@ -272,7 +272,8 @@ def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
     switches = switches_of(snapshot)
     sound = _sound(snapshot, profile, switches)
     outcome = simulate(snapshot, profile, switches, sound=sound)
-    return make_plan(snapshot, profile, outcome, wish=wish, sound=sound)
+    progress = read_progress(layout.config)
+    return make_plan(snapshot, profile, outcome, wish=wish, progress=progress, sound=sound)
 
 
 def _sound(

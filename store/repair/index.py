@@ -27,7 +27,8 @@ _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
 def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]]) -> IndexFix | None:
     """What is to be made anew, None: nothing. Reads the whole log. Raises Unreadable.
 
-    lost: ranges of the log whose records are gone once the plan is carried out.
+    lost: ranges of the log whose records are gone, or have lost properties, once the plan is carried
+    out.
     """
     files = index_files(snapshot)
     headers = files.headers

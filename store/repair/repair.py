@@ -157,6 +157,18 @@ def _plan(
     outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     _check_named(layout, choice, whole)
+    return mend_parts(snapshot, profile, switches, whole, request)
+
+
+def mend_parts(
+    snapshot: Snapshot, profile: Profile, switches: Switches, whole: Plan, request: Request
+) -> tuple[Plan, ConfigRepair]:
+    """What was chosen of a plan that keeps everything, and what it does not look at besides: items of
+    the index, units of consumequeue_ext, entries of timer and compaction, config/, the checkpoint.
+
+    Raises Refused where the log is to be recovered first, Unreadable.
+    """
+    choice, layout = request.choice, snapshot.layout
     if Part.INDEX in choice.parts and whole.index is None:
         _mend_index(snapshot, whole, request.version)
     config = ConfigRepair()
@@ -236,8 +248,9 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
 
 def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:
     """Let a plan that leaves the index alone make wrong files of it anew."""
-    lost = ((fill.gap.begin, fill.gap.end) for fill in plan.fills)
-    plan.index = index_fix(snapshot, version, lost)
+    lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
+    changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
+    plan.index = index_fix(snapshot, version, [*lost, *changed])
     if plan.index is not None:
         plan.edits[:0] = index_edits(snapshot, plan.index)
 

@@ -270,7 +270,7 @@ def _right_check(
     if flushed not in ends and not (0 <= flushed <= log.end and aligned):
         flushed = log.end
     high = ranges.get(QUEUE, (0, 0))[1]
-    waits = len(log.entries.position) and files.wheel_bytes == FILE_BYTES
+    waits = not log.entries.deletes.all() and files.wheel_bytes == FILE_BYTES
     least = 1 if high and waits else 0  # some message has been read: no start has to do it again
     read, master = check.last_timer_queue_offset, check.master_timer_queue_offset
     if not (least <= read <= high and least <= master <= high):

@@ -43,7 +43,7 @@ def answer(*arguments: str, code: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
-        ("checkpoint_zero", 0),
+        ("checkpoint_zero", 3),  # no start minds it, `verify` and the next crash do
         ("abort_toggled", 3),
         ("torn_body", 1),  # a queue knows the record: it was a message
         ("cq_all_missing", 3),
@@ -95,20 +95,16 @@ def test_what_was_lost_before_is_not_laid_on_the_plan(tmp_path: Path) -> None:
 
 
 def test_apply_says_what_the_next_start_does(tmp_path: Path) -> None:
-    """A record without its checksum is good, but this broker would cut there all the same."""
+    """This broker would cut at a record without its checksum: the plan gives it back its name."""
     case = recovery_cases.case_of("flip_crcName_last_force")
     root = recovery_cases.damaged(case, tmp_path)
     config = recovery_cases.config_of(case, root)
     options = [f"--set={name}={value}" for name, value in config.items()]
     options += ["--broker-version", case["version"]]
-    before = answer(str(root), *options, code=1)["summary"]["lost_by_broker"]
-    applied = answer(str(root), *options, "--apply", "--yes", code=1)["applied"]
-    assert (applied["outcome"], applied["lost"], applied["edits_left"]) == ("starts", before, 0)
-    (root / "abort").write_text("")
-    result = run_here(["recover", str(root), *options, "--apply", "--yes"])
-    assert result.code == 1
-    assert f"But a start of 5.3 would still lose {before} messages" in result.stdout
-    assert "can be started" not in result.stdout
+    assert answer(str(root), *options, code=1)["summary"]["lost_by_broker"] > 0
+    applied = answer(str(root), *options, "--apply", "--yes", code=0)["applied"]
+    assert (applied["outcome"], applied["lost"], applied["edits_left"]) == ("starts", 0, 0)
+    assert answer(str(root), *options, code=0)["summary"]["lost_by_broker"] == 0
 
 
 def test_the_command_to_go_on_with(tmp_path: Path) -> None:

@@ -1,0 +1,95 @@
+"""`recover --apply` ends sound: what `verify` finds besides the start is mended by the same plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply
+from mqstore.store.recovery.plan import Plan
+from mqstore.store.recovery.recovery import Recovery, examine
+from mqstore.store.recovery.undo import session_to_undo, undo
+from mqstore.store.recovery.wish import Policy
+from mqstore.store.repair.widened import plan_again, widened
+from mqstore.store.store import Store
+from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.scene import Scope
+from mqstore.store.write.files import Files
+
+from ... import recovery_cases, stores
+from ...recovery_cases import config_of
+from ..recovery.test_undo import everything
+
+
+def errors_of(root: Path, config: BrokerConfig, version: str | None) -> list[Finding]:
+    """What `verify` calls an error."""
+    with Store(root, config) as store:
+        found = verify(store, Scope(broker_version=version)).findings
+    return [finding for finding in found if finding.severity >= Severity.ERROR]
+
+
+def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery:
+    """The store as `recover` sees it."""
+    found = examine(Layout.open(root, config), version, policy=Policy.KEEP)
+    return widened(found, errors_of(root, config, version))
+
+
+def recovered(root: Path, config: BrokerConfig, version: str | None = None) -> Recovery:
+    """Recover a store and take it back: nothing is left in between, and all is as it was behind it.
+
+    Returns what was planned.
+    """
+    before = everything(root)
+    found = looked_at(root, config, version)
+    assert found.plan is not None and not found.nothing_to_do
+    layout = Layout.open(root, config)
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, config), found.main_version, found.wish)
+
+    session = apply(layout, found.plan, again, Files()).session
+    left = {f"{finding.code} {finding.message}" for finding in errors_of(root, config, version)}
+    assert left == set()
+    assert looked_at(root, config, version).nothing_to_do
+    undo(layout, session_to_undo(layout, session), Files())
+    assert everything(root) == before
+    return found
+
+
+@pytest.mark.parametrize("name", ["5.3.3-killed-torn", "4.9.7-killed-page"])
+def test_records_that_have_lost_properties(name: str, tmp_path: Path) -> None:
+    """Units and index items told of tags and keys that the records have no more."""
+    root = stores.unpack(name, tmp_path)
+    found = recovered(root, BrokerConfig(stores.config(name, root)))
+    assert found.plan is not None and found.plan.cut
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "checkpoint_future",
+        "checkpoint_empty",
+        "flip_properties_middle",
+        "torn_properties",
+        "ext_missing",
+        "address_other",
+        "wheel_slot_both_beyond",
+        "prev_self",
+    ],
+)
+def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
+    case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    recovered(root, config_of(case, root), case["version"])
+
+
+def test_a_sound_store_is_not_looked_at_twice(tmp_path: Path) -> None:
+    case = recovery_cases.case_of("none")
+    root = recovery_cases.damaged(case, tmp_path)
+    found = looked_at(root, config_of(case, root), case["version"])
+    assert not found.wish.whole and found.nothing_to_do
