@@ -12,6 +12,7 @@ from .terminal import bytes_text, time_text
 if TYPE_CHECKING:
     from ..store.consume_queue import QueueSummary
     from ..store.description import Description
+    from ..store.options import Option
     from ..store.sizes import Size
 
 TOPICS_SHOWN = 20
@@ -71,6 +72,7 @@ def store_json(store: Description) -> dict[str, Any]:
         "config": [asdict(found) for found in store.config],
         "parts": [part._asdict() for part in store.parts],
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
+        "options": [option.to_json() for option in store.options],
         "notes": store.notes,
     }
 
@@ -94,6 +96,9 @@ class _Page:
         yield _line("exit", f"{store.exit}: {store.exit_reason}")
         yield from self._log()
         yield _line("sizes", self._sizes())
+        yield from _listed(
+            "options", [_option(o) for o in store.options if o.value != o.usual or o.shown]
+        )
         yield from self._checkpoint()
         yield from self._index()
         yield from self._queues()
@@ -195,6 +200,14 @@ class _Page:
 
     def _time(self, epoch_ms: int | None) -> str:
         return time_text(epoch_ms, self._utc) if epoch_ms else "never"
+
+
+def _option(option: Option[Any]) -> str:
+    """One option of the broker, and how it is known."""
+    how = f"{option.origin}: {option.by}" if option.by else option.origin
+    if option.shown is not None:
+        how = f"{option.origin}; see the note"
+    return f"{option.name} {option.text} ({how})"
 
 
 def _line(label: str, text: str) -> str:

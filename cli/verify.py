@@ -291,6 +291,8 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
             from ..store.verify.asked_topic import check_topic
 
             check_topic(store, scope.topic, scope.queue_id)
+        for note in store.layout.options.notes():
+            common.warn(f"{path}: {note}")
         total = sum(file.size for file in store.log_files.files)
         done = store.log_files.start
         with common.progress("checking the log", total) as bar:

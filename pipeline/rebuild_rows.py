@@ -22,7 +22,6 @@ import pyarrow as pa
 from ..formats.consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import columns_of, dtype_of
 from ..store.commit_log import Batch, CommitLog, ExtentKind
-from ..store.delay_level import DEFAULT_LEVELS, parse_levels
 from ..store.dispatch import LMQ_PREFIX, Dispatched, IndexItems, Units, dispatch
 from ..store.errors import InvalidInput
 from ..store.mapped_file_queue import LARGEST_START
@@ -102,7 +101,7 @@ class _Scan:
     def __init__(self, store: StorePlan) -> None:
         self.store = store
         self._rules = profile_of(store.broker_version).dispatch
-        self._levels = parse_levels(store.config.get("messageDelayLevel", DEFAULT_LEVELS))
+        self._levels = store.layout.options.delay_levels.value
 
     def of(self, split: Split) -> Iterator[tuple[Batch, Dispatched] | tuple[int, int, str]]:
         """Batches, and what is damaged: position, size, reason. Raises Unreadable."""

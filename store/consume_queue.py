@@ -236,6 +236,16 @@ class ConsumeQueue:
                 return self.unit(first_dead - 1)
         return None
 
+    def newest(self) -> Iterator[Unit]:
+        """Units that point at something, the newest first. Raises Unreadable."""
+        for file in reversed(self.files.files):
+            begin = -(-file.start // UNIT_BYTES)
+            stop = self._end_of_content(file) // UNIT_BYTES
+            while (unit := self._last_valid(begin, stop)) is not None:
+                if not unit.pre_fill:
+                    yield unit
+                stop = unit.queue_offset
+
     def _before(self, log_end: int) -> Callable[[int], bool]:
         def before(number: int) -> bool:
             unit = self.unit(number)

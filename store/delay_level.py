@@ -34,6 +34,19 @@ def parse_levels(text: str = DEFAULT_LEVELS) -> tuple[int, ...]:
     return tuple(levels)
 
 
+def format_levels(levels: tuple[int, ...]) -> str:
+    """The text of `messageDelayLevel` for levels of whole seconds.
+
+    >>> format_levels((1000, 300000))
+    '1s 5m'
+    """
+    found = []
+    for wait_ms in levels:
+        unit = next(u for u in reversed(_UNIT_MS) if wait_ms % _UNIT_MS[u] == 0)
+        found.append(f"{wait_ms // _UNIT_MS[unit]}{unit}")
+    return " ".join(found)
+
+
 def delay_ms(delay: str, levels: tuple[int, ...]) -> int | None:
     """What a scheduled message with this DELAY waits, in ms; None if DELAY means no delay.
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from .checkpoint import Checkpoint, read_checkpoint
 from .commit_log import Batch, CommitLog, LogEnd
@@ -27,6 +28,7 @@ from .index_file import Header
 from .layout import Layout
 from .lock import holder
 from .mapped_file_queue import Foreign, MappedFileQueue
+from .options import Option
 from .parts import Part, parts_of
 from .recovery.loading import load_files
 from .recovery.log_recovery import Switches, start_file
@@ -104,6 +106,7 @@ class Description:
     foreign: list[Foreign]
     config: list[ConfigSummary] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    options: list[Option[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -130,7 +133,8 @@ def describe(layout: Layout) -> Description:
         foreign=foreign,
         config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
         parts=list(parts_of(layout)),
-        notes=[*notes, *_odd_files(layout), *_links(layout)],
+        options=layout.options.used,
+        notes=[*notes, *layout.options.notes(), *_odd_files(layout), *_links(layout)],
     )
 
 

@@ -17,11 +17,14 @@ _TAG_MARK = "T#"
 
 
 class Further(NamedTuple):
-    """How records get units in the queues that they name besides; see `dispatch_columns`."""
+    """How records get units in the queues that they name besides, and in those of delay levels; see
+    `dispatch_columns`.
+    """
 
     slash_names: bool = False
     light_closed: tuple[str, ...] = LIGHT_CLOSED
     light_zero: bool = True
+    delay_levels: tuple[int, ...] | None = None
 
 
 class OneRecord(NamedTuple):

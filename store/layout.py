@@ -20,6 +20,7 @@ from .errors import InvalidInput, Missing, NotAStore, from_os_error
 from .mapped_file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
 
 if TYPE_CHECKING:
+    from .options import Options
     from .sizes import Sizes
 
 COMMIT_LOG = "commitlog"
@@ -217,6 +218,13 @@ class Layout:
         from .sizes import sizes_of
 
         return sizes_of(self)
+
+    @cached_property
+    def options(self) -> Options:
+        """Other options of the broker, each with how it is known."""
+        from .options import Options
+
+        return Options(self)
 
     def commit_log_files(self) -> MappedFileQueue:
         """The files of the commit log. Raises Unreadable."""

@@ -26,6 +26,7 @@ class Switches(NamedTuple):
 
     multi_dispatch: messages go to the queues that they name besides. light_zero: those of them that
     are light queues have the number 0. consume_queue_ext: the queues have units in consumequeue_ext.
+    delay_levels: ms of levels 1, 2, …; None for the usual ones.
     """
 
     check_crc: bool = True
@@ -37,6 +38,7 @@ class Switches(NamedTuple):
     light_zero: bool = True
     consume_queue_ext: bool = False
     timer_wheel_enable: bool = True
+    delay_levels: tuple[int, ...] | None = None
 
     @property
     def waits_for_index(self) -> bool:

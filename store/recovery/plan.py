@@ -149,7 +149,7 @@ def make_plan(
         survey,
         index_tags=rules.index_tags,
         multi_dispatch=multi_dispatch,
-        further=rules.further(switches.light_zero),
+        further=rules.further(switches.light_zero, switches.delay_levels),
         progress=tell,
         index=False,
     )

@@ -142,9 +142,9 @@ class DispatchRules:
     #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
     confirmed_only: bool = False
 
-    def further(self, light_zero: bool) -> Further:
-        """How records get units in the queues that they name besides."""
-        return Further(self.slash_names, self.light_closed, light_zero)
+    def further(self, light_zero: bool, delay_levels: tuple[int, ...] | None = None) -> Further:
+        """How records get units in the queues that they name besides, and in those of levels."""
+        return Further(self.slash_names, self.light_closed, light_zero, delay_levels)
 
 
 @dataclass(frozen=True)

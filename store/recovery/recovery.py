@@ -289,8 +289,8 @@ def _sound(
     light = None
     if switches.multi_dispatch:
         rules = profile.dispatch
-        further = rules.further(switches.light_zero) if rules.multi_dispatch else None
-        light = Light(profile.version, further)
+        further = rules.further(switches.light_zero, switches.delay_levels)
+        light = Light(profile.version, further if rules.multi_dispatch else None)
     return prove_log(
         snapshot,
         CommitLog.open(snapshot.layout),
@@ -305,16 +305,15 @@ def _sound(
 def switches_of(snapshot: Snapshot) -> Switches:
     """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
     config = snapshot.layout.broker_config
-    switches = Switches.of(config)
+    switches, options = Switches.of(config), snapshot.layout.options
     light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
     at_zero = all(name.queue_id == 0 for name in light)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
-        multi_dispatch=bool(light)
-        if "enableMultiDispatch" not in config
-        else switches.multi_dispatch,
+        multi_dispatch=options.multi_dispatch.value,
         light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
+        delay_levels=options.delay_waits(),
     )
 
 
@@ -333,6 +332,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         yield f"process {pid} has the store: what is told here changes while it runs"
     if barriers(layout):
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
+    yield from layout.options.notes()
     size = layout.sizes.consume_queue
     if plan and size.origin == "default" and plan.touches("consumequeue"):
         yield (

@@ -379,7 +379,7 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
         index_tags=rules.index_tags,
         index=False,
         multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
-        **rules.further(outcome.switches.light_zero)._asdict(),
+        **rules.further(outcome.switches.light_zero, outcome.switches.delay_levels)._asdict(),
     )
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])

@@ -99,7 +99,7 @@ def recover_timer(
         snapshot.timer_file_bytes,
         read_timer_check(layout.config / "timercheck") or TimerCheck(),
         _wheel(str(wheel)) if wheel.exists() and size else np.zeros(SLOTS, _SLOT),
-        Ticks.from_config(layout.broker_config),
+        Ticks.of_store(layout),
         deleted=loaded.deleted,
     )
     return _recover(snapshot, rules, state, log, queue, now_ms)
@@ -114,7 +114,7 @@ def rebuilt_wheel(snapshot: Snapshot) -> Array:
     """A wheel that names all entries of the log; `num` is left at 0. Raises Unreadable."""
     size = snapshot.timer_file_bytes
     files = [LoadedFile(int(entry.name), size, entry) for entry in snapshot.timer_log]
-    ticks = Ticks.from_config(snapshot.layout.broker_config)
+    ticks = Ticks.of_store(snapshot.layout)
     state = TimerState(files, size, TimerCheck(), np.zeros(SLOTS, _SLOT), ticks)
     _revise(snapshot, state, 0, check=False)
     return state.wheel

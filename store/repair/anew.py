@@ -54,9 +54,10 @@ def made_anew(
     if not snapshot.log or compared:
         return None
     log, index = CommitLog.open(snapshot.layout), index_files(snapshot)
+    levels = snapshot.layout.options.delay_waits()
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None) -> SoundLog:
-        return _Part(log, rules, light=multi_dispatch).made(begin, end, index, tell)
+        return _Part(log, rules, levels, light=multi_dispatch).made(begin, end, index, tell)
 
     return in_parts(log, part, jobs, tell)
 
@@ -124,10 +125,14 @@ class _Group:
 
 
 class _Part:
-    """Makes what one part of a log asks for. light: messages can be in further queues."""
+    """Makes what one part of a log asks for. levels: what delay levels wait, in ms. light: messages
+    can be in further queues.
+    """
 
-    def __init__(self, log: CommitLog, rules: DispatchRules, *, light: bool) -> None:
-        self._log, self._rules, self._light = log, rules, light
+    def __init__(
+        self, log: CommitLog, rules: DispatchRules, levels: tuple[int, ...] | None, *, light: bool
+    ) -> None:
+        self._log, self._rules, self._levels, self._light = log, rules, levels, light
         self._topics: dict[str, int] = {}
         self._next: dict[QueueId, int] = {}
         self._group = _Group(0, 0)
@@ -163,7 +168,12 @@ class _Part:
         if not is_in_order(batch, self._group.reach):
             return False
         rules = self._rules
-        made = dispatch(batch, index_tags=rules.index_tags, multi_dispatch=False)
+        made = dispatch(
+            batch,
+            index_tags=rules.index_tags,
+            multi_dispatch=False,
+            delay_levels=self._levels,
+        )
         if self._light and made.properties.find(INNER_MULTI_DISPATCH).length.max() > 0:
             return False
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in made.topics]

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.kinds import KINDS, Syntax
-from ..config import BrokerConfig
 from ..config_file import BACKUP, FILES, ConfigFile, read_config_file
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
-from ..delay_level import DEFAULT_LEVELS, parse_levels
 from ..dispatch import LMQ_PREFIX
 from ..errors import InvalidInput, Missing
+from ..layout import Layout
 from ..mapped_file_queue import start_of
 from ..recovery.edits import Edit
 from ..recovery.profiles import DispatchRules
@@ -61,7 +60,7 @@ def config_repair(
     tables = ConfigTables.read(layout.config)
     proven = _proven(snapshot, tables, ranges, profile, rules)
     from_zero = any(start_of(entry.name) == 0 for entry in snapshot.log)
-    bounds = Bounds(ranges, proven.topics, _levels(layout.broker_config), from_zero)
+    bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
         if KINDS[kind].syntax is not Syntax.JSON:
@@ -80,12 +79,15 @@ def config_repair(
     return made
 
 
-def _levels(config: BrokerConfig) -> int | None:
-    """How many delay levels there are, None where the option is one that no broker can read."""
+def _levels(layout: Layout, from_zero: bool) -> int | None:
+    """How many delay levels there are; None where nobody says so, or so that a broker can read it, and
+    the log has not all messages that there ever were: one of a level of its own may be gone.
+    """
     try:
-        return len(parse_levels(config.get("messageDelayLevel", DEFAULT_LEVELS)))
+        option = layout.options.delay_levels
     except InvalidInput:
         return None
+    return len(option.value) if from_zero or option.origin == "configuration" else None
 
 
 def _edit(

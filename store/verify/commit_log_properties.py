@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 import numpy as np
 
@@ -125,11 +126,19 @@ def _names_twice(text: bytes) -> set[bytes]:
     return twice - {b""}
 
 
+class _Harm(Enum):
+    """What a broker makes of the offsets of light queues: throws, passes over them, has none."""
+
+    BLOCKS = auto()
+    LEFT_OUT = auto()
+    NONE = auto()
+
+
 @dataclass
 class _Poison(Carried):
-    """Records whose light queues a broker cannot read: position, size, what is wrong, blocks."""
+    """Records whose light queues a broker cannot read: position, size, what is wrong, how bad."""
 
-    found: list[tuple[int, int, str, bool]] = field(default_factory=list)
+    found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
 
     def take_on(self, scene: Scene, left: _Poison) -> None:
         """Those of the part come later."""
@@ -151,21 +160,26 @@ def light_queues(scene: Scene, records: Records) -> None:
         numbers = [re.fullmatch(r"\+?\d{1,19}", text) for text in given]
         if len(wanted) == len(given) and all(numbers):
             continue
-        blocks = len(wanted) == len(given)
+        harm = _Harm.BLOCKS if len(wanted) == len(given) else _Harm.LEFT_OUT
         text = f"{len(wanted)} light queues with the offsets {','.join(given)[:60]!r}"
+        if offsets.length[row] <= 0:
+            harm = _Harm.NONE
+            text = f"{len(wanted)} light queues, none of them told to the broker that stored it"
         size = int(records.ends[row] - records.position[row])
-        poison.found.append((int(records.position[row]), size, text, blocks))
+        poison.found.append((int(records.position[row]), size, text, harm))
 
 
 @after("I-048")
 def poison_records(scene: Scene) -> None:
     """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
-    for position, size, text, blocks in scene.kept(_Poison, _Poison).found:
-        stuck = blocks and scene.crashed
+    for position, size, text, harm in scene.kept(_Poison, _Poison).found:
+        stuck = harm is _Harm.BLOCKS and scene.crashed
         told = f"record at {position}: {text}"
         if stuck:
             told += "; dispatch throws at it, for ever"
         severity = Severity.FATAL if stuck else None
+        if harm is _Harm.NONE:
+            severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
         repair = None if stuck else LOOK
         scene.log_finding("I-048", position, size, told, severity=severity, repair=repair)
 

@@ -14,10 +14,9 @@ from ...formats.client_batch import MESSAGE as INNER
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..body import unpack
-from ..delay_level import DEFAULT_LEVELS, SCHEDULE_TOPIC, TIMER_TOPIC, parse_levels
+from ..delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..ordered import rows_of
 from ..recovery.keep.forms import HALF_TOPIC, OP_TOPIC
-from ..write.timer_entries import Ticks
 from .carried import Carried
 from .catalogue import Severity
 from .consume_queue_ranges import Ranges
@@ -89,7 +88,7 @@ def scheduled(scene: Scene, records: Records) -> None:
     rows = _live(records, records.of_topic(SCHEDULE_TOPIC))
     if not len(rows):
         return
-    levels = len(parse_levels(scene.store.config.get("messageDelayLevel") or DEFAULT_LEVELS))
+    levels = len(scene.store.layout.options.delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")
     complete = _real_place(records)
@@ -208,16 +207,19 @@ def timed(scene: Scene, records: Records) -> None:
     rows = _live(records, records.of_topic(TIMER_TOPIC))
     if not len(rows):
         return
-    precision_ms = Ticks.from_config(scene.store.config).precision_ms
+    precision = scene.store.layout.options.timer_precision
     times, complete = records.properties.find(names.TIMER_OUT_MS), _real_place(records)
     for row in rows.tolist():
         text = times[row]
         if not _NUMBER.fullmatch(text):
             what = f"TIMER_OUT_MS {text.decode('latin-1')!r} is no number: the timer waits here"
             _one(scene, records, "I-049", row, what)
-        elif int(text) % precision_ms:
-            what = f"TIMER_OUT_MS {int(text)} is no multiple of {precision_ms}"
-            _one(scene, records, "I-049", row, what)
+        elif int(text) % precision.value:
+            what = f"TIMER_OUT_MS {int(text)} is no multiple of {precision.value}"
+            if precision.is_guess:
+                what += f", the default of {precision.name}, which the store does not show"
+            severity = Severity.WARNING if precision.is_guess else None
+            _one(scene, records, "I-049", row, what, severity)
         elif not complete[row]:
             _one(scene, records, "I-049", row, "waits without REAL_TOPIC and REAL_QID")
 

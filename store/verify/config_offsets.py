@@ -6,7 +6,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
-from ..delay_level import DEFAULT_LEVELS, SCHEDULE_TOPIC, parse_levels
+from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
 from ..recovery.snapshot import QueueId
 from .catalogue import Severity
@@ -90,12 +90,17 @@ def delays_are_inside_their_queues(scene: Scene) -> None:
     if scene.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     told = Told(scene, "I-146")
-    levels = len(parse_levels(scene.store.config.get("messageDelayLevel", DEFAULT_LEVELS)))
+    option = scene.store.layout.options.delay_levels
+    levels, given = len(option.value), option.origin == "configuration"
     clamps = scene.profile.version >= _CLAMPS_SINCE
     for row in config_tables(scene).entries("delay_offset"):
         level, offset = row.values["delay_level"], row.values["offset"]
         if not 1 <= level <= levels:
-            told.add(row.path, f"delay level {level} is not of 1 to {levels}")
+            text = f"delay level {level} is not of 1 to {levels}"
+            # where the log has all there ever was, a level without a queue delivered nothing
+            guess = level > levels and not given and (scene.log.start > 0 or offset == 0)
+            text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
+            told.add(row.path, text, Severity.WARNING if guess else None)
             continue
         bounds = queue_bounds(scene).of(QueueId(SCHEDULE_TOPIC, level - 1))
         if bounds is None and scene.log.start > 0:

@@ -14,6 +14,7 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ..delay_level import SCHEDULE_TOPIC
 from ..recovery.queue_units import Units, is_valid
 from ..recovery.survey import Messages, points_at
+from .catalogue import Severity
 from .consume_queue_batch import compare_batches
 from .consume_queue_ext import compare_entries
 from .consume_queue_reader import QueueReader, is_pre_fill
@@ -93,16 +94,24 @@ def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Un
 
 
 def report_waits(scene: Scene, check: QueueCheck) -> None:
-    """Messages that wait as no level and no other message does. The log has been read."""
+    """Messages that wait as no level and no other message does. The log has been read.
+
+    Where nobody says what the levels are, such a message may have one of its own.
+    """
+    guess = scene.store.layout.options.delay_levels.origin != "configuration"
+    why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
+    more = {"severity": Severity.WARNING} if guess else {}
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
     offsets = np.array([message.offset for message in alone], np.int64)
     check.reader.report(
         scene.findings,
         "I-065",
         offsets,
-        lambda row: _told(
-            check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked
+        lambda row: (
+            _told(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked)
+            + why
         ),
+        **more,
     )
 
 

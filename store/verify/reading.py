@@ -38,6 +38,7 @@ def read(
     if log_pass.of_log_alone:
         log_pass.run(items, progress)
         return
+    from ..dispatch_record import Further
     from ..recovery.survey import survey
 
     rules = scene.profile.dispatch
@@ -46,6 +47,7 @@ def read(
         [log_pass],
         index_tags=rules.index_tags,
         multi_dispatch=rules.multi_dispatch,
+        further=Further(delay_levels=scene.store.layout.options.delay_waits()),
         progress=progress,
         items=items,
     )

@@ -25,7 +25,6 @@ from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_PRECISIONS_MS = (1_000, 500, 200, 100)
 
 
 @dataclass(frozen=True)
@@ -157,16 +156,8 @@ class TimerFiles:
 
     @cached_property
     def ticks(self) -> Ticks:
-        """The wheel's unit of time: as configured, else the one that slots and entries agree on."""
-        ticks = Ticks.from_config(self._layout.broker_config)
-        if self._layout.broker_config.get_int("timerPrecisionMs") is not None:
-            return ticks
-        rows, known = self.log.entries.at(self.slots.last)
-        times, ticks_ms = self.slots.time[known], self.log.entries.tick_ms[rows[known]]
-        if not len(times):
-            return ticks
-        agree = {p: int((ticks_ms // p == times).sum()) for p in _PRECISIONS_MS}
-        return Ticks(max(agree, key=lambda precision: agree[precision]), ticks.roll_slots)
+        """The wheel's unit of time."""
+        return Ticks.of_store(self._layout)
 
     @cached_property
     def log(self) -> TimerLog:

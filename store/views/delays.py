@@ -13,7 +13,7 @@ from ...formats import message_properties as names
 from ...formats.property_columns import Items
 from ..batch import Batch
 from ..config_file import read_config_file
-from ..delay_level import DEFAULT_LEVELS, SCHEDULE_TOPIC, delay_ms, parse_levels
+from ..delay_level import SCHEDULE_TOPIC, delay_ms
 from ..errors import Missing
 from ..found import Note
 from ..store import Store
@@ -80,7 +80,7 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
     A message counts as delivered once its queue offset lies before that of delayOffset.json: a
     killed broker may have delivered more than it had noted.
     """
-    known = parse_levels(store.config.get("messageDelayLevel", DEFAULT_LEVELS))
+    known = store.layout.options.delay_levels.value
     progress = _progress(store)
     if progress is None:
         note(f"{_FILE} cannot be read: all messages of the delay levels count as pending")

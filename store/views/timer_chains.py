@@ -110,7 +110,7 @@ def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
     """The wheel after a start; an empty one where nobody used one before."""
     from ..recovery.timer_state import QUEUE
 
-    ticks, queue, state = Ticks.from_config(store.config), outcome.queues.get(QUEUE), outcome.timer
+    ticks, queue, state = Ticks.of_store(store.layout), outcome.queues.get(QUEUE), outcome.timer
     wheel = Wheel(ticks, read_ms=ticks.oldest_ms(now_ms), log_end=outcome.log_end)
     if state is not None:
         wheel.last_read_ms = state.check.last_read_time_ms
@@ -126,7 +126,7 @@ def _after(outcome: Outcome, store: Store, now_ms: int) -> Wheel:
 
 def _as_it_lies(store: Store, now_ms: int) -> Wheel:
     layout = store.layout
-    ticks = Ticks.from_config(store.config)
+    ticks = Ticks.of_store(store.layout)
     check = read_timer_check(layout.config / "timercheck") or TimerCheck()
     read_ms = max(check.last_read_time_ms, ticks.oldest_ms(now_ms))
     queue_offset = min(check.last_timer_queue_offset, check.master_timer_queue_offset)

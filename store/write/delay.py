@@ -18,7 +18,6 @@ from .profile import WriterProfile
 
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 _MAX_DELAY_SECONDS = 3 * 86_400
-_PRECISIONS_MS = (100, 200, 500, 1000)
 
 
 def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile) -> NewMessage:
@@ -56,8 +55,6 @@ def timed(
             f"brokers of {profile.version} have no timers",
             hint="use --delay-level, or --as-broker 5.1 or later",
         )
-    if precision_ms not in _PRECISIONS_MS:
-        raise InvalidInput(f"timerPrecisionMs is 100, 200, 500 or 1000: {precision_ms}")
     _refuse_transaction(message)
     text = java_string(message.properties)
     if names.DELAY in names.parse(message.properties):

@@ -67,7 +67,7 @@ def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMe
     config = writer.layout.broker_config
     if not config.get_bool("timerWheelEnable", True):
         raise InvalidInput("timerWheelEnable is off: the broker refuses messages with a time")
-    precision_ms = config.get_int("timerPrecisionMs", 1000) or 1000
+    precision_ms = writer.layout.options.timer_precision.value
     limit = config.get_int("timerMaxDelaySec")
     if limit is None:
         return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms)

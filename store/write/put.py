@@ -18,7 +18,7 @@ from ...formats.hashing import java_string
 from ...formats.message import MESSAGE
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..config import BrokerConfig
-from ..delay_level import DEFAULT_LEVELS, TIMER_TOPIC, parse_levels
+from ..delay_level import TIMER_TOPIC
 from ..dispatch_record import dispatch_record
 from ..errors import StoreError
 from ..layout import Layout
@@ -80,7 +80,7 @@ class StoreWriter:
         self.profile = profile
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
         self.rules = Rules.of(profile, host, config)
-        self.delay_levels = parse_levels(config.get("messageDelayLevel", DEFAULT_LEVELS))
+        self.delay_levels = layout.options.delay_levels.value
         self.clock = clock
         self.log = LogWriter(
             files,

@@ -73,7 +73,7 @@ class TimerWriter:
         self._layout = layout
         self._next_offset = next_offset
         self._clock = clock
-        self._ticks = Ticks.from_config(layout.broker_config)
+        self._ticks = Ticks.of_store(layout)
         self._file_size = layout.sizes.timer_log.value
         self._check = layout.config / "timercheck"
 

@@ -21,16 +21,15 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ...formats.timer_wheel import SLOT, SLOTS
-from ..config import BrokerConfig
+from ..timer_precision import DEFAULT_MS
 
 if TYPE_CHECKING:
+    from ..layout import Layout
     from ..timer import TimerUnits
 
-DEFAULT_PRECISION_MS = 1_000
 DEFAULT_ROLL_SLOTS = 2 * 86_400
 _BLANK_SLOTS = 60
 """Slots of the seven days that rolling never uses."""
-_PRECISIONS_MS = (100, 200, 500, 1_000)
 NONE = -1
 """Position of an entry that is not there."""
 
@@ -75,21 +74,20 @@ class TimerMessage(NamedTuple):
 class Ticks:
     """The wheel's unit of time, and after how long a message is taken round once more."""
 
-    precision_ms: int = DEFAULT_PRECISION_MS
+    precision_ms: int = DEFAULT_MS
     roll_slots: int = DEFAULT_ROLL_SLOTS
 
     @classmethod
-    def from_config(cls, config: BrokerConfig) -> Ticks:
-        """timerPrecisionMs and timerRollWindowSlot; what a broker does not take is the default."""
-        precision = config.get_int("timerPrecisionMs")
-        roll = config.get_int("timerRollWindowSlot")
+    def of_store(cls, layout: Layout) -> Ticks:
+        """Those of a store: timerPrecisionMs as configured, else as the store shows it, and
+        timerRollWindowSlot; what a broker does not take is the default.
+        """
+        roll = layout.broker_config.get_int("timerRollWindowSlot")
         most = SLOTS // 2 - _BLANK_SLOTS
         if roll is None:
             roll = DEFAULT_ROLL_SLOTS
-        return cls(
-            precision if precision in _PRECISIONS_MS else DEFAULT_PRECISION_MS,
-            roll if 2 <= roll <= most else most,
-        )
+        precision_ms = layout.options.timer_precision.value
+        return cls(precision_ms, roll if 2 <= roll <= most else most)
 
     def of(self, time_ms: int) -> int:
         """The tick of a time."""

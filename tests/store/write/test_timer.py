@@ -147,15 +147,17 @@ def test_a_timer_in_disorder_is_left_to_the_broker(harm: str, tmp_path: Path) ->
     assert path.exists() == (not harm.startswith("no "))
 
 
-def test_ticks_and_rolling() -> None:
+def test_ticks_and_rolling(tmp_path: Path) -> None:
     ticks = Ticks(100, 600)
     assert ticks.delay(59_999, 0) == (59_999, False)
     assert ticks.delay(60_000, 0) == (30_000, True), "enough time for the next round"
     assert ticks.delay(79_999, 0) == (30_000, True)
     assert ticks.delay(80_000, 0) == (60_000, True)
-    assert Ticks.from_config(BrokerConfig()) == Ticks()
+    assert Ticks.of_store(Layout.of(tmp_path)) == Ticks()
     odd = BrokerConfig().with_set(["timerPrecisionMs=250", "timerRollWindowSlot=1"])
-    assert Ticks.from_config(odd) == Ticks(1_000, SLOTS // 2 - 60)
+    assert Ticks.of_store(Layout.of(tmp_path, odd)) == Ticks(200, SLOTS // 2 - 60), (
+        "as `setTimerPrecisionMs`"
+    )
 
 
 @pytest.mark.parametrize("name", ["5.3.3-timer-clean", "5.5.0-timer-clean"])
