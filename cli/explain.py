@@ -1,4 +1,4 @@
-"""`mqstore explain`: what a finding or a recovery case means, how it comes to be, how to mend it."""
+"""`mqstore explain`: what each code and label means that a command prints, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from .options import Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..store.marks import MarkStory
+    from ..store.recovery.bugs import BrokerBug
     from ..store.recovery.cases import Case
     from ..store.verify.catalogue import Invariant
 
@@ -24,34 +26,37 @@ def explain(
         list[str] | None,
         typer.Argument(
             metavar="[CODE...]",
-            help="As in a finding, e.g. I-064, or a case of recover, e.g. damage-cuts.",
+            help="Of a finding (I-064), a broker's bug (B19), a case of recover (damage-cuts),"
+            " a mark of a record (dead_tail).",
             show_default=False,
         ),
     ] = None,
-    list_: Annotated[
-        bool, typer.Option("--list", help="All codes and cases, a line for each.")
-    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="All of them, a line for each.")] = False,
     *,
     common: Common,
 ) -> None:
-    """Tell the whole story of a finding of `verify`, or of a case of `recover`.
+    """Tell the whole story of a code or label that some command prints.
 
     Of a finding: what must hold, how it comes to be broken, what a broker logs and does with it,
     what its users notice, and the command that mends it. Of a case: what is there, what the start
-    of a broker does, and what the plan does in its place.
+    of a broker does, and what the plan does in its place. Of a broker's bug: which versions have it,
+    what it needs and does. Of a mark: what dump, get and inspect mean by it.
 
     \b
     Examples:
       mqstore explain I-064
-      mqstore explain damage-cuts
+      mqstore explain damage-cuts B19 dead_tail
       mqstore explain i-023 I-024 --format json
       mqstore explain --list
     """
     from ..store.errors import InvalidInput
 
     if list_ == bool(codes):
-        raise InvalidInput("explain what?", hint="give a CODE or a case, or --list")
-    records = list(_everything() if list_ else map(_find, codes or ()))
+        raise InvalidInput("explain what?", hint="give a CODE or label, or --list")
+    if list_:
+        records = [record for _, record in _everything()]
+    else:
+        records = [_find(code) for code in codes or ()]
     with common.open_output() as out:
         if len(records) == 1:
             out.record(records[0], text=_story, columns=_COLUMNS)
@@ -62,38 +67,38 @@ def explain(
 _COLUMNS = (
     *("type", "code", "severity", "statement", "cause", "log", "broker", "effect", "repair"),
     *("label", "found", "plan", "keep", "codes", "bugs", "unchecked", "links"),
+    *("versions", "trigger", "mends", "shown"),
 )
 
 
-def _everything() -> Iterator[dict[str, Any]]:
+def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What there is to explain, by what is typed."""
+    from ..store.marks import mark_stories
+    from ..store.recovery.bugs import bugs
     from ..store.recovery.cases import CASES
     from ..store.verify.catalogue import catalogue
 
-    yield from map(_of_invariant, catalogue().values())
-    yield from map(_of_case, CASES)
+    yield from ((code, _of_invariant(told)) for code, told in catalogue().items())
+    yield from ((case.label, _of_case(case)) for case in CASES)
+    yield from ((code, _of_bug(bug)) for code, bug in bugs().items())
+    yield from ((label, _of_mark(mark)) for label, mark in mark_stories().items())
 
 
 def _find(code: str) -> dict[str, Any]:
-    from ..store.verify.catalogue import catalogue
-
-    known = catalogue()
-    if told := known.get(code.strip().upper()):
-        return _of_invariant(told)
-    return _case(code, list(known))
-
-
-def _case(label: str, codes: list[str]) -> dict[str, Any]:
+    """The story of a code or label, as any command prints it. Raises InvalidInput."""
     from difflib import get_close_matches
 
     from ..store.errors import InvalidInput
-    from ..store.recovery.cases import CASES
 
-    cases = {case.label: case for case in CASES}
-    if case := cases.get(label.strip().lower()):
-        return _of_case(case)
-    near = get_close_matches(label.strip()[:64], [*cases, *codes], n=1)
+    known = dict(_everything())
+    shown = {told["shown"]: name for name, told in known.items() if "shown" in told}
+    word = " ".join(code.split())
+    for name in (word.upper(), word.lower(), shown.get(word.lower().strip("[]")), f"stale: {word}"):
+        if story := known.get(shown.get(name or "", name or "")):
+            return story
+    near = get_close_matches(word[:64], [*known, *shown], n=1)
     hint = f"did you mean {near[0]}?" if near else "mqstore explain --list has all of them"
-    raise InvalidInput(f"no such code or case: {label!r}", hint=hint)
+    raise InvalidInput(f"no such code or case: {code!r}", hint=hint)
 
 
 def _of_invariant(told: Invariant) -> dict[str, Any]:
@@ -127,9 +132,33 @@ def _of_case(case: Case) -> dict[str, Any]:
     }
 
 
+def _of_bug(bug: BrokerBug) -> dict[str, Any]:
+    return {
+        "type": "broker_bug",
+        "code": bug.code,
+        "versions": bug.versions,
+        "trigger": bug.trigger,
+        "effect": bug.effect,
+        "mends": bug.mends,
+        "codes": list(bug.codes),
+    }
+
+
+def _of_mark(mark: MarkStory) -> dict[str, Any]:
+    return {
+        "type": "mark",
+        "label": mark.label,
+        "shown": mark.shown,
+        "found": mark.found,
+        "broker": mark.broker,
+        "repair": f"mqstore {mark.next} STORE" if mark.next else "",
+    }
+
+
 _PARTS = (
+    ("Versions", "versions"),
     *(("Cause", "cause"), ("Broker's log", "log"), ("A broker", "broker"), ("Effect", "effect")),
-    *(("The plan", "keep"), ("--policy broker", "plan"), ("Next", "repair")),
+    *(("mqstore", "mends"), ("The plan", "keep"), ("--policy broker", "plan"), ("Next", "repair")),
     *(("Not checked", "unchecked"),),
 )
 _INDENT = 17
@@ -137,8 +166,10 @@ _WIDTH = 100
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    if record["type"] == "recovery_case":
+    if "label" in record:
         return f"{record['label']:22} {record['found']}"
+    if record["type"] == "broker_bug":
+        return f"{record['code']:5}  {record['trigger']}"
     return f"{record['code']}  {record['severity']:8}{record['statement']}"
 
 
@@ -147,6 +178,10 @@ def _story(record: Mapping[str, Any]) -> str:
         lines = [_wrapped(f"{record['label']}: {record['found']}.", 0), ""]
         if not record["keep"]:  # the same under both policies
             record = {**record, "keep": record["plan"], "plan": ""}
+    elif record["type"] == "mark":
+        lines = [_wrapped(f"{record['shown']}: {record['found']}", 0), ""]
+    elif record["type"] == "broker_bug":
+        lines = [_wrapped(f"{record['code']}, a bug of brokers: {record['trigger']}", 0), ""]
     else:
         head = f"{record['code']} ({record['severity']}): {record['statement']}"
         lines = [_wrapped(head, 0), ""]
@@ -156,7 +191,7 @@ def _story(record: Mapping[str, Any]) -> str:
     more = [f"mqstore explain {code}" for code in record.get("codes", ())]
     more += record.get("links", ())
     if record.get("bugs"):
-        more.append(f"broker bug {', '.join(record['bugs'])}")
+        more += [f"mqstore explain {bug}" for bug in record["bugs"]]
     lines += [f"{'See:':{_INDENT}}{text}" for text in more]
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
 from ..commit_log import CommitLog
+from .bugs import bugs
 from .log_recovery import LAST_LOOKED_AT
 from .profiles import MinOffset, ReputStart
 from .queue_units import is_valid, pre_fill, read_units
@@ -20,16 +21,6 @@ from .snapshot import Entry, QueueId
 from .survey import HIDDEN
 from .tally import Share, Tally
 
-WORDS = {
-    "B1": "a clean start leaves out the record at the queues' end, or dispatches nothing",
-    "B2": "a clean start goes on where the longest queue ends and refills no other one",
-    "B3": "a pre-fill unit at the end of a queue: nothing is dispatched",
-    "B19": "after a crash only what lies behind the recovery's start gets units",
-    "B22": "a pre-fill unit at the end of its queue: later units are dropped",
-    "B23": "a unit in the middle points below the log's start, and the min offset jumps behind it",
-    "B25": "the recovery looks back at no more than 10 log files",
-}
-"""Bugs that hide messages, in few words."""
 _PRE_FILL = pre_fill(1)[0]
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
@@ -42,7 +33,7 @@ def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
     judge = _Judge(outcome, invisible)
     for share in invisible:
         bug = judge.bug_of(share)
-        reason = f"{share.reason} ({bug}: {WORDS[bug]})" if bug else share.reason
+        reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason
         named.shares[share.queue, reason] = replace(share, reason=reason)
     return named
 

@@ -3,28 +3,88 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
+from mqstore.store.batch import ExtentKind
+from mqstore.store.mark import Mark
+from mqstore.store.marks import mark_stories
+from mqstore.store.recovery.bugs import bugs
 from mqstore.store.recovery.cases import CASES
 from mqstore.store.verify.catalogue import catalogue
 
 from .datadriven import run_here
 from .test_schemas import wrong
 
+TESTDATA = Path(__file__).parents[1] / "testdata"
+PRINTED = (
+    re.compile(r"\b([IB]-?\d{1,3})\b"),
+    re.compile(r"^    case +([a-z-]+):", re.MULTILINE),
+    re.compile(r'"case": "([^"]+)"'),
+    re.compile(r'"stale": "([^"]+)"'),
+    re.compile(r'"(tombstone|filler|after_damage)": true'),
+    re.compile(r"(stale: [a-z ]+)\]"),
+    re.compile(r"\[(after damage|tombstone|filler|wrong body CRC)[],]"),
+    re.compile(r"-- (blank|damage):"),
+    re.compile(r"bytes, (torn tail|stale bytes|missing)"),
+    re.compile(r"tags_code=-?\d+  (invalid|pre_fill)"),
+)
+"""What commands print that stands for something."""
 
-def test_the_list_has_every_code_and_case_as_its_schema_says() -> None:
+
+def test_the_list_has_all_as_their_schemas_say() -> None:
     result = run_here(["explain", "--list", "--format", "ndjson"])
     records = [json.loads(line) for line in result.stdout.splitlines()]
     names = [record.get("code") or record["label"] for record in records]
-    assert names == [*catalogue(), *(case.label for case in CASES)]
+    assert names == [*catalogue(), *(case.label for case in CASES), *bugs(), *mark_stories()]
+    assert len(set(names)) == len(names)
     assert [problem for record in records for problem in wrong(record)] == []
 
 
 def test_a_line_each() -> None:
     lines = run_here(["explain", "--list"]).stdout.splitlines()
-    assert len(lines) == len(catalogue()) + len(CASES)
+    assert len(lines) == len(catalogue()) + len(CASES) + len(bugs()) + len(mark_stories())
     assert lines[0].startswith("I-0")
+
+
+def test_every_code_that_is_printed_can_be_explained() -> None:
+    """Of the transcripts, and of the texts that explain tells itself."""
+    told = run_here(["explain", "--list", "--format", "json"]).stdout
+    texts = [told, *(path.read_text("utf-8") for path in TESTDATA.iterdir() if path.is_file())]
+    found = {code for text in texts for each in PRINTED for code in each.findall(text)}
+    kinds = [{code for code in found if code[0] in start} for start in ("I", "B", "abcdefstw")]
+    assert all(len(kind) >= 5 for kind in kinds), kinds
+    unknown = [code for code in sorted(found) if run_here(["explain", code]).code]
+    assert unknown == []
+
+
+def test_every_mark_has_a_story() -> None:
+    """Those of records, of what lies between them, and of units that name none."""
+    labels = {mark.name.lower() for mark in Mark} - {"none"}
+    assert labels | {kind.value for kind in ExtentKind} <= set(mark_stories())
+
+
+def test_bugs_name_findings_that_are_there() -> None:
+    assert list(bugs()) == [f"B{number}" for number in range(1, len(bugs()) + 1)]
+    assert {code for bug in bugs().values() for code in bug.codes} <= set(catalogue())
+    assert {bug for case in CASES for bug in case.bugs} <= set(bugs())
+
+
+@pytest.mark.parametrize("word", ["dead_tail", "dead tail", "stale: dead tail", "Dead_Tail"])
+def test_a_mark_is_found_as_it_is_printed(word: str) -> None:
+    """By JSON and by text; the case with a dash in its name is another one."""
+    text = run_here(["explain", word]).stdout
+    assert text.startswith("stale: dead tail: ") and "mqstore recover STORE" in text
+    assert run_here(["explain", "dead-tail"]).stdout.startswith("dead-tail: ")
+
+
+def test_a_bug_names_versions_trigger_and_what_mends() -> None:
+    text = " ".join(run_here(["explain", "b25"]).stdout.split())
+    bug = bugs()["B25"]
+    for part in (bug.versions, bug.trigger, bug.effect, bug.mends, "mqstore explain I-116"):
+        assert part in text
 
 
 @pytest.mark.parametrize("code", ["I-023", "i-133", " I-009 "])

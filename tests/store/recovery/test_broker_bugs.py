@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.layout import Layout
-from mqstore.store.recovery.broker_bugs import WORDS, with_bugs
+from mqstore.store.recovery.broker_bugs import with_bugs
+from mqstore.store.recovery.bugs import bugs
 from mqstore.store.recovery.profiles import VERSIONS, profile_of
 from mqstore.store.recovery.recovery import examine
 from mqstore.store.recovery.simulate import simulate
@@ -48,7 +49,7 @@ def test_the_bug_is_named(bug: str, kind: str, version: str, exit: str, tmp_path
     found = examine(Layout.open(root, config_of(case, root)), version)
     assert found.prediction.invisible.messages, found.prediction.case.label
     reasons = {share.reason for share in found.prediction.invisible}
-    assert any(f"({bug}: {WORDS[bug]})" in reason for reason in reasons), reasons
+    assert any(f"({bug}: {bugs()[bug].words})" in reason for reason in reasons), reasons
 
 
 @pytest.mark.parametrize("version", VERSIONS)
