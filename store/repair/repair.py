@@ -169,7 +169,7 @@ def mend_parts(
     Raises Refused where the log is to be recovered first, Unreadable.
     """
     choice, layout = request.choice, snapshot.layout
-    if Part.INDEX in choice.parts and whole.index is None:
+    if Part.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
         _mend_index(snapshot, whole, request.version)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
@@ -247,12 +247,15 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
 
 
 def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:
-    """Let a plan that leaves the index alone make wrong files of it anew."""
+    """Let a plan that keeps index files make those anew that hold a wrong item, and all behind."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
-    plan.index = index_fix(snapshot, version, [*lost, *changed])
-    if plan.index is not None:
-        plan.edits[:0] = index_edits(snapshot, plan.index)
+    found = index_fix(snapshot, version, [*lost, *changed])
+    if found is None or (plan.index is not None and len(plan.index.gone) >= len(found.gone)):
+        return
+    made = index_edits(snapshot, plan.index) if plan.index is not None else []
+    plan.index = found
+    plan.edits[:] = [*index_edits(snapshot, found), *(e for e in plan.edits if e not in made)]
 
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:
