@@ -33,7 +33,8 @@ LARGEST_GAP = 1000
 class LogPlan:
     """The end of the log, and the edits that make it so.
 
-    stale: old records lay behind it. tail_bytes: that are zeroed behind it.
+    stale: old records lay behind it. tail_bytes: that are zeroed behind it. again: the good records
+    behind it are no messages: others have their queue offsets.
     """
 
     start: int
@@ -41,6 +42,7 @@ class LogPlan:
     stale: bool
     edits: list[Edit]
     tail_bytes: int
+    again: bool = False
 
 
 def plan_log(snapshot: Snapshot, outcome: Outcome) -> LogPlan:

@@ -127,7 +127,7 @@ class Maker(Auditor):
             self.nameless.append(messages.position)
             return
         inside = messages.position < self.log.end
-        gone = messages.take(~inside & messages.good)
+        gone = messages.take(~inside & messages.good & (not self.log.again))
         self.groups.add(gone)
         self.lost.add(messages.queue, "", gone.size, gone.store_timestamp, gone.offset)
         if not inside.any():

@@ -28,7 +28,9 @@ from .ext_edits import ext_edits
 from .groups import GroupLoss, Progress
 from .index_audit import IndexFix, index_edits
 from .keep.cut_properties import CutProperties
+from .keep.dead_tail import DeadTail
 from .keep.fill import Fill
+from .keep.gaps import GapFinder
 from .keep.keep_log import KeptLog, gap_finder, keep_log
 from .keep.misnamed import misnamed
 from .keep.unnamed import Unplaced, places
@@ -244,6 +246,7 @@ def _keep(
         index = sound.index if sound else None
         guess = Maker(snapshot, whole, GroupLoss({}), profile, wish, index)
         look(commit_log, [guess], crc=False, sound=sound)
+    guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
     silent = [*guess.nameless, *finder.silent]
     elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
@@ -252,6 +255,31 @@ def _keep(
     changed = kept.fills or kept.restored or kept.cut
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought
+
+
+def _without_dead_tail(
+    guess: Maker,
+    finder: GapFinder,
+    log: CommitLog,
+    profile: Profile,
+    wish: Wish,
+    look: Callable[..., None],
+    sound: SoundLog | None,
+) -> Maker:
+    """What has looked at the log up to the records that end it and are of no use, if there are any."""
+    counted_again = any(audit.irregular for audit in guess.queues.values())
+    if not counted_again or guess.snapshot.batch_queues:
+        return guess
+    tail = DeadTail(guess.queues)
+    look(log, [tail], crc=False, sound=sound)
+    end = tail.begin(log)
+    if end is None:
+        return guess
+    finder.give_up(end)
+    shorter = replace(guess.log, end=end, again=True)
+    again = Maker(guess.snapshot, shorter, GroupLoss({}), profile, wish)
+    look(log, [again], crc=False, sound=sound)
+    return again
 
 
 def _without_log(

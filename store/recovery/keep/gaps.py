@@ -79,6 +79,8 @@ class GapFinder:
     dead: list[Ints] = field(default_factory=list)
     #: Position behind the last record of an earlier life.
     stale_end: int = -1
+    #: Behind the end are records whose queue offsets are taken.
+    given_up: bool = False
     last_timestamp: int = 0
     #: Begin and end of the last good record.
     last: tuple[int, int] = (-1, -1)
@@ -102,6 +104,13 @@ class GapFinder:
         """How far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
+
+    def give_up(self, end: int) -> None:
+        """The log ends at `end`: the good records behind it are none of it any more."""
+        self.stale_end = max(self.stale_end, self.end)
+        self.end = self.covered = end
+        self.gaps = [gap for gap in self.gaps if gap.begin < end]
+        self.given_up = True
 
     def close(self, position: int, next_ms: int = 0) -> None:
         """What lies between the last good record and `position` is a gap, file by file.

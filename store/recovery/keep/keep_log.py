@@ -113,7 +113,7 @@ def keep_log(
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
     over = [*brought, *pieces, *restored, *((c.position, c.data) for c in cut)]
     patched = _patched(snapshot, queue, entries, over, end)
-    plan = LogPlan(start, end, stale, [*edits, *tail], written(tail))
+    plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
     return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced)
 

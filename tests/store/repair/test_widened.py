@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.config import BrokerConfig
+from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import Recovery, examine
+from mqstore.store.recovery.recovery import plan_again as recovery_again
 from mqstore.store.recovery.undo import session_to_undo, undo
-from mqstore.store.recovery.wish import Policy
+from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity
@@ -86,6 +88,33 @@ def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
     case = recovery_cases.case_of(kind)
     root = recovery_cases.damaged(case, tmp_path)
     recovered(root, config_of(case, root), case["version"])
+
+
+def _dead_tail(work: Path) -> Path:
+    """A store with old records behind its log end, whose queue offsets other messages have."""
+    root = work / "store"
+    with Store(recovery_cases.base("5.3.3-clean-1", work), recovery_cases.CONFIG) as store:
+        drill(store, root, scenario_of("dead-tail"), 1, Files())
+    return root
+
+
+def test_old_records_behind_the_log_end_whose_offsets_are_taken(tmp_path: Path) -> None:
+    """They get no units behind those of the queues: the log ends before them."""
+    root = _dead_tail(tmp_path)
+    found = recovered(root, recovery_cases.CONFIG, "5.3.3")
+    assert found.plan is not None and not found.plan.lost.messages
+    assert not found.plan.completed and found.plan.stale and found.prediction.invisible.messages
+
+
+def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
+    """A broker has started, and consumers know its messages."""
+    root = _dead_tail(tmp_path)
+    layout = Layout.open(root, recovery_cases.CONFIG)
+    plan = recovery_again(layout, "5.3.3", Wish(Policy.BROKER))
+    apply(layout, plan, lambda: plan, Files())
+    kept = recovery_again(Layout.open(root, recovery_cases.CONFIG), "5.3.3", Wish(Policy.KEEP))
+    assert kept.log_end == plan.log_end
+    assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 
 
 def test_a_sound_store_is_not_looked_at_twice(tmp_path: Path) -> None:
