@@ -88,7 +88,7 @@ def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], 
     """A progress bar; what it gives is told the log position reached."""
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
-    with common.progress("reading the log", total, alone=True) as bar:
+    with common.progress("reading the log", total) as bar:
 
         def tell(position: int) -> None:
             nonlocal done

@@ -137,15 +137,14 @@ class Common:
 
         return Output(self)
 
-    def progress(self, what: str, total_bytes: int, *, alone: bool = False) -> Progress:
-        """A progress bar on stderr, as a context manager; it shows only where it makes sense.
-
-        alone: nothing is printed before it is gone.
-        """
+    def progress(self, what: str, total_bytes: int) -> Progress:
+        """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
         from .progress import Progress
+        from .terminal import colour_wanted
 
         wanted = not (self.quiet or self.no_progress)
-        return Progress(what, total_bytes, wanted, alone=alone)
+        colour = wanted and colour_wanted(sys.stderr, self.no_color)
+        return Progress(what, total_bytes, wanted, colour=colour)
 
     def warn(self, text: str) -> None:
         """A line on stderr that `--quiet` silences."""
@@ -160,10 +159,12 @@ class Common:
 
 def say(text: str) -> None:
     """One line on stderr, escaped. A stderr that nobody reads any more ends nothing."""
+    from .progress import SCREEN
     from .terminal import escape
 
     if sys.stderr is None:
         return
+    SCREEN.erase()
     try:
         print(f"mqstore: {escape(text)}", file=sys.stderr, flush=True)
     except (BrokenPipeError, ValueError):

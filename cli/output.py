@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
 from .options import Common, Format
+from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
 
 Record = Mapping[str, Any]
@@ -35,6 +36,7 @@ class Output:
     def __init__(self, common: Common) -> None:
         self._common = common
         self._stream: IO[bytes] | None = None
+        self._shown = False
         self._fields = [f.strip() for f in common.fields.split(",")] if common.fields else None
 
     @property
@@ -109,6 +111,9 @@ class Output:
     def _write(self, data: bytes) -> None:
         if self._stream is None:
             self._stream = self._opened()
+            self._shown = self.on_terminal
+        if self._shown:
+            SCREEN.make_room(self._stream)
         self._stream.write(data)
 
     def _opened(self) -> IO[bytes]:

@@ -94,7 +94,7 @@ def showing(what: str, total_bytes: int, stages: int | None, common: Common) -> 
     after it.
     """
     worked = 0
-    with common.progress(what, total_bytes if stages else 0, alone=True) as bar:
+    with common.progress(what, total_bytes if stages else 0) as bar:
         bar.note("starting Spark")
 
         def tell(done: Done) -> None:

@@ -1,13 +1,18 @@
 """A progress bar on stderr: bytes, rate and time left, for work that takes longer than a second.
 
 A job of Spark says instead of bytes which stage and task it is at.
+
+The bar is one line, drawn where the cursor is and erased before anything else is printed; nothing is
+drawn by itself meanwhile. So it goes together with data on the same terminal.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Self
+from threading import RLock
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from .terminal import is_terminal
 
@@ -16,22 +21,70 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 1.0
 """Work shorter than this shows no bar."""
+_REDRAW_SECONDS = 0.1
+_AFTER_DATA_SECONDS = 0.5
+"""While lines come quicker than this there is no bar between them."""
+_ERASE = "\r\x1b[2K"
+
+
+class _Screen:
+    """What is on the terminal's last line: the bar or not, and data that is not there yet."""
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.drawn = False
+        self.data: IO[bytes] | None = None
+        self._free_at = 0.0
+
+    def draw(self, line: str) -> None:
+        """Put a bar on the last line, behind all data. stderr may be closed: then nobody looks."""
+        with self.lock:
+            if time.monotonic() < self._free_at:
+                return
+            if self.data is not None:
+                self.data.flush()
+            _put(_ERASE + line)
+            self.drawn = True
+
+    def erase(self) -> None:
+        """Take the bar away."""
+        with self.lock:
+            if self.drawn:
+                self.drawn = False
+                _put(_ERASE)
+
+    def make_room(self, data: IO[bytes]) -> None:
+        """Take the bar away for data that is written to this terminal now."""
+        with self.lock:
+            self.data = data
+            self.erase()
+            self._free_at = time.monotonic() + _AFTER_DATA_SECONDS
+
+
+def _put(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+SCREEN = _Screen()
+"""There is one terminal."""
 
 
 class Progress:
-    """Count bytes done. Draws nothing where stderr is no terminal.
-
-    Nor where stdout, too, is one, unless the bar is `alone`: then nothing is printed meanwhile.
-    """
+    """Count bytes done. Draws nothing where stderr is no terminal."""
 
     def __init__(
-        self, what: str, total_bytes: int, wanted: bool = True, *, alone: bool = False
+        self, what: str, total_bytes: int, wanted: bool = True, *, colour: bool = False
     ) -> None:
         self._what = what
         self._total_bytes = total_bytes
         self._done_bytes = 0
-        self._wanted = wanted and is_terminal(sys.stderr) and (alone or not is_terminal(sys.stdout))
-        self._show_at = time.monotonic() + QUIET_SECONDS
+        self._wanted = wanted and is_terminal(sys.stderr)
+        self._draw_at = time.monotonic() + QUIET_SECONDS
+        self._colour = colour
         self._note: str | None = None
         self._bar: rich.progress.Progress | None = None
         self._task: Any = None
@@ -41,24 +94,37 @@ class Progress:
         if not self._wanted:
             return
         self._done_bytes += size_bytes
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self._done_bytes)
-        elif time.monotonic() >= self._show_at:
-            self._show()
+        if time.monotonic() >= self._draw_at:
+            self._draw()
 
     def note(self, text: str) -> None:
         """Say in words how far it is, in the place of bytes and rate; the bar is drawn at once."""
         if not self._wanted:
             return
         self._note = text
-        if self._bar is None:
-            self._show()
-        else:
-            self._bar.update(self._task, note=text)
+        self._draw()
 
-    def _show(self) -> None:
-        """Draw the bar for the first time; rich is imported only for this."""
+    def _draw(self) -> None:
+        """Draw the bar as it is now; rich is imported only for this."""
+        from io import StringIO
+
         from rich.console import Console
+
+        self._draw_at = time.monotonic() + _REDRAW_SECONDS
+        if self._bar is None:
+            self._bar = self._made()
+        self._bar.update(self._task, completed=self._done_bytes, note=self._note)
+        text = StringIO()
+        console = Console(
+            file=text,
+            width=_columns() - 1,  # a terminal goes to the next line after the last column
+            force_terminal=True,
+            color_system="standard" if self._colour else None,
+        )
+        console.print(self._bar.get_renderable(), end="", no_wrap=True, crop=True)
+        SCREEN.draw(text.getvalue().partition("\n")[0])
+
+    def _made(self) -> rich.progress.Progress:
         from rich.progress import (
             BarColumn,
             DownloadColumn,
@@ -72,22 +138,30 @@ class Progress:
         rate: list[ProgressColumn] = [DownloadColumn(binary_units=True), TransferSpeedColumn()]
         if self._note is not None:
             rate = [TextColumn("{task.fields[note]}")]
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            *rate,
-            TimeRemainingColumn(),
-            console=Console(file=sys.stderr),
-            transient=True,
-        )
-        self._task = self._bar.add_task(
-            self._what, total=self._total_bytes or None, completed=self._done_bytes, note=self._note
-        )
-        self._bar.start()
+        bar = BarColumn(bar_width=_WIDTH if _columns() > _NARROW else _WIDTH // 4)
+        columns = (TextColumn("{task.description}"), bar, *rate, TimeRemainingColumn())
+        made = Progress(*columns, auto_refresh=False)
+        self._task = made.add_task(self._what, total=self._total_bytes or None, note=self._note)
+        return made
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            SCREEN.erase()
+
+
+_WIDTH = 40
+_NARROW = 90
+
+
+def _columns() -> int:
+    """Of the terminal that stderr is, or as the shell says; 80 where nobody tells."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80

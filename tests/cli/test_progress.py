@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mqstore.cli.options import Common
 from mqstore.formats.kinds import KINDS
 
 from .. import stores
+from .at_a_terminal import Terminal
 from .datadriven import run_here
 
 
@@ -32,16 +34,16 @@ def _shown(
     *,
     quiet_seconds: float = 0.0,
     data_on_terminal: bool = False,
-    alone: bool = False,
 ) -> str:
     """What a bar writes to a terminal on stderr; data goes to a file, or there, too."""
     out, err = _Stream(data_on_terminal), _Stream(True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(progress, "QUIET_SECONDS", quiet_seconds)
+    monkeypatch.setattr(progress, "_REDRAW_SECONDS", 0.0)
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stdout", out)
         patched.setattr(sys, "stderr", err)
-        with common.progress("reading", 4 << 20, alone=alone) as bar:
+        with common.progress("reading", 4 << 20) as bar:
             for _ in range(4):
                 bar.advance(1 << 20)
     assert out.getvalue() == ""
@@ -67,13 +69,58 @@ def test_no_bar_for_short_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _shown(monkeypatch, Common(), quiet_seconds=1000.0) == ""
 
 
-def test_no_bar_between_lines_of_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where stdout is the terminal, too."""
-    assert _shown(monkeypatch, Common(), data_on_terminal=True) == ""
+def test_a_bar_where_data_goes_to_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is where an operator sits."""
+    assert "reading" in _shown(monkeypatch, Common(), data_on_terminal=True)
 
 
-def test_a_bar_before_anything_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "reading" in _shown(monkeypatch, Common(), data_on_terminal=True, alone=True)
+AT_ONCE = (
+    "from mqstore.cli import app, progress\n"
+    "progress.QUIET_SECONDS = progress._REDRAW_SECONDS = progress._AFTER_DATA_SECONDS = 0.0\n"
+    "app.main()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["dump", "verify", "recover", "repair", "salvage --dry-run", "get --grep orders"],
+)
+def test_no_line_of_data_is_garbled(command: str, tmp_path: Path) -> None:
+    """What is on the screen at the end are the lines that a pipe gets, and no bar."""
+    words = command.split()
+    store = stores.unpack("4.9.7-clean", tmp_path)
+    plain = run_here([*words, str(store)])
+    with Terminal(*words, str(store), program=AT_ONCE, columns=200) as terminal:
+        assert terminal.end() == plain.code
+    assert "━" in terminal.shown and "KiB" in terminal.shown
+    said = (plain.stdout + plain.stderr).replace("+00:00", "").split()
+    assert "\n".join(terminal.screen).replace("+00:00", "").split() == said
+
+
+@pytest.mark.parametrize("columns", [20, 60, 100])
+def test_a_bar_is_one_line(columns: int, tmp_path: Path) -> None:
+    """Of a narrow terminal, too: what was printed above stays."""
+    store = stores.unpack("4.9.7-clean", tmp_path)
+    with Terminal("salvage", "-n", str(store), program=AT_ONCE, columns=columns) as terminal:
+        terminal.end()
+    drawn = re.sub(r"\x1b\[[\d;]*m", "", terminal.shown).split("\r\x1b[2K")
+    assert max(len(line) for line in drawn[:-1]) < columns
+    assert any("searching" in line for line in drawn)
+
+
+def test_a_warning_stands_on_a_line_of_its_own(tmp_path: Path) -> None:
+    """The bar makes room for it, too."""
+    program = (
+        "from mqstore.cli import progress\nfrom mqstore.cli.options import Common\n"
+        "progress.QUIET_SECONDS = 0.0\n"
+        "with Common().progress('reading', 100) as bar:\n"
+        "    bar.advance(50); Common().warn('look'); bar.advance(50)\n"
+        "print('done')\n"
+    )
+    with Terminal(program=program) as terminal:
+        terminal.end()
+    assert "reading" in terminal.shown
+    assert terminal.screen == ["mqstore: look", "done"]
 
 
 def test_no_bar_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
