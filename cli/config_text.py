@@ -12,14 +12,6 @@ if TYPE_CHECKING:
 _BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
 
 
-def config_verdict(found: Recovery) -> str:
-    """What a start forgets of the configuration, "" for nothing."""
-    config = found.config
-    return (
-        f"A broker start would forget configuration: {config.sentence}." if config.forgets else ""
-    )
-
-
 def config_lines(found: Recovery, rows: int | None) -> list[str]:
     """Files that are not taken as they are, and what is lost with them."""
     from .recover_text import folded

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..store.verify.verdict import Status
 
 
 class ExitCode(IntEnum):
@@ -32,6 +36,12 @@ MEANINGS = {
     ExitCode.INTERRUPTED: "Interrupted.",
 }
 """For the manual."""
+
+
+def exit_code_of_status(status: Status) -> ExitCode:
+    """The exit code for the verdict on a store, whichever command looked."""
+    codes = {"clean": ExitCode.DONE, "unclean": ExitCode.UNCLEAN, "damaged": ExitCode.NO}
+    return codes[status.value]
 
 
 def exit_code_of(error: BaseException) -> ExitCode:

@@ -63,31 +63,6 @@ def _who(row: dict[str, Any]) -> str:
     return f"  {text[:_WORDS_MAX]}{'…' if len(text) > _WORDS_MAX else ''}" if text else ""
 
 
-def timer_verdict(found: Recovery) -> str:
-    """One sentence about timed messages that no consumer would see; "" if each fires."""
-    timers = found.prediction.timers
-    if timers is None or not timers.unfired:
-        return ""
-    why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    if timers.never_fired:
-        count = f"{timers.never_fired:,} of {timers.pending:,} timed messages that wait"
-        return f"A broker start would leave {count} unfired{why}."
-    if timers.stuck_at is not None:
-        where = f"behind offset {timers.stuck_at:,} of the timer's queue"
-        return f"A broker start would fire no timed message {where}{why}."
-    ticks = f"{timers.loops:,} tick{'s' * (timers.loops != 1)}"
-    return f"A broker start would lead the timer into a loop at {ticks}{why}, and fire no more."
-
-
-def timer_twice(found: Recovery) -> str:
-    """What is said of timed messages that fire twice: nothing is lost."""
-    timers = found.prediction.timers
-    if timers is None or not timers.fired_twice:
-        return ""
-    why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    return f"{timers.fired_twice:,} timed message{'s' * (timers.fired_twice != 1)}{why}"
-
-
 def timer_lines(found: Recovery) -> list[str]:
     """What a start does to the index, and to timed messages that wait."""
     timers, items = found.prediction.timers, found.prediction.index_items_lost

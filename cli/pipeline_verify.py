@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .broker_version import BrokerVersion, tell_nearest
-from .exit_codes import ExitCode, exit_code_of
+from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, showing
-from .verify import WORST, VerifyFormat, code_of, groups_of, print_verdicts
+from .verify import WORST, VerifyFormat, groups_of, print_verdicts
 
 if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
@@ -86,7 +86,7 @@ def verify(
                 say(str(verdict))
                 codes.append(exit_code_of(verdict))
             else:
-                codes.append(code_of(verdict))
+                codes.append(exit_code_of_status(verdict.status))
                 yield path, verdict
 
     print_verdicts(verdicts(), common, common.given(broker_version))

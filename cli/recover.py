@@ -21,14 +21,14 @@ from .change_options import (
     reading_the_log,
 )
 from .command_line import path_text
-from .exit_codes import ExitCode
+from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, Format, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
     from ..store.next_commands import Given
     from ..store.recovery.apply import Applied
-    from ..store.recovery.recovery import Recovery
+    from ..store.verify.beside_plan import Judged
 
 app = command_app()
 
@@ -115,22 +115,23 @@ def recover(
     layout = Layout.open(store, common.config())
     if journal is not None:
         keep_journal_in(layout, journal)
-    found = _examine(
+    before = _examine(
         layout, broker_version, policy, lost_tag, replica or "", force_empty_log, common
     )
+    found, applied, after = before.recovery, None, None
     for note in found.notes:
         common.warn(note)
-    code = _code_of(found)
-    applied = after = None
+    code = exit_code_of_status(before.verdict.status)
     found.name_lost(*_rows_of(common))
     if apply and (found.plan is None or not found.nothing_to_do):
-        applied = _apply(layout, found, asks, wait, follow_links, common)
+        applied = _apply(layout, before, asks, wait, follow_links, common)
         again = Layout.open(layout.root, layout.broker_config)
         after = _examine(again, broker_version, policy, lost_tag, "", False, common)
         lost = found.plan and found.plan.lost.messages
-        code = ExitCode.NO if lost else _code_of(after)
+        clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
+        code = ExitCode.DONE if clean and not lost else ExitCode.NO
     given = common.given(broker_version, journal, follow_links)
-    _print(found, applied, after, given, common)
+    _print(before, applied, after, given, common)
     raise typer.Exit(code)
 
 
@@ -142,16 +143,15 @@ def _examine(
     replica: str,
     force_empty_log: bool,
     common: Common,
-) -> Recovery:
-    from ..store.errors import StoreError
+) -> Judged:
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
     from ..store.repair.widened import widened
-    from ..store.store import Store
-    from ..store.verify.run import verify
-    from ..store.verify.scene import Scope
+    from ..store.verify.beside_plan import Judged, verified_beside, with_start
 
-    with reading_the_log(layout, common) as tell:
+    beside = verified_beside(layout, version, start=False, rate_bytes=common.rate)
+    with beside as verdict, reading_the_log(layout, common) as tell:
+        wanted = Planned(policy.value)
         found = examine(
             layout,
             version,
@@ -162,15 +162,9 @@ def _examine(
             jobs=common.jobs,
             tell=tell,
         )
-        if policy is not Policy.KEEP or found.plan is None:
-            return found
-        try:
-            with Store(layout.root, layout.broker_config) as store:
-                seen = verify(store, Scope(broker_version=version), jobs=common.jobs or 1)
-            return widened(found, seen.findings)
-        except StoreError as error:  # what a start needs can be done all the same
-            common.warn(f"not all was looked at: {error}")
-            return found
+        judged = verdict()
+        found = widened(found, judged.findings)
+        return Judged(found, with_start(judged, found))
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:
@@ -180,28 +174,22 @@ def _rows_of(common: Common) -> tuple[int, ...]:
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
-def _code_of(found: Recovery) -> ExitCode:
-    if found.harmful:
-        return ExitCode.NO
-    unclean = found.crashed or not found.nothing_to_do
-    return ExitCode.UNCLEAN if unclean else ExitCode.DONE
-
-
 def _apply(
-    layout: Layout, found: Recovery, asks: bool, wait: float, follow_links: bool, common: Common
+    layout: Layout, before: Judged, asks: bool, wait: float, follow_links: bool, common: Common
 ) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.repair.widened import plan_again
 
+    found = before.recovery
     if found.plan is None and not found.interrupted:
         assert found.refusal is not None
         raise found.refusal
     if asks:
         from .recover_text import question, recovery_text
 
-        agree(question(found), recovery_text(found, None, None, common, asking=True))
+        agree(question(found), recovery_text(before, None, None, common, asking=True))
     version = found.main_version
 
     def again() -> Any:
@@ -213,25 +201,29 @@ def _apply(
 
 
 def _print(
-    found: Recovery,
+    before: Judged,
     applied: Applied | None,
-    after: Recovery | None,
+    after: Judged | None,
     given: Given,
     common: Common,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
-    from .recover_text import recovery_text
+    from .recover_text import next_steps, recovery_text
+    from .verdict_text import verdict_json
 
-    record = found.to_json()
+    record = before.recovery.to_json()
+    record["verdict"] = verdict_json(before.verdict, before.recovery.layout.root)
+    record["next"] = [str(step) for step in next_steps(after or before, given)]
     if applied is not None and after is not None:
-        start = after.prediction
+        start, plan = after.recovery.prediction, after.recovery.plan
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,
-            "edits_left": len(after.plan.edits) if after.plan else None,
+            "edits_left": len(plan.edits) if plan else None,
             "outcome": start.outcome,
             "lost": start.lost.messages,
             "invisible": start.invisible.messages,
+            "verdict": verdict_json(after.verdict, after.recovery.layout.root),
         }
     with common.open_output() as out:
-        out.record(record, text=lambda _: recovery_text(found, applied, after, common, given))
+        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given))

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.next_commands import NOTHING_GIVEN, Command, Given, command, repair_command
-from .config_text import bare_lines, config_lines, config_verdict
-from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines, timer_twice, timer_verdict
-from .terminal import time_text
+from ..store.next_commands import (
+    NOTHING_GIVEN,
+    Command,
+    Given,
+    command,
+    next_commands,
+    repair_command,
+)
+from ..store.verify.verdict import Status, first_sentence
+from .config_text import bare_lines, config_lines
+from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
+from .terminal import escape, time_text
+from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from ..store.recovery.predict import FileChange
     from ..store.recovery.recovery import Recovery
     from ..store.recovery.tally import Share, Tally
+    from ..store.verify.beside_plan import Judged
     from .options import Common
 
 _SHIFTED_SHOWN = 3
@@ -27,14 +36,13 @@ ROWS = 12
 """Lines of a list before it is folded."""
 _PLAN = "The plan (nothing is written without --apply):"
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
-_UNFIRED = "Timed messages that it cannot mend stay readable in their topic, rmq_sys_wheel_timer."
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def recovery_text(
-    found: Recovery,
+    before: Judged,
     applied: Applied | None,
-    after: Recovery | None,
+    after: Judged | None,
     common: Common,
     given: Given = NOTHING_GIVEN,
     *,
@@ -43,8 +51,8 @@ def recovery_text(
     """The whole page. after: the store once the plan was applied. given: options that the
     next command needs as well. asking: whether to carry it out is asked next.
     """
-    rows = None if common.verbose else ROWS
-    lines = [verdict(found, applied, after, given), *_losses(found, rows), "", *_facts(found)]
+    found, rows = before.recovery, None if common.verbose else ROWS
+    lines = [verdict(before, applied, after, given), *_losses(found, rows), "", *_facts(found)]
     worst = found.prediction
     if worst.files:
         does = "changes" if applied is None else "would have changed"
@@ -61,74 +69,44 @@ def recovery_text(
     lines += lost_lines(found, common)
     lines += cut_lines(found, rows)
     lines += replica_lines(found, rows)
+    title = "What is wrong, and what a broker does with it:"
+    lines += _wrong(title if applied is None else "What was wrong:", before, rows)
     lines += _plan(found, applied, rows, asking)
     lines += bare_lines(found)
-    if applied is None and not asking:
-        lines += ["", *_next(found, given)]
+    if after is not None:
+        lines += _wrong("What is still wrong:", after, rows)
+    if not asking:
+        lines += ["", *_next(after or before, given)]
     return "\n".join(lines)
 
 
+def _wrong(title: str, seen: Judged, rows: int | None) -> list[str]:
+    """Errors that `verify` finds, by code."""
+    lines = list(error_lines(seen.verdict, seen.recovery.layout.root))
+    return ["", title, *folded(lines, len(lines), rows)] if lines else []
+
+
 def verdict(
-    found: Recovery,
+    before: Judged,
     applied: Applied | None,
-    after: Recovery | None = None,
+    after: Judged | None = None,
     given: Given = NOTHING_GIVEN,
 ) -> str:
-    """One line for somebody who has no time."""
-    worst, plan = found.prediction, found.plan
+    """One line for somebody who has no time: the sentence that `verify` has, and the cure."""
+    found = before.recovery
     if applied is not None:
-        lost = plan.lost.messages if plan else 0
+        lost = found.plan.lost.messages if found.plan else 0
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
-        return f"Done: {ended}, {_messages(lost)} lost. {_start_after(after, given)}"
-    if found.interrupted:
-        return "A recovery of this store was cut off. Run it again with --apply before any start."
-    if found.refusal is not None:
-        return f"No recovery is possible yet: {found.refusal}"
-    cure = _cure(found, given)
-    if worst.outcome == "refuses":
-        return f"A broker {worst.broker_version} would not start: {worst.reason}. {cure}"
-    if worst.outcome == "hangs":
-        return f"A broker {worst.broker_version} would hang at its start: {worst.reason}. {cure}"
-    if worst.lost.messages:
-        topics = f"{worst.lost.topics} topic{'s' * (worst.lost.topics != 1)}"
-        return f"A broker start would lose {_messages(worst.lost.messages)} of {topics}. {cure}"
-    if worst.invisible.messages:
-        return f"A broker start would leave {_messages(worst.invisible.messages)} unread. {cure}"
-    if unfired := timer_verdict(found):
-        return f"{unfired} {_timer_cure(found, given)}"
-    if forgets := config_verdict(found):
-        return f"{forgets} {cure}"
-    if plan is not None and plan.lost.messages:
-        gone = _messages(plan.lost.messages)
-        return f"Lost already: {gone}; a start would lose no more. `{_command(found, given)}` marks them."
-    if found.nothing_to_do and not found.crashed:
-        kept = ", but parts of the log are damaged" if found.damaged or found.damaged_bytes else ""
-        if twice := timer_twice(found):
-            return f"Nothing is lost{kept}, but {twice} would fire twice."
-        return f"Nothing to do: shut down cleanly, a broker start loses nothing{kept}."
-    if found.crashed:
-        return f"Nothing is lost, but the store was not shut down cleanly. {cure}"
-    return f"Nothing is lost, but not all is in order. {cure}"
+        return f"Done: {ended}, {_messages(lost)} lost. {_start_after(after)}"
+    sentence = escape(first_sentence(before.verdict, found.layout.root))
+    return f"{sentence}. {_cure(before, given)}".rstrip()
 
 
-def _start_after(after: Recovery | None, given: Given) -> str:
-    """What the next start does to the store that was recovered."""
-    if after is None or (after.nothing_to_do and not after.harmful):
+def _start_after(after: Judged | None) -> str:
+    """Whether the store that was recovered can be started, and what is left if it cannot."""
+    if after is None or after.verdict.status is Status.CLEAN:
         return "A broker can be started."
-    worst = after.prediction
-    start = f"But a start of {worst.broker_version} would still"
-    look = command("recover", after.layout.root, given=given)
-    if not worst.starts:
-        return f"{start} not succeed: {worst.reason}."
-    if worst.lost.messages:
-        return f"{start} lose {_messages(worst.lost.messages)}: `{look}` tells which."
-    if worst.invisible.messages:
-        return f"{start} leave {_messages(worst.invisible.messages)} unread."
-    if unfired := timer_verdict(after):
-        return f"But: {unfired} {_timer_cure(after, given)}"
-    if forgets := config_verdict(after):
-        return f"But: {forgets}"
-    return "But changes are still to be made: run it again."
+    return f"But: {escape(first_sentence(after.verdict, after.recovery.layout.root))}."
 
 
 def question(found: Recovery) -> str:
@@ -140,13 +118,19 @@ def question(found: Recovery) -> str:
     return f"{len(found.plan.edits)} changes, {_messages(lost)} lost. Carry them out?"
 
 
-def _cure(found: Recovery, given: Given) -> str:
-    plan = found.plan
-    if plan is None:
+def _cure(before: Judged, given: Given) -> str:
+    found = before.recovery
+    if found.interrupted:
+        return f"`{_command(found, given)}` goes on with it."
+    if found.plan is None:
         return ""
     if _not_by_files(found):
         return "No file is to be mended: the broker's configuration does not suit this store."
-    return f"`{_command(found, given)}` loses {_messages(plan.lost.messages)}."
+    steps = next_steps(before, given)
+    if not steps:
+        return "Nothing to do."
+    loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
+    return f"`{steps[0]}`{loses}."
 
 
 def _not_by_files(found: Recovery) -> bool:
@@ -154,25 +138,17 @@ def _not_by_files(found: Recovery) -> bool:
     return found.nothing_to_do and bool(found.prediction.lost.messages)
 
 
-def _timer_cure(found: Recovery, given: Given) -> str:
-    """The command that has to do with the timer's files."""
-    if found.plan is not None and _mends_timer(found):
-        lost = _messages(found.plan.lost.messages)
-        return (
-            f"`{_command(found, given)}` mends what can be of the timer's files and loses {lost}."
-        )
-    return f"`{_timer_repair(found, given)}` mends what can be mended."
-
-
-def _mends_timer(found: Recovery) -> bool:
-    from ..store.repair.parts import Part, part_of
-
-    edits = found.plan.edits if found.plan is not None else []
-    return any(part_of(found.layout, Path(edit.path)) is Part.TIMER for edit in edits)
-
-
-def _timer_repair(found: Recovery, given: Given) -> Command:
-    return repair_command(found.layout.root, ("timer",), given=given)
+def next_steps(seen: Judged, given: Given) -> list[Command]:
+    """The commands that mend the store, in order; those of its options where they ask for more."""
+    found = seen.recovery
+    if _not_by_files(found) or (found.refusal is not None and not found.interrupted):
+        return []
+    root, to_do = found.layout.root, not found.nothing_to_do
+    steps = next_commands(seen.verdict.findings, root, given)
+    if to_do:  # under `keep` the plan mends all that any repair can
+        whole = found.wish.policy == "keep"
+        steps = [_command(found, given), *(step for step in steps if step.by_hand or not whole)]
+    return steps
 
 
 def _command(found: Recovery, given: Given) -> Command:
@@ -339,22 +315,21 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
         yield f"  {kind:<8} {len(paths)} file{'s' * (len(paths) != 1)}: {number}{reason}"
 
 
-def _next(found: Recovery, given: Given) -> list[str]:
+def _next(seen: Judged, given: Given) -> list[str]:
+    found = seen.recovery
     if found.refusal is not None and not found.interrupted:
         return ["Next: put right what is named above, then run this again."]
-    if found.nothing_to_do and found.plan is not None and found.plan.shifted:
+    if _not_by_files(found):
+        return ["Next: start the broker with a configuration that suits this store."]
+    steps = next_steps(seen, given)
+    if steps:
+        words = ("Next", *("Then" for _ in steps[1:]))
+        return [f"{word}: {step}" for word, step in zip(words, steps, strict=True)]
+    if found.plan is not None and found.plan.shifted:
         queues = [str(queue) for queue in found.plan.shifted[:_SHIFTED_SHOWN]]
         renumber = repair_command(found.layout.root, ("queue",), queues, given)
         return [
             "Units of these queues are not numbered as their messages are, and consumers know these.",
             f"Next: start the broker, or give them the numbers of the log: {renumber}",
         ]
-    unfired = found.prediction.unfired and not _mends_timer(found)
-    if _not_by_files(found):
-        return ["Next: start the broker with a configuration that suits this store."]
-    if found.nothing_to_do and not unfired:
-        return ["Next: start the broker."]
-    steps = [] if found.nothing_to_do else [f"Next: {_command(found, given)}"]
-    if unfired:
-        steps += [f"{'Then' if steps else 'Next'}: {_timer_repair(found, given)}", _UNFIRED]
-    return steps
+    return ["Next: start the broker."]

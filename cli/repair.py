@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -20,7 +20,7 @@ from .change_options import (
     files_of,
     reading_the_log,
 )
-from .exit_codes import ExitCode
+from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..store.repair.beyond import Beyond
     from ..store.repair.parts import Choice
     from ..store.repair.repair import Repair
+    from ..store.verify.verdict import Verdict
 
 app = command_app()
 
@@ -76,7 +77,9 @@ def repair(
     log itself is damaged, mqstore recover comes first. What stays wrong with a whole store is named,
     with the reason why no repair mends it, and what is left to do.
 
-    Exit code: 0 nothing to do, or applied; 1 the plan loses messages; 3 there is something to do.
+    Exit code, without --apply: 0 nothing to do; 1 the store is damaged, or the plan loses messages;
+    3 not shut down cleanly, or there is something to do. With it: 0 the store is in order now; 1 not
+    all of it is, or messages are lost. What is wrong beside the parts that were asked for counts, too.
 
     \b
     Examples:
@@ -104,14 +107,14 @@ def repair(
     if journal is not None:
         keep_journal_in(layout, journal)
     tell_nearest(broker_version, common)
-    found = _examine(layout, choice, broker_version, common)
+    before = _examine(layout, choice, broker_version, common)
     applied = after = None
-    if apply and not found.nothing_to_do:
-        applied = _apply(layout, found, asks, wait, follow_links, common)
-        after = _examine_again(found, common)
+    if apply and not before.repair.nothing_to_do:
+        applied = _apply(layout, before, asks, wait, follow_links, common)
+        after = _examine_again(before.repair, broker_version, common)
     given = common.given(broker_version, journal, follow_links)
-    _print(found, applied, after, _beyond(after or found, common), given, common)
-    raise typer.Exit(_code(found, after))
+    _print(before, applied, after, given, common)
+    raise typer.Exit(_code(before, after))
 
 
 def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: bool) -> Choice:
@@ -127,53 +130,70 @@ def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: b
     return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
-def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Repair:
+class Judged(NamedTuple):
+    """A store as `repair` sees it: the plan, and the verdict on the whole store."""
+
+    repair: Repair
+    verdict: Verdict
+
+    def beyond(self) -> list[Beyond]:
+        """What stays wrong where the whole store was asked for and nothing is left to do."""
+        from ..store.repair.beyond import beyond_of
+
+        whole = self.repair.request.choice.everything and self.repair.nothing_to_do
+        return beyond_of(self.verdict, self.repair.layout) if whole else []
+
+
+def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
     from ..store.repair.repair import examine
+    from ..store.verify.beside_plan import verified_beside
 
-    with reading_the_log(layout, common) as tell:
+    beside = verified_beside(layout, version, start=True, rate_bytes=common.rate)
+    with beside as verdict, reading_the_log(layout, common) as tell:
         now_ms = time.time_ns() // 1_000_000
-        return examine(layout, choice, version, now_ms, tell, common.jobs)
+        found = examine(layout, choice, version, now_ms, tell, common.jobs)
+        return Judged(found, verdict())
 
 
-def _examine_again(found: Repair, common: Common) -> Repair:
+def _examine_again(found: Repair, version: str | None, common: Common) -> Judged:
+    from ..store.layout import Layout
     from ..store.repair.again import examine_again
+    from ..store.verify.beside_plan import verified_beside
 
-    with reading_the_log(found.layout, common) as tell:
-        return examine_again(found, tell, common.jobs)
-
-
-def _beyond(last: Repair, common: Common) -> list[Beyond]:
-    """What stays wrong where the whole store was asked for and nothing is left to do."""
-    from ..store.repair.beyond import beyond_repair
-
-    if not last.request.choice.everything or not last.nothing_to_do or last.in_order:
-        return []
-    with reading_the_log(last.layout, common) as tell:
-        return beyond_repair(last.layout, last.request.version, tell)
+    layout = Layout.open(found.layout.root, found.layout.broker_config)
+    beside = verified_beside(layout, version, start=True, rate_bytes=common.rate)
+    with beside as verdict, reading_the_log(layout, common) as tell:
+        return Judged(examine_again(found, tell, common.jobs), verdict())
 
 
-def _code(found: Repair, after: Repair | None) -> ExitCode:
+def _code(before: Judged, after: Judged | None) -> ExitCode:
     """after: the store once the plan was carried out, None where it was not."""
-    if found.plan.lost.messages:
+    if before.repair.plan.lost.messages:
         return ExitCode.NO
-    return ExitCode.DONE if (after or found).nothing_to_do else ExitCode.UNCLEAN
+    last = after or before
+    code = exit_code_of_status(last.verdict.status)
+    if after is not None and (code is not ExitCode.DONE or not after.repair.nothing_to_do):
+        return ExitCode.NO
+    to_do = code is ExitCode.DONE and not last.repair.nothing_to_do
+    return ExitCode.UNCLEAN if to_do else code
 
 
 def _apply(
-    layout: Layout, found: Repair, asks: bool, wait: float, follow_links: bool, common: Common
+    layout: Layout, before: Judged, asks: bool, wait: float, follow_links: bool, common: Common
 ) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.recovery.apply import apply
     from ..store.repair.repair import plan_again
 
+    found = before.repair
     if asks:
         what = f"{len(found.plan.edits)} changes. Carry them out?"
         if found.interrupted:
             what = "Go on with what was cut off?"
         from .repair_text import repair_text
 
-        agree(what, repair_text(found, None, None, (), common, common.given(), asking=True))
+        agree(what, repair_text(before, None, None, common, common.given(), asking=True))
 
     def again() -> Any:
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
@@ -184,23 +204,27 @@ def _apply(
 
 
 def _print(
-    found: Repair,
+    before: Judged,
     applied: Applied | None,
-    after: Repair | None,
-    beyond: list[Beyond],
+    after: Judged | None,
     given: Given,
     common: Common,
 ) -> None:
-    from .repair_text import repair_text
+    from .repair_text import next_steps, repair_text
+    from .verdict_text import verdict_json
 
-    record = found.to_json()
+    found, last = before.repair, after or before
+    record, root = found.to_json(), found.layout.root
+    record["verdict"] = verdict_json(before.verdict, root)
+    record["next"] = [str(step) for step in next_steps(last, given)]
     if applied is not None and after is not None:
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,
-            "edits_left": len(after.plan.edits),
+            "edits_left": len(after.repair.plan.edits),
+            "verdict": verdict_json(after.verdict, root),
         }
-    if beyond:
+    if beyond := last.beyond():
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with common.open_output() as out:
-        out.record(record, text=lambda _: repair_text(found, applied, after, beyond, common, given))
+        out.record(record, text=lambda _: repair_text(before, applied, after, common, given))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..store.next_commands import Command, next_commands, repair_command
+from ..store.repair.parts import queue_text
+from ..store.verify.verdict import Status, first_sentence
 from .recover_text import ROWS, folded, steps_text
 from .terminal import escape
+from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.next_commands import Given
@@ -14,60 +18,73 @@ if TYPE_CHECKING:
     from ..store.repair.beyond import Beyond
     from ..store.repair.repair import Repair
     from .options import Common
+    from .repair import Judged
 
 
 def repair_text(
-    found: Repair,
+    before: Judged,
     applied: Applied | None,
-    after: Repair | None,
-    beyond: Sequence[Beyond],
+    after: Judged | None,
     common: Common,
     given: Given,
     *,
     asking: bool = False,
 ) -> str:
-    """The whole page. after: the store once the plan was carried out. beyond: what stays wrong.
-    given: options that the command which is proposed needs as well. asking: whether to carry it out
-    is asked next.
+    """The whole page. after: the store once the plan was carried out. given: options that the command
+    which is proposed needs as well. asking: whether to carry it out is asked next.
     """
-    rows = None if common.verbose else ROWS
+    found, last, rows = before.repair, after or before, None if common.verbose else ROWS
     lines = [
-        _verdict(found, applied, after, asking),
+        _verdict(before, applied, after, asking),
         *_edits(found, applied, rows),
         *_offsets(found, rows),
     ]
-    lines += _beyond(beyond)
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
-    elif not found.nothing_to_do and not asking:
-        lines += ["", *_next(found, given)]
+    beyond = last.beyond()
+    lines += _beyond(beyond)
+    if not beyond and (wrong := list(error_lines(last.verdict, found.layout.root))):
+        title = "What is wrong:" if after is None else "What is still wrong:"
+        lines += ["", title, *folded(wrong, len(wrong), rows)]
+    if not asking and (steps := next_steps(last, given)):
+        lines += ["", f"Next: {steps[0]}", *(f"Then: {step}" for step in steps[1:])]
     return "\n".join(lines)
 
 
-def _verdict(found: Repair, applied: Applied | None, after: Repair | None, asking: bool) -> str:
+def _verdict(before: Judged, applied: Applied | None, after: Judged | None, asking: bool) -> str:
+    """The sentence that `verify` has, and what a repair does about it."""
+    found = before.repair
     lost = found.plan.lost.messages
     loses = f" {lost:,} message{'s are' if lost != 1 else ' is'} lost." if lost else ""
     if applied is not None:
         done = "went on with what was cut off" if applied.resumed else "repaired"
-        left = len(after.plan.edits) if after is not None else 0
-        again = f" {left} changes follow from these: run it again." if left else ""
-        return f"Done: {done}.{loses}{again}"
+        return f"Done: {done}.{loses} {_now(after)}"
+    sentence = escape(first_sentence(before.verdict, found.layout.root))
     if found.interrupted:
-        return "A change of this store was cut off. Run it again with --apply before any start."
+        return f"{sentence}. A change was cut off: run it again with --apply before any start."
     if found.nothing_to_do:
-        return f"Nothing to repair in {_parts(found)}."
+        return f"{sentence}. Nothing to repair in {_parts(found)}."
     files = len({edit.path for edit in found.plan.edits})
     unasked = "" if asking else " Nothing is written without --apply."
-    return f"{files} file{'s' * (files != 1)} to repair.{loses}{unasked}"
+    return f"{sentence}. {files} file{'s' * (files != 1)} to repair.{loses}{unasked}"
+
+
+def _now(after: Judged | None) -> str:
+    """The verdict on the store that was repaired."""
+    if after is None:
+        return ""
+    if left := len(after.repair.plan.edits):
+        return f"{left} changes follow from these: run it again."
+    if after.verdict.status is Status.CLEAN:
+        return "A broker can be started."
+    return f"But: {escape(first_sentence(after.verdict, after.repair.layout.root))}."
 
 
 def _parts(found: Repair) -> str:
     choice = found.request.choice
     if choice.everything:
         return "the whole store"
-    from ..store.repair.parts import queue_text
-
     queues = [f"queue {escape(queue_text(queue))}" for queue in choice.queues]
     return ", ".join([*queues, *sorted(choice.parts - ({"queue"} if queues else set()))])
 
@@ -113,11 +130,14 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
         yield f"         what now: {escape(row.now)}"
 
 
-def _next(found: Repair, given: Given) -> Iterator[str]:
-    from ..store.next_commands import repair_command
-    from ..store.repair.parts import queue_text
-
-    choice = found.request.choice
-    parts = () if choice.everything else choice.parts
-    queues = [queue_text(queue) for queue in choice.queues]
-    yield f"Next: {repair_command(found.layout.root, parts, queues, given)}"
+def next_steps(seen: Judged, given: Given) -> list[Command]:
+    """The commands that mend the store, in order: first that of the plan, if there is one."""
+    found = seen.repair
+    if not found.nothing_to_do:
+        choice = found.request.choice
+        parts = () if choice.everything else choice.parts
+        queues = [queue_text(queue) for queue in choice.queues]
+        return [repair_command(found.layout.root, parts, queues, given)]
+    steps = next_commands(seen.verdict.findings, found.layout.root, given)
+    mended = found.request.choice.everything  # what that could do is done
+    return [step for step in steps if step.by_hand or not mended]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .broker_version import BrokerVersion, tell_nearest
-from .exit_codes import ExitCode, exit_code_of
+from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, command_app, say, shared
 from .selection_options import Since
 
@@ -178,7 +178,7 @@ def verify(
                     return
 
         print_verdicts(verdicts(), common, common.given(broker_version), quick=quick)
-    codes += [code_of(verdict) for _, verdict in found]
+    codes += [exit_code_of_status(verdict.status) for _, verdict in found]
     raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
 
@@ -186,14 +186,6 @@ WORST = (
     *(ExitCode.DONE, ExitCode.UNCLEAN, ExitCode.NO),
     *(ExitCode.IN_USE, ExitCode.USAGE, ExitCode.FAILED, ExitCode.INTERRUPTED),
 )
-
-
-def code_of(verdict: Verdict) -> ExitCode:
-    from ..store.verify.verdict import Status
-
-    return {Status.DAMAGED: ExitCode.NO, Status.UNCLEAN: ExitCode.UNCLEAN}.get(
-        verdict.status, ExitCode.DONE
-    )
 
 
 def groups_of(only: str | None) -> frozenset[str] | None:

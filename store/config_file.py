@@ -71,6 +71,8 @@ class ConfigFile:
 
 def read_config_file(path: Path, kind: str) -> ConfigFile:
     """Read one file. Raises Missing, Unreadable; what is in it raises nothing."""
+    if path.is_dir():  # a broker's read fails, as that of a broken file does
+        return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
     data = read_regular(path, LARGEST_BYTES + 1)
     parsed = _PARSERS[KINDS[kind].syntax](data[:LARGEST_BYTES])
     if len(data) > LARGEST_BYTES:

@@ -25,6 +25,8 @@ _SAVED = frozenset({RECOVER, ALL, QUEUE})
 """Where a store cannot be mended: what of it is made anew with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
+_RECOVERED = frozenset({RECOVER, QUEUE, "index", "checkpoint"})
+"""What `recover` puts right, too, once it has to be run."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -185,7 +187,7 @@ def _mending(
 ) -> Command:
     """One command for all that a repair mends."""
     codes = _codes(finding for found in mended.values() for finding in found)
-    if set(mended) == {RECOVER}:
+    if RECOVER in mended and set(mended) <= _RECOVERED:
         made = command("recover", root, "--apply", given=given)
     elif whole and len(mended) == 1 and ALL not in mended:
         (part,) = mended

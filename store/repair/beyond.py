@@ -11,9 +11,11 @@ from typing import Any
 
 from ..layout import Layout
 from ..store import Store
-from ..verify.catalogue import Severity
+from ..verify.catalogue import Severity, catalogue
 from ..verify.run import verify
 from ..verify.scene import Scope
+from ..verify.start import GROUP
+from ..verify.verdict import Verdict
 
 _OTHER = "OTHER"
 
@@ -56,8 +58,12 @@ def beyond_repair(
     version: the generation of brokers. tell: called with the log position reached.
     """
     with Store(layout.root, layout.broker_config) as store:
-        found = verify(store, Scope(broker_version=version), progress=tell).findings
-    errors = [finding for finding in found if finding.severity >= Severity.ERROR]
+        return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
+
+
+def beyond_of(verdict: Verdict, layout: Layout) -> list[Beyond]:
+    """The same of a verdict. What a start does follows from the rest, and is not told again."""
+    errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     told: dict[str, Beyond] = {}
     for first in errors:
         if first.code in told:

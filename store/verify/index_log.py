@@ -217,7 +217,10 @@ class IndexCompare(Carried):
 
     def _report_lacking(self, records: Records, lacking: Wanted) -> None:
         """Records with a key that the index lacks (I-101), from the first indexed record on."""
+        if not len(lacking.position):
+            return
         kept = (lacking.position != self.first) & self._asked_for(records, lacking.record)
+        kept &= ~tombstones(records.columns)[lacking.record]  # nobody asks for these by their tag
         early = lacking.position < self.first
         late = ~early & (lacking.position >= self.last)
         between = ~early & ~late & ~self._in_some_file(lacking.position)

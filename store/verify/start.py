@@ -7,21 +7,17 @@ verdict is made of both. The simulation runs in a process of its own while the l
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import StoreError
 from ..forked import Forked
-from ..store import Store
-from .catalogue import GROUPS, catalogue
-from .finding import Finding, order
-from .log_pass import not_asked_for
+from .catalogue import catalogue
+from .finding import Finding
 from .register import after
-from .scene import LogFacts, Predicted, Scene, Scope
-from .verdict import Verdict, status_of
+from .scene import Predicted, Scene, Scope
 
 if TYPE_CHECKING:
     from ..layout import Layout
@@ -29,7 +25,6 @@ if TYPE_CHECKING:
     from ..recovery.recovery import Recovery
 
 GROUP = "start"
-_OTHERS = frozenset(GROUPS) - {GROUP}
 
 
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
@@ -132,31 +127,3 @@ def a_start_does_no_harm(scene: Scene) -> None:
         scene.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity)
     if found.why_not:
         scene.unread.append(f"what a broker's start does: {found.why_not}")
-
-
-@contextmanager
-def verified_beside(
-    layout: Layout, version: str | None, *, start: bool, rate_bytes: int | None = None
-) -> Iterator[Callable[[], Verdict]]:
-    """`verify` of a whole store in another process, while this one makes a plan.
-
-    start: predict the next start, too. What it gives waits for the verdict. Raises Unreadable.
-    """
-    work = partial(_verified, layout, version, start, rate_bytes)
-    with Forked(work) as child:
-        yield lambda: child.result() or work()
-
-
-def _verified(layout: Layout, version: str | None, start: bool, rate_bytes: int | None) -> Verdict:
-    from .run import verify
-
-    scope = Scope(groups=None if start else _OTHERS, broker_version=version)
-    with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
-        return replace(verify(store, scope), facts=LogFacts())
-
-
-def with_start(verdict: Verdict, found: Recovery) -> Verdict:
-    """The verdict of all other groups, with what a start would do."""
-    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
-    unread = [text for text in verdict.unread if text not in not_asked_for(_OTHERS)]
-    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)

@@ -59,7 +59,8 @@ def test_verdict_and_exit_code(world: Path, name: str, code: int, status: str) -
     assert content(store) == before
     *findings, summary = found
     assert summary["status"] == status
-    assert summary["complete"] and not summary["interrupted"]
+    predicted = name != "4.9.7-dledger"  # what a start does with such a log is not known
+    assert summary["complete"] is predicted and not summary["interrupted"]
     assert [row for row in found if wrong(row)] == []
     for row in findings:
         assert row["broker"] == catalogue()[row["code"]].broker
@@ -73,7 +74,7 @@ def test_the_worst_of_several_stores_counts(world: Path) -> None:
     result = run_here(["verify", str(world / "none"), str(world / "5.3.3-clean"), "--quick"])
     assert result.code == 5
     assert "no such directory" in result.stderr
-    assert "5.3.3-clean: clean" in result.stdout
+    assert "5.3.3-clean: In order, as far as it was looked at" in result.stdout
 
 
 def test_two_processes_find_what_one_finds(world: Path) -> None:
@@ -211,7 +212,7 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
     assert value("status", both[0], status="clean") == 0
     assert value("status", both[1], status="clean") == 1
     assert value("complete", both[0]) == 1
-    assert value("findings", both[0], severity="fatal") == 1
+    assert value("findings", both[0], severity="fatal") == 2  # the damage, and what a start loses
     assert value("last_run_timestamp_seconds", both[1]) > 1e9
 
 
@@ -229,10 +230,12 @@ def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
 def test_the_page_begins_with_the_verdict(world: Path) -> None:
     store = world / "5.3.3-killed-page"
     lines = run_here(["verify", str(store)]).stdout.splitlines()
-    assert lines[0].startswith(f"{store}: DAMAGED; 1 fatal, ")
+    assert lines[0].startswith(
+        f"{store}: Do not start a broker: a broker 5.3 would lose 36 messages"
+    )
     heads = [line for line in lines if line in ("Fatal:", "Error:", "Warning:", "Info:")]
     assert heads == ["Fatal:", "Error:", "Warning:", "Info:"]
-    assert lines[-2].startswith(f"  mqstore repair {store} --all --apply  # I-022, ")
+    assert lines[-2].startswith(f"  mqstore recover {store} --apply  # I-022, ")
     assert "@114673: no record at 376817" in "\n".join(lines)
 
 

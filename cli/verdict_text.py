@@ -1,0 +1,60 @@
+"""The verdict on a store in the answers of `recover`, `repair` and `inspect`: as JSON, and line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from .terminal import escape
+
+if TYPE_CHECKING:
+    from ..store.verify.finding import Finding
+    from ..store.verify.verdict import Verdict
+
+
+def by_code(verdict: Verdict) -> dict[str, list[Finding]]:
+    """The errors by code, the worst first."""
+    found: dict[str, list[Finding]] = {}
+    for finding in verdict.serious:
+        found.setdefault(finding.code, []).append(finding)
+    return found
+
+
+def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
+    """status, the first sentence, and an object for each code that has errors."""
+    from ..store.verify.catalogue import catalogue
+    from ..store.verify.verdict import first_sentence
+
+    rows = [
+        {
+            "code": code,
+            "severity": mine[0].severity.label,
+            "count": sum(finding.count for finding in mine),
+            "path": mine[0].path,
+            "offset": mine[0].offset,
+            "message": mine[0].message,
+            "broker": catalogue()[code].broker,
+        }
+        for code, mine in by_code(verdict).items()
+    ]
+    sentence = first_sentence(verdict, root)
+    return {"status": verdict.status.value, "sentence": sentence, "findings": rows}
+
+
+def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
+    """Two lines for each code that has errors: the first place, and what a broker does with it.
+
+    What the next start does as a whole is told elsewhere.
+    """
+    from ..store.verify.catalogue import catalogue
+    from ..store.verify.start import GROUP
+
+    for code, mine in by_code(verdict).items():
+        told, first = catalogue()[code], mine[0]
+        if told.group == GROUP:
+            continue
+        others = sum(finding.count for finding in mine) - 1
+        more = f" (and {others:,} more)" if others else ""
+        yield f"  {code}  {escape(f'{first.place(root)}: {first.message}')}{more}"
+        yield f"         A broker {told.broker}."

@@ -1,0 +1,62 @@
+"""The verdict on a store for a command that plans a change of it: `verify` runs beside the plan.
+
+What `recover` has found out about the next start is part of the verdict and not found out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..forked import Forked
+from ..store import Store
+from .catalogue import GROUPS
+from .finding import order
+from .log_pass import not_asked_for
+from .run import verify
+from .scene import LogFacts, Scope
+from .start import GROUP, findings_of_start
+from .verdict import Verdict, status_of
+
+if TYPE_CHECKING:
+    from ..layout import Layout
+    from ..recovery.recovery import Recovery
+
+_OTHERS = frozenset(GROUPS) - {GROUP}
+
+
+class Judged(NamedTuple):
+    """A store as `recover` sees it: the plan, and the verdict that this is part of."""
+
+    recovery: Recovery
+    verdict: Verdict
+
+
+@contextmanager
+def verified_beside(
+    layout: Layout, version: str | None, *, start: bool, rate_bytes: int | None = None
+) -> Iterator[Callable[[], Verdict]]:
+    """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
+
+    version: the broker's, None: the guess. start: predict the next start, too. Raises Unreadable.
+    """
+    work = partial(_verified, layout, version, start, rate_bytes)
+    with Forked(work) as child:
+        yield lambda: child.result() or work()
+
+
+def _verified(layout: Layout, version: str | None, start: bool, rate_bytes: int | None) -> Verdict:
+    """The verdict, without what only a run that goes on needs."""
+    scope = Scope(groups=None if start else _OTHERS, broker_version=version)
+    with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
+        return replace(verify(store, scope), facts=LogFacts())
+
+
+def with_start(verdict: Verdict, found: Recovery) -> Verdict:
+    """The verdict of all other groups, with what a start would do."""
+    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
+    unread = [text for text in verdict.unread if text not in not_asked_for(_OTHERS)]
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)
