@@ -129,6 +129,8 @@ def _cure(before: Judged, given: Given) -> str:
     steps = next_steps(before, given)
     if not steps:
         return "Nothing to do."
+    if before.verdict.status is Status.CLEAN:
+        return f"{_count(len(found.plan.edits), 'change')} would tidy up: `{steps[0]}`."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}."
 
@@ -166,7 +168,11 @@ def _command(found: Recovery, given: Given) -> Command:
 
 
 def _messages(count: int) -> str:
-    return "no message" if not count else f"{count:,} message{'s' * (count != 1)}"
+    return "no message" if not count else _count(count, "message")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _facts(found: Recovery) -> Iterator[str]:
