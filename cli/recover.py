@@ -151,7 +151,6 @@ def _examine(
 
     beside = verified_beside(layout, version, start=False, rate_bytes=common.rate)
     with beside as verdict, reading_the_log(layout, common) as tell:
-        wanted = Planned(policy.value)
         found = examine(
             layout,
             version,
@@ -162,9 +161,9 @@ def _examine(
             jobs=common.jobs,
             tell=tell,
         )
-        judged = verdict()
-        found = widened(found, judged.findings)
-        return Judged(found, with_start(judged, found))
+        others = verdict()
+        found = widened(found, with_start(others, found).findings)
+        return Judged(found, with_start(others, found))
 
 
 def _rows_of(common: Common) -> tuple[int, ...]:

@@ -147,9 +147,8 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
     steps = next_commands(seen.verdict.findings, root, given)
-    if to_do:  # under `keep` the plan mends all that any repair can
-        whole = found.wish.policy == "keep"
-        steps = [_command(found, given), *(step for step in steps if step.by_hand or not whole)]
+    if to_do:  # what is left behind it is told when it was carried out
+        steps = [_command(found, given), *(step for step in steps if step.by_hand)]
     return steps
 
 

@@ -25,8 +25,6 @@ _SAVED = frozenset({RECOVER, ALL, QUEUE})
 """Where a store cannot be mended: what of it is made anew with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
-_RECOVERED = frozenset({RECOVER, QUEUE, "index", "checkpoint"})
-"""What `recover` puts right, too, once it has to be run."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -165,9 +163,14 @@ def command_for(
     if unmendable:
         return next((each for each in commands if finding.code in each.codes), None)
     whole = next((each for each in commands if not each.by_hand), None)
-    if whole is not None and (finding.code in whole.codes or "--all" in whole.words):
+    if whole is not None and (finding.code in whole.codes or _mends_all(whole)):
         return whole
     return _mending({cure: [finding]}, root, given)
+
+
+def _mends_all(command: Command) -> bool:
+    """What `recover` plans to keep is all that a repair mends."""
+    return command.words[1] == RECOVER or "--all" in command.words
 
 
 def command_in_general(code: str) -> str:
@@ -187,7 +190,7 @@ def _mending(
 ) -> Command:
     """One command for all that a repair mends."""
     codes = _codes(finding for found in mended.values() for finding in found)
-    if RECOVER in mended and set(mended) <= _RECOVERED:
+    if RECOVER in mended:  # its plan mends what any repair can
         made = command("recover", root, "--apply", given=given)
     elif whole and len(mended) == 1 and ALL not in mended:
         (part,) = mended

@@ -54,7 +54,7 @@ def test_a_lost_wheel_is_made_anew(kind: str, tmp_path: Path) -> None:
     line = first_line(root, options, 1)
     assert line.startswith(
         f"Do not start a broker: a broker {options[-1][:3]} would leave {never} of {waiting} timed "
-        f"messages unfired (B33). `mqstore repair {root} --all --apply "
+        f"messages unfired (B33). `mqstore recover {root} --apply "
     )
     assert line.endswith("` loses no message.")
     result = run_here(["recover", str(root), *options, "--apply", "--yes"])

@@ -35,9 +35,9 @@ def test_one_command_for_all_that_one_mends() -> None:
     assert lines(*queues) == ["mqstore repair s --queue '*' --apply"]
     assert lines(found("I-101"), found("I-100")) == ["mqstore repair s --index --apply"]
     assert lines(found("I-022"), found("I-042")) == ["mqstore recover s --apply"]
-    assert lines(found("I-022"), found("I-101")) == ["mqstore repair s --all --apply"]
+    assert lines(found("I-022"), found("I-101")) == ["mqstore recover s --apply"]
     assert lines(*queues[:1], found("I-101")) == ["mqstore repair s --all --apply"]
-    assert lines(*queues[:1], recover=True) == ["mqstore repair s --all --apply"]
+    assert lines(*queues[:1], recover=True) == ["mqstore recover s --apply"]
     assert lines(recover=True) == ["mqstore recover s --apply"]
 
 
