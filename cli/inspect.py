@@ -82,11 +82,13 @@ def inspect(
         return
     if what.kind == STORE:
         from ..store.description import describe_path
+        from ..store.verify.first_sight import at_first_sight
         from .store_text import store_json, store_text
 
         description = describe_path(path, common.config())
-        record = store_json(description)
-        page = store_text(description, common.utc, all_topics=common.verbose)
+        verdict, given = at_first_sight(description), common.given()
+        record = store_json(description, verdict, given)
+        page = store_text(description, verdict, given, common.utc, all_topics=common.verbose)
     else:
         from .file_summary import summary, summary_text
 

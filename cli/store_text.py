@@ -7,21 +7,26 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from .terminal import bytes_text, time_text
+from ..store.next_commands import Command, Given, command, next_commands
+from ..store.verify.verdict import first_sentence
+from .terminal import bytes_text, escape, time_text
+from .verdict_text import verdict_json
 
 if TYPE_CHECKING:
     from ..store.consume_queue import QueueSummary
     from ..store.description import Description
     from ..store.options import Option
     from ..store.sizes import Size
+    from ..store.verify.verdict import Verdict
 
 TOPICS_SHOWN = 20
 _LABEL = 12
 _OTHERS_SHOWN = 5
 
 
-def store_json(store: Description) -> dict[str, Any]:
+def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, Any]:
     """All of it, by the names of the contract."""
+    root = store.layout.root
     log, restart = store.log, store.restart
     return {
         "type": "store",
@@ -74,12 +79,26 @@ def store_json(store: Description) -> dict[str, Any]:
         "foreign_files": [{"path": f.path, "reason": f.reason} for f in store.foreign],
         "options": [option.to_json() for option in store.options],
         "notes": store.notes,
+        "verdict": verdict_json(verdict, root),
+        "next": [str(step) for step in _next(store, verdict, given)],
     }
 
 
-def store_text(store: Description, utc: bool, all_topics: bool) -> str:
-    """One screen; `all_topics` makes it longer."""
-    return "\n".join(_Page(store, utc, all_topics).lines())
+def _next(store: Description, verdict: Verdict, given: Given) -> list[Command]:
+    """What looks at all of a store whose first sight this was; first what mends what was seen."""
+    root = store.layout.root
+    steps = next_commands(verdict.findings, root, given, whole=False)
+    return steps or [command("verify", root, given=given)]
+
+
+def store_text(
+    store: Description, verdict: Verdict, given: Given, utc: bool, all_topics: bool
+) -> str:
+    """One screen, the verdict first; `all_topics` makes it longer."""
+    sentence = escape(first_sentence(verdict, store.layout.root))
+    steps = _next(store, verdict, given)
+    told = [f"{sentence}. Next: {steps[0]}", "", *_Page(store, utc, all_topics).lines()]
+    return "\n".join(told)
 
 
 class _Page:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,11 @@ class Finding:
     queue_id: int | None = None
     unclean: bool = False
     repair: str | None = None
+
+    @classmethod
+    def of(cls, code: str, path: str, message: str, count: int = 1) -> Self:
+        """One of the usual severity, about a whole file or store."""
+        return cls(code, catalogue()[code].severity, path, message, count=count)
 
     def place(self, root: str | os.PathLike[str]) -> str:
         """Where it is, for people: the path inside of the store at `root`, and the byte."""

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import StoreError
 from ..forked import Forked
-from .catalogue import catalogue
 from .finding import Finding
 from .register import after
 from .scene import Predicted, Scene, Scope
 
 if TYPE_CHECKING:
     from ..layout import Layout
+    from ..recovery.config_start import ConfigStart
     from ..recovery.predict import Prediction
     from ..recovery.recovery import Recovery
 
@@ -31,42 +31,44 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
     """What a start would do to a store that `examine` has looked at."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
     if found.interrupted:
-        yield _finding("I-185", root, f"session {found.interrupted} was cut off")
+        yield Finding.of("I-185", root, f"session {found.interrupted} was cut off")
     elif found.barrier:
-        yield _finding("I-185", root, "a start barrier is left, which keeps brokers from loading")
+        yield Finding.of("I-185", root, "a start barrier is left, which keeps brokers from loading")
     if found.refusal is not None and not found.interrupted:
-        yield _finding("I-187", root, f"no recovery is possible yet: {found.refusal}")
+        yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
     yield from _of_prediction(root, worst)
     if plan is not None and plan.lost.messages and not worst.lost.messages:
         text = f"{_messages(plan.lost.messages)} that queue units name {_are(plan.lost.messages)}"
-        yield _finding("I-186", root, f"{text} gone", plan.lost.messages)
+        yield Finding.of("I-186", root, f"{text} gone", plan.lost.messages)
 
 
 def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
     broker = f"a broker {worst.broker_version}"
     if worst.outcome == "refuses":
-        yield _finding("I-180", root, f"{broker} would not start: {worst.reason}")
+        yield Finding.of("I-180", root, f"{broker} would not start: {worst.reason}")
     elif worst.outcome == "hangs":
-        yield _finding("I-180", root, f"{broker} would hang at its start: {worst.reason}")
+        yield Finding.of("I-180", root, f"{broker} would hang at its start: {worst.reason}")
     if lost := worst.lost.messages:
         topics = f"{worst.lost.topics} topic{'s' * (worst.lost.topics != 1)}"
         text = f"{broker} would lose {_messages(lost)} of {topics}"
-        yield _finding("I-181", root, text, lost)
+        yield Finding.of("I-181", root, text, lost)
     if hidden := worst.invisible.messages:
-        yield _finding("I-182", root, f"{broker} would leave {_messages(hidden)} unread", hidden)
+        yield Finding.of("I-182", root, f"{broker} would leave {_messages(hidden)} unread", hidden)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
-        yield _finding("I-183", root, f"{broker} would {text}", max(timers.never_fired, 1))
+        yield Finding.of("I-183", root, f"{broker} would {text}", max(timers.never_fired, 1))
     if timers is not None and timers.fired_twice:
         text = f"{broker} would fire {timers.twice_text} twice"
-        yield _finding("I-184", root, text, timers.fired_twice)
-    config = worst.config
-    if config is not None and config.forgets:
-        yield _finding("I-188", root, f"{broker} would forget configuration: {config.sentence}")
+        yield Finding.of("I-184", root, text, timers.fired_twice)
+    if worst.config is not None:
+        yield from forgotten(root, worst.config)
 
 
-def _finding(code: str, path: str, message: str, count: int = 1) -> Finding:
-    return Finding(code, catalogue()[code].severity, path, message, count=count)
+def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
+    """What a start on the configuration of the store at `root` would lose of it."""
+    if config.forgets:
+        text = f"a broker {config.version} would forget configuration: {config.sentence}"
+        yield Finding.of("I-188", root, text)
 
 
 def _messages(count: int) -> str:

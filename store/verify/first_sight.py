@@ -1,0 +1,71 @@
+"""What is wrong with a store at first sight: for `inspect`, which reads little of it.
+
+Names and sizes of files, what a load refuses, the configuration, damage in the part of the log that
+was walked. The verdict that these make is never "Safe to start": the rest was not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..recovery.config_start import config_start
+from ..recovery.profiles import profile_of
+from ..recovery.snapshot import QueueId
+from ..store import Store
+from .finding import Finding, order
+from .register import CHECKS, checks_of
+from .run import load_checks
+from .scene import Scene, Scope
+from .start import forgotten
+from .verdict import Verdict, status_of
+
+if TYPE_CHECKING:
+    from ..description import Description
+
+_GROUPS = frozenset({"layout", "config"})
+_NOT_READ = "records, queues, index and timer one by one, and what a broker's start does to them"
+
+
+def at_first_sight(seen: Description) -> Verdict:
+    """The verdict on a store by what `describe` has read of it and little more. Raises Unreadable."""
+    load_checks(_GROUPS)
+    with Store(seen.layout.root, seen.layout.broker_config) as store:
+        scene = Scene(store, Scope(quick=True, broker_version=seen.generation.version))
+        for check in checks_of(CHECKS.before, _GROUPS):
+            check(scene)
+        live = seen.exit == "running"
+    findings = sorted([*scene.findings, *_of_description(seen)], key=order)
+    if live:
+        findings = [replace(finding, unclean=False) for finding in findings]
+    return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live)
+
+
+def _of_description(seen: Description) -> Iterator[Finding]:
+    """What the walk over the log and the load of its files have shown."""
+    log, root = seen.log, os.fspath(seen.layout.root)
+    if log.damaged_ranges:
+        ranges = f"{log.damaged_ranges:,} range{'s' * (log.damaged_ranges != 1)}"
+        text = f"{log.damaged_bytes:,} bytes in {ranges} are no records"
+        path = os.fspath(log.directories[0]) if log.directories else root
+        yield Finding.of("I-020", path, text, log.damaged_ranges)
+    if seen.restart is not None and not seen.restart.file:
+        text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
+        yield Finding.of("I-180", root, text)
+    if seen.restart is not None:  # there is a plain log
+        yield from _of_config(seen, root)
+
+
+def _of_config(seen: Description, root: str) -> Iterator[Finding]:
+    ranges = {
+        QueueId(queue.topic, queue.queue_id): (queue.min_offset, queue.max_offset)
+        for queue in seen.queues
+    }
+    profile = profile_of(seen.generation.version)
+    found = config_start(seen.layout, profile, ranges)
+    if found.refuses:
+        text = f"a broker {profile.version} would not start: {found.refuses}"
+        yield Finding.of("I-180", root, text)
+    yield from forgotten(root, found)
