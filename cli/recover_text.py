@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _SHIFTED_SHOWN = 3
 ROWS = 12
 """Lines of a list before it is folded."""
+_NAMED = 3
+"""Files of one change that are named before they are counted."""
 _PLAN = "The plan (nothing is written without --apply):"
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -303,8 +305,10 @@ def _plan(found: Recovery, applied: Applied | None, rows: int | None, asking: bo
 
 
 def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -> Iterator[str]:
-    """A line for each edit, or one for all of a kind that have the same reason but for a number."""
-    files: dict[tuple[str, str], set[str]] = {}
+    """A line for each edit, or two for all of a kind that have the same reason but for a number; each
+    names its files, as long as they are few.
+    """
+    files: dict[tuple[str, str], dict[str, None]] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for edit in edits:
         if one_by_one:
@@ -313,11 +317,16 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
         number, _, rest = edit.reason.partition(" ")
         counted = number.isascii() and number.isdigit()
         key = (edit.kind, rest if counted else edit.reason)
-        files.setdefault(key, set()).add(edit.path)
+        files.setdefault(key, {})[edit.path.removeprefix(f"{layout.root}/")] = None
         counts[key] += int(number) if counted else 0
     for (kind, reason), paths in files.items():
         number = f"{counts[kind, reason]:,} " if counts[kind, reason] else ""
-        yield f"  {kind:<8} {len(paths)} file{'s' * (len(paths) != 1)}: {number}{reason}"
+        names, more = list(paths)[:_NAMED], len(paths) - _NAMED
+        if more == 1 - _NAMED:
+            yield f"  {kind:<8} {names[0]}: {number}{reason}"
+            continue
+        yield f"  {kind:<8} {len(paths)} files: {number}{reason}"
+        yield f"             {', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _next(seen: Judged, given: Given) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..store.next_commands import Command, Given
-    from ..store.verify.catalogue import Severity
     from ..store.verify.finding import Finding
     from ..store.verify.verdict import Verdict
 
@@ -19,8 +17,8 @@ _WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "i
 
 
 def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> str:
-    """All lines. given: options that next commands need as well. verbose: every finding, otherwise the
-    first of each code.
+    """All lines. given: options that next commands need as well. verbose: every finding and its rule,
+    otherwise one of each code.
     """
     from ..store.verify.catalogue import Severity
 
@@ -29,10 +27,10 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
         found = [f for f in verdict.findings if f.severity is severity]
         if found:
             lines += ["", f"{severity.label.capitalize()}:"]
-            lines += _group(path, found, severity, verbose)
+            lines += _group(path, found, verbose)
     for text in verdict.unread:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
-    lines += ["", *_what_now(path, verdict, given, verbose)]
+    lines += ["", *_what_now(path, verdict, given)]
     return "\n".join(lines)
 
 
@@ -43,7 +41,7 @@ def folded(text: str, columns: int) -> str:
     told, now, commands = text.partition(_WHAT_NOW)
     lines = []
     for line in told.split("\n"):
-        indent = " " * len(_INDENT.match(line)[0])  # type: ignore[index]
+        indent = _INDENT.match(line)[0] + "  "  # type: ignore[index]
         rows = wrap(
             line,
             max(columns, _NARROWEST),
@@ -56,7 +54,7 @@ def folded(text: str, columns: int) -> str:
 
 
 _WHAT_NOW = "\nWhat now:"
-_INDENT = re.compile(r" *(I-\d{3}  )?")
+_INDENT = re.compile(r" *")
 _NARROWEST = 40
 
 
@@ -86,53 +84,39 @@ def _size(count: float) -> str:
     return f"{count:.1f} {_UNITS[-1]}"
 
 
-def _group(
-    path: Path | str, found: list[Finding], severity: Severity, verbose: bool
-) -> Iterator[str]:
-    """Findings of one severity by code: what must hold, the first place, how many more."""
-    from ..store.verify.catalogue import Severity, catalogue
+def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:
+    """Findings of one severity: a line for each code; verbose: for each place, and what the rule is."""
+    from ..store.verify.catalogue import catalogue
 
     by_code: dict[str, list[Finding]] = {}
     for finding in found:
         by_code.setdefault(finding.code, []).append(finding)
     for code, mine in by_code.items():
-        if severity is Severity.INFO and not verbose:
-            yield f"  {code}  {_place(path, mine[0])}: {mine[0].message}{_more(mine)}"
+        if not verbose:
+            yield headline(path, mine)
             continue
-        yield f"  {code}  {catalogue()[code].statement}"
-        for finding in mine if verbose else mine[:1]:
-            more = "" if verbose else _more(mine)
-            yield f"         {_place(path, finding)}: {finding.message}{more}"
-        yield f"         A broker {catalogue()[code].broker}."
+        yield from (headline(path, [finding]) for finding in mine)
+        yield f"      The rule: {catalogue()[code].statement}"
+        yield f"      A broker {catalogue()[code].broker}."
 
 
-def _more(mine: list[Finding]) -> str:
-    """How many are like the first."""
-    items = sum(f.count for f in mine) - 1
-    if not items:
-        return ""
-    return (
-        f" (and {items} more, in {len(mine)} places)" if len(mine) > 1 else f" (and {items} more)"
-    )
+def headline(root: Path | str, mine: list[Finding]) -> str:
+    """The fault, told of the largest of findings of one code, how many more there are, and the code."""
+    from ..store.verify.finding import how_many_more
 
-
-def _place(root: Path | str, finding: Finding) -> str:
-    base = os.fspath(root)
-    inside = finding.path.startswith(base + os.sep)
-    shown = finding.path[len(base) + 1 :] if inside else finding.path
-    return shown if finding.offset is None else f"{shown} @{finding.offset}"
+    first = max(mine, key=lambda finding: finding.count)
+    more = how_many_more(first, mine)
+    return f"  {first.place(root)}: {first.message}{more}  [{first.code}]"
 
 
 _LONG_S = 5
 """Shorter runs are told without their time."""
 _CODES = 6
 """Codes behind a command before they are folded."""
-_BY_HAND = 8
-"""Commands by hand before they are folded."""
 
 
-def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
-    """The commands that mend it all, in order; then what is left to do by hand."""
+def _what_now(path: Path | str, verdict: Verdict, given: Given) -> Iterator[str]:
+    """The commands that mend it all, in order; then why some of it is beyond repair."""
     from ..store.next_commands import calls_for_something, next_commands
     from ..store.verify.catalogue import Severity
 
@@ -147,20 +131,32 @@ def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -
     commands = next_commands(
         about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable
     )
-    yield from _commands([each for each in commands if not each.by_hand], None)
-    by_hand = [each for each in commands if each.by_hand]
-    if by_hand:
-        yield "  By hand, since no repair mends it:"
-        yield from _commands(by_hand, None if verbose else _BY_HAND)
+    yield from _commands(commands)
+    if verdict.unmendable:
+        yield f"  {verdict.unmendable}"
+    yield from _beyond(about, commands)
     yield f"  mqstore explain {about[0].code}"
 
 
-def _commands(commands: list[Command], most: int | None) -> Iterator[str]:
-    shown = commands[:most]
-    width = max((len(str(command)) for command in shown), default=0)
-    for command in shown:
-        more = len(command.codes) - _CODES
-        codes = ", ".join(command.codes[:_CODES]) + (f" and {more} more" if more > 0 else "")
-        yield f"  {command!s:{width}}  # {codes}"
-    if len(commands) > len(shown):
-        yield f"  and {len(commands) - len(shown)} more commands (--verbose)"
+def _commands(commands: list[Command]) -> Iterator[str]:
+    width = max((len(str(each)) for each in commands if not each.by_hand), default=0)
+    for each in commands:
+        more = len(each.codes) - _CODES
+        codes = ", ".join(each.codes[:_CODES]) + (f" and {more} more" if more > 0 else "")
+        yield f"  {each!s:{width}}  # {codes}{', by hand' if each.by_hand else ''}"
+
+
+def _beyond(about: list[Finding], commands: list[Command]) -> Iterator[str]:
+    """Why no command mends what is left."""
+    from ..store.next_commands import cure_of
+    from ..store.repair.beyond import why_beyond
+
+    mended = {code for each in commands if not each.by_hand for code in each.codes}
+    left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
+    for code, finding in sorted(left.items()):
+        if not cure_of(finding).startswith(_IN_PLACE):
+            yield f"  {code} is beyond repair: {why_beyond(code)}"
+
+
+_IN_PLACE = ("mv ", "chmod ", "chown ", "gunzip ", "zstd ", "cp ")
+"""Commands by hand that mend it."""

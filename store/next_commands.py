@@ -107,7 +107,7 @@ def next_commands(
     why neither takes this store; then its messages can be saved, no more.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
-    of mqstore that mends all it can; then what shows what is left, each once.
+    of mqstore that mends all it can; then what shows what is left, once for each code.
     Findings that call for nothing, warnings and infos of a store that was shut down, are passed over.
     """
     about = [finding for finding in findings if calls_for_something(finding)]
@@ -129,8 +129,9 @@ def next_commands(
     else:
         commands = [_mending(mended, root, given, whole=whole)] if mended else []
     hands = [Command(words, _codes(found), True) for words, found in by_hand.items()]
-    looks = [each for each in hands if each.words[0] == "mqstore"]
-    return [*(each for each in hands if each not in looks), *commands, *looks]
+    looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
+    in_the_way = [each for each in hands if each.words[0] != "mqstore"]
+    return [*in_the_way, *commands, *reversed(looks.values())]
 
 
 def calls_for_something(finding: Finding) -> bool:

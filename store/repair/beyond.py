@@ -83,6 +83,11 @@ def beyond_of(verdict: Verdict, layout: Layout) -> list[Beyond]:
     return list(told.values())
 
 
+def why_beyond(code: str) -> str:
+    """Why no repair mends findings of this code."""
+    return (beyond_texts().get(code) or beyond_texts()[_OTHER])["why"]
+
+
 @cache
 def beyond_texts() -> dict[str, dict[str, str]]:
     """Code, or OTHER, → why no repair mends it, and what is left to do."""

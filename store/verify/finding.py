@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -58,6 +59,19 @@ class Finding:
     def end(self) -> int:
         """Byte behind the last one; 0 where the whole file is meant."""
         return (self.offset or 0) + (self.length or 0)
+
+
+def how_many_more(first: Finding, like: Iterable[Finding]) -> str:
+    """ " (and 41 more, in 3 places)": of findings like the first one, itself among them, beside what its
+    message tells; "" for none.
+    """
+    counts = [finding.count for finding in like]
+    in_text = f"{first.count:,}" in re.findall(r"\d[\d,]*", first.message)
+    items = sum(counts) - (first.count if in_text else 1)
+    if not items:
+        return ""
+    places = f", in {len(counts):,} places" if len(counts) > 1 else ""
+    return f" (and {items:,} more{places})"
 
 
 def order(finding: Finding) -> tuple[int, str, str, int]:

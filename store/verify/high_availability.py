@@ -23,15 +23,16 @@ def epochs_follow_one_another(scene: Scene) -> None:
         whole = backup is not None and backup.problem is None and not file.problem.gives_up
         then = "; its .bak is whole" if whole else ""
         text = f"cannot be read: {file.problem.reason}{then}"
-        scene.findings.add("I-170", os.fspath(path), text, offset=file.problem.position)
+        position, mend = file.problem.position, _mend(path)
+        scene.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
         return
     if file.note:
-        scene.findings.add("I-170", os.fspath(path), file.note)
+        scene.findings.add("I-170", os.fspath(path), file.note, repair=_mend(path))
         return
     starts = [row["start_offset"] for row in file.records() if "start_offset" in row]
     if starts and starts[-1] > scene.log.end and scene.log.complete:
         text = f"the last epoch begins at {starts[-1]}, the log ends at {scene.log.end}"
-        scene.findings.add("I-170", os.fspath(path), text)
+        scene.findings.add("I-170", os.fspath(path), text, repair=_mend(path))
 
 
 @before("I-171")
@@ -41,7 +42,13 @@ def the_identity_can_be_read(scene: Scene) -> None:
     file = _read(path, "broker-identity")
     if file is not None and file.problem is not None:
         text = f"{file.problem.reason}"
-        scene.findings.add("I-171", os.fspath(path), text, offset=file.problem.position)
+        position, mend = file.problem.position, _mend(path)
+        scene.findings.add("I-171", os.fspath(path), text, offset=position, repair=mend)
+
+
+def _mend(path: Path) -> str | None:
+    """The copy comes back, as the catalogue says; "" where there is none."""
+    return None if path.with_name(path.name + BACKUP).exists() else ""
 
 
 def _path(scene: Scene, option: str, name: str) -> Path:

@@ -248,8 +248,8 @@ def test_a_terminal_gets_lines_that_fit(world: Path) -> None:
     assert commands == text.partition("\nWhat now:")[2]
     long = [line for line in told.splitlines() if len(line) > 80]
     assert all(len(line.split()) == 1 for line in long), "but for paths"
-    behind = told.split("  I-022  ")[1].splitlines()
-    assert behind[2].startswith(" " * 9)
+    behind = told.split("Fatal:\n")[1].splitlines()
+    assert behind[0].startswith("  commitlog/") and behind[1].startswith("    ")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
