@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
+from .exit_codes import ExitCode
 from .options import Common, Format
 from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
@@ -73,15 +74,34 @@ class Output:
         else:
             self._lines(escape_lines(text(record)) for record in records)
 
-    def record(self, record: Record, *, text: TextOf, columns: Columns | None = None) -> None:
-        """One record; as JSON it is one object, indented."""
+    def record(
+        self,
+        record: Record,
+        *,
+        text: TextOf,
+        columns: Columns | None = None,
+        verdict: ExitCode | None = None,
+    ) -> None:
+        """One record; as JSON it is one object, indented.
+
+        verdict: the text is a page that begins with one, and this exit code goes with it.
+        """
         columns = tuple(record) if columns is None else columns
         if self._common.format == Format.JSON:
             from .json_text import dumps_wide
 
             self._lines(map(dumps_wide, self._chosen([record], columns)))
+        elif verdict is not None and self._is_page and self.on_terminal:
+            from .terminal_page import on_terminal
+
+            page = escape_lines(text(record))
+            self._lines([on_terminal(page, verdict, colour=self.colour)])
         else:
             self.records([record], text=text, columns=columns)
+
+    @property
+    def _is_page(self) -> bool:
+        return self._common.format.value == Format.TEXT and self._fields is None
 
     def painted(self, text: str) -> None:
         """Text that is escaped already, with the colours of `terminal.paint` in it."""

@@ -131,7 +131,7 @@ def recover(
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not lost else ExitCode.NO
     given = common.given(broker_version, journal, follow_links)
-    _print(before, applied, after, given, common)
+    _print(before, applied, after, given, code, common)
     raise typer.Exit(code)
 
 
@@ -204,6 +204,7 @@ def _print(
     applied: Applied | None,
     after: Judged | None,
     given: Given,
+    code: ExitCode,
     common: Common,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
@@ -225,4 +226,8 @@ def _print(
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
         }
     with common.open_output() as out:
-        out.record(record, text=lambda _: recovery_text(before, applied, after, common, given))
+        out.record(
+            record,
+            text=lambda _: recovery_text(before, applied, after, common, given),
+            verdict=code,
+        )

@@ -227,4 +227,8 @@ def _print(
     if beyond := last.beyond():
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with common.open_output() as out:
-        out.record(record, text=lambda _: repair_text(before, applied, after, common, given))
+        out.record(
+            record,
+            text=lambda _: repair_text(before, applied, after, common, given),
+            verdict=_code(before, after),
+        )

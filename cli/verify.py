@@ -336,7 +336,11 @@ def print_verdicts(
                 text = page(path, verdict, given, verbose=common.verbose)
                 if out.on_terminal:
                     text = folded(text, get_terminal_size().columns)
-                out.record(summary_json(path, verdict), text=lambda _, text=text: text)  # type: ignore[misc]
+                out.record(
+                    summary_json(path, verdict),
+                    text=lambda _, text=text: text,  # type: ignore[misc]
+                    verdict=exit_code_of_status(verdict.status),
+                )
             return
         out.records(
             (row for path, verdict in verdicts for row in _rows(path, verdict, given)),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.cli import json_text
+from mqstore.cli.exit_codes import ExitCode
 from mqstore.cli.terminal import (
     DANGEROUS,
     bytes_text,
@@ -21,6 +24,10 @@ from mqstore.cli.terminal import (
     paint,
     time_text,
 )
+from mqstore.cli.terminal_page import on_terminal
+
+from .. import stores
+from .at_a_terminal import Terminal
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -108,6 +115,69 @@ def test_sizes_for_people() -> None:
     assert [bytes_text(n) for n in (1023, 1024, 1 << 40, 1 << 51)] == [
         *("1023 B", "1.0 KiB", "1.0 TiB", "2.0 PiB")
     ]
+
+
+COLOURS = re.compile(r"\x1b\[\d+m")
+PAGE = "s: Do not start: x\n\nFatal:\n  I-001  a: Fatal:\n\nWarning:\n  I-002  b\n\nWhat now: look\n  c"
+
+
+@pytest.mark.parametrize(
+    ("code", "style"), [(ExitCode.DONE, 32), (ExitCode.UNCLEAN, 33), (ExitCode.NO, 31)]
+)
+def test_verdict_and_severities_have_colour(
+    code: ExitCode, style: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside their words: without colours the page is the same."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "40")
+    shown = on_terminal(PAGE, code, colour=True)
+    assert COLOURS.sub("", shown) == PAGE == on_terminal(PAGE, code, colour=False)
+    lines = shown.split("\n")
+    assert lines[0] == f"\x1b[{style}ms: Do not start: x\x1b[0m"
+    assert (lines[2], lines[5]) == ("\x1b[31mFatal:\x1b[0m", "\x1b[33mWarning:\x1b[0m")
+    assert lines[3] == "  I-001  a: Fatal:" and lines[8].startswith("\x1b[1m")
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "twice"), [(80, 11, False), (80, 10, True), (9, 12, True)]
+)
+def test_of_a_long_page_the_verdict_is_last_too(
+    columns: int, rows: int, twice: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the first line has left the screen; lines that go on below count as they are shown."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(rows))
+    shown = on_terminal(PAGE, ExitCode.NO, colour=False)
+    assert shown == (f"{PAGE}\n\ns: Do not start: x" if twice else PAGE)
+
+
+@pytest.mark.parametrize(
+    ("line", "environment", "coloured"),
+    [
+        ("verify", {}, True),
+        ("recover", {}, True),
+        ("verify --no-color", {}, False),
+        ("recover", {"NO_COLOR": "1"}, False),
+        ("verify", {"TERM": "dumb"}, False),
+        ("recover --format json", {}, False),
+        ("verify --output page", {}, False),
+    ],
+)
+def test_colours_of_a_command(
+    line: str, environment: dict[str, str], coloured: bool, tmp_path: Path
+) -> None:
+    """At a real terminal, unless somebody does not want them; never in a file."""
+    root = stores.unpack("4.3.1-killed", tmp_path)
+    words = [str(tmp_path / word) if word == "page" else word for word in line.split()]
+    words += [str(root), "--no-progress"]
+    with Terminal(*words, environment=environment, rows=5) as terminal:
+        assert terminal.end() in (1, 3)
+    assert bool(COLOURS.search(terminal.shown)) is coloured
+    if (tmp_path / "page").exists():
+        assert "\x1b" not in (tmp_path / "page").read_text()
+    elif "json" not in line:
+        lines = [COLOURS.sub("", line) for line in terminal.screen]
+        assert lines.count(lines[0]) == 2
 
 
 def test_csv_module_reads_what_escape_leaves() -> None:
