@@ -18,7 +18,8 @@ from .ndjson_input import Line, opened
 from .output import FORMULA
 
 _ROWS = 1000
-_OBJECTS = ("properties", "keys")
+_INNER_NUMBERS = ("inner_number", "batch_size")
+_OBJECTS = ("properties", "keys", "batch_record")
 _TRUTHS = ("raw", "after_damage", "body_crc_ok", "tombstone", "filler")
 _LARGEST_CELL = 256 << 20
 
@@ -80,7 +81,7 @@ def _value(name: str, cell: str) -> Any:
         return cell == "true"
     if name.endswith("_timestamp"):
         return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell)
-    if name in NUMBER_LIMITS:
+    if name in NUMBER_LIMITS or name in _INNER_NUMBERS:
         return int(cell)
     return plain(cell)
 

@@ -60,7 +60,10 @@ def dump(
     ] = False,
     raw: Annotated[
         bool,
-        typer.Option("--raw", help="Bodies as stored (base64), unused slots of a timer wheel."),
+        typer.Option(
+            "--raw",
+            help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.",
+        ),
     ] = False,
     max_body: MaxBody = MAX_BODY_BYTES,
     topic: Topic = None,
@@ -82,10 +85,15 @@ def dump(
     they were. Damage ends nothing: it is a record of its own, and reading goes on at the next good
     one. With a condition (--topic, --since, …) only messages of a commit log that fit are printed.
 
+    Messages that a client sent together and that lie in one record (queue.type=BatchCQ) are printed one
+    by one, as a consumer gets them; put --from makes one record of them again. --raw and --hex show
+    the record as it is stored.
+
     \b
     Examples:
       mqstore dump /data/store --format ndjson | jq 'select(.topic=="orders")'
       mqstore dump /data/store --at 1073741824 --count 10
+      mqstore dump /data/store --topic batches --raw --format ndjson
       mqstore dump /data/store/consumequeue/orders/0
       mqstore dump /data/store/index --format csv --output index.csv
       mqstore dump copied-segment.bin --as commit-log --hex --count 1
@@ -105,7 +113,7 @@ def dump(
         where=where,
         grep=grep,
         max_body_bytes=max_body,
-    )
+    )._replace(whole=raw or hex_view)
     chunks = _chunks(what, at, raw, selection, common)
     if hex_view:
         _print_hex(chunks, count, common)

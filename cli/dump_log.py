@@ -92,8 +92,7 @@ def _items(
             batch = item
             if at is not None and item.position[0] < at:
                 batch = batch.take(batch.position >= at)
-            if asks:
-                batch = batch.take(selection.mask(batch))
+            batch = selection.wanted(batch)
             if len(batch):
                 around = _around(log, int(batch.position[0]))
                 yield Messages(batch, raw, selection.max_body_bytes, around)

@@ -58,7 +58,7 @@ def _messages(store: Store, selection: Selection, common: Common, out: Output) -
 
     follower = Follower(store.layout, start, common.warn)
     for batch in follower.batches(idle):
-        yield from found_in(batch.take(selection.mask(batch)), Via.SCAN)
+        yield from found_in(selection.wanted(batch), Via.SCAN)
 
 
 def _check_reader(common: Common) -> None:

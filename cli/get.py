@@ -63,7 +63,9 @@ def get(
     ] = None,
     message_id: Annotated[
         str | None,
-        typer.Option("--message-id", metavar="HEX", help="The one with this offset message id."),
+        typer.Option(
+            "--message-id", metavar="HEX", help="The one with this id, of a broker or of a client."
+        ),
     ] = None,
     unique_key: UniqueKey = None,
     key: Key = None,
@@ -119,7 +121,13 @@ def get(
     message that is left.
 
     Keys are looked up in the index; where it lacks them the log is scanned, and the answer says so
-    (found_by). Bodies that the producer compressed come out decompressed.
+    (found_by). --message-id takes both ids of a message: the offset message id of its broker and the
+    unique key of its client. Bodies that the producer compressed come out decompressed.
+
+    What a client sent together a broker stores as one record where the topic has queue.type=BatchCQ.
+    Its messages are found and printed one by one, as a consumer gets them, each with its own queue
+    offset, keys and properties; position and message id are the record's, whose own id leads to all of
+    them. --raw and --format hex show the record as it is stored.
 
     --follow begins at the end of the log, or at --since, and goes on until --limit, Ctrl-C or a closed
     pipe: over new files, files that were made ahead, and a broker that starts again.
@@ -127,7 +135,8 @@ def get(
     --addresses reads one address a line, from a file or from stdin: a position in the log, an offset
     message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON object that has one of them, such as an
     answer of put. Each gets one answer, in order; one without a message a record of type missing, and
-    exit code 1 at the end.
+    exit code 1 at the end. The position or the message id of a record that holds a batch gets it as it
+    is stored.
 
     \b
     Examples:
@@ -136,6 +145,7 @@ def get(
       mqstore get /data/store --topic orders --since -1h --grep 'timeout|refused'
       mqstore get /data/store --topic 'orders*' --where "price > 50.0 AND @queue_id IN ('0', '1')"
       mqstore get /data/store --message-id 7F00000100002A9F0000000000000345 --format body
+      mqstore get /data/store --message-id C0000202057B4E0E2F2A668728E90004
       mqstore get /data/store --topic orders --queue 0 --offset-at yesterday
       mqstore get /data/store --topic orders --follow --format ndjson
       mqstore get /data/store --addresses ids.txt --format ndjson
@@ -159,6 +169,7 @@ def get(
         limit=limit,
         reverse=reverse,
         max_body_bytes=max_body,
+        whole=raw or common.format.value == GetFormat.HEX.value,
     )
     if addresses is not None:
         if follow or offset_at is not None:

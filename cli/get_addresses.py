@@ -14,12 +14,13 @@ from .get_answer import Question, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 
 if TYPE_CHECKING:
+    from ..store.message import Message
     from .options import Common
     from .output import Output
 
 _SHOWN = 1000
 """Characters of an address that its answer repeats."""
-_GOES_WITH = ("reverse", "max_body_bytes")
+_GOES_WITH = ("reverse", "max_body_bytes", "whole")
 """Fields of a question that are no conditions."""
 
 
@@ -140,10 +141,16 @@ def _record(answer: _Answer, question: Question, raw: bool) -> dict[str, Any]:
             "address": address,
             "reason": found.message,
         }
-    record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
+    record = _message(found, question).to_json(raw=raw, max_body=question.max_body_bytes)
     if found.via in (Via.INDEX, Via.SCAN) and line.address.unique_key is not None:
         record["found_by"] = found.via.value
     return record
+
+
+def _message(found: Found, question: Question) -> Message:
+    """What is shown: of a message inside of a batch record that record, where that was asked for."""
+    inner = found.message.inner
+    return inner.record if inner is not None and question.whole else found.message
 
 
 def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
@@ -164,7 +171,7 @@ def _print_bodies(
     out: Output,
 ) -> None:
     for found in _found(answers, common):
-        out.raw(body_of(found.message, question, raw))
+        out.raw(body_of(_message(found, question), question, raw))
 
 
 def _print_hex(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..store.errors import InvalidInput, NotFound
+from ..store.addresses import is_unique_key
+from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.find import find, offset_at
 from ..store.found import Found, Via
+from ..store.message import is_batch_record
 from ..store.selection import Selection, is_pattern
 from ..store.store import Store
 from ..store.time_range import parse_time
+from .searched_text import searched_text
 from .selection_options import selection_of
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ class Question(NamedTuple):
     limit: int | None
     reverse: bool
     max_body_bytes: int
+    whole: bool
+    """Batch records as they are stored."""
 
     def check(self) -> None:
         """Raise InvalidInput for what makes no sense together."""
@@ -77,7 +83,7 @@ class Question(NamedTuple):
             where=self.where,
             grep=self.grep,
             max_body_bytes=self.max_body_bytes,
-        )
+        )._replace(whole=self.whole)
 
     @property
     def by_key(self) -> bool:
@@ -98,8 +104,9 @@ def answer(path: Path, question: Question, raw: bool, common: Common) -> None:
         print_found(store, found, question, raw, common)
         if found.scanned and question.by_key:
             common.warn(f"{found.scanned} of {found.all} found by scanning: not in the index")
-    if not found.all:
-        raise NotFound("no such message", path=path)
+        if not found.all:
+            hint = searched_text(store, common.utc)
+            raise NotFound("no such message", path=path, hint=hint)
 
 
 def _progress(store: Store, common: Common) -> Progress:
@@ -128,9 +135,9 @@ def _find(
     store: Store, question: Question, selection: Selection, common: Common
 ) -> Iterator[Found]:
     if question.message_id is not None:
-        return _if_wanted(store.marked(store.message_by_id(question.message_id)), selection)
+        return _by_id(store, question.message_id, selection, question, common)
     if question.at is not None:
-        return _if_wanted(store.marked(store.message_at(question.at)), selection)
+        return _if_wanted(store, store.message_at(question.at), selection)
     one = question.offset is not None and question.how_many is None
     return find(
         store,
@@ -142,9 +149,50 @@ def _find(
     )
 
 
-def _if_wanted(message: Message, selection: Selection) -> Iterator[Found]:
-    if selection.takes(message):
-        yield Found(message, Via.ADDRESS)
+def _by_id(
+    store: Store, message_id: str, selection: Selection, question: Question, common: Common
+) -> Iterator[Found]:
+    """The message with an id of either kind: a broker's, which is an address, else a client's.
+
+    Both may have the same form. Raises InvalidInput for what has the form of neither, NotFound.
+    """
+    try:
+        message = store.message_by_id(message_id)
+    except NotFound as error:
+        why: StoreError = error
+    except InvalidInput as error:
+        if not is_unique_key(message_id.strip()):
+            raise
+        why = error
+    else:
+        yield from _if_wanted(store, message, selection)
+        return
+    given = message_id.strip()
+    for key in dict.fromkeys((given, given.upper())):
+        keyed = selection._replace(unique_key=key)
+        found = find(store, keyed, reverse=question.reverse, note=common.warn)
+        first = next(found, None)
+        if first is not None:
+            common.warn(f"{key} is the unique key that a client gave, no offset message id")
+            yield first
+            yield from found
+            return
+    looked = searched_text(store, common.utc)
+    hint = f"as an offset message id: {why}; as a unique key: {looked}"
+    raise NotFound(f"no message with the id {given}", path=store.layout.root, hint=hint)
+
+
+def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator[Found]:
+    """A record that was found by its place, or the messages inside of it."""
+    message = store.marked(message)
+    if selection.whole or not is_batch_record(message.sys_flag):
+        if selection.takes(message):
+            yield Found(message, Via.ADDRESS)
+        return
+    from ..store.log_search import found_in
+
+    record = replace(store.log.record(message.position), mark=message.mark)
+    yield from found_in(selection.wanted(record), Via.ADDRESS)
 
 
 def answer_offset_at(path: Path, question: Question, time: str, common: Common) -> None:
@@ -201,7 +249,8 @@ def print_found(
 
 def _record(found: Found, question: Question, raw: bool) -> dict[str, Any]:
     record = found.message.to_json(raw=raw, max_body=question.max_body_bytes)
-    if question.by_key:
+    by_id = question.message_id is not None and found.via is not Via.ADDRESS
+    if question.by_key or by_id:
         record["found_by"] = found.via.value
     return record
 

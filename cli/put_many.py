@@ -18,6 +18,7 @@ from ..store.write.message_json import BATCH, MessageReader, is_message
 from ..store.write.new_message import NewMessage
 from ..store.write.put import Stored, StoreWriter
 from .arrow_input import Rows, read_rows
+from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 
@@ -35,7 +36,6 @@ _SUFFIXES = {
     ".feather": InputFormat.ARROW,
     ".csv": InputFormat.CSV,
 }
-Portion = Sequence[Line] | Rows
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]
     InvalidInput.
     """
     with target.common.progress("putting", _size_of(many.source)) as progress:
-        portions = _portions(many, progress.advance)
+        portions = joined(_portions(many, progress.advance))
         first = next((portion for portion in portions if _count(portion)), None)
         if first is None:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..store.counted import counted
 from .json_text import dumps
 from .terminal import time_text
 
@@ -85,8 +86,10 @@ def _body(record: Record) -> str:
     """The beginning of the body, and its length."""
     text = record.get("body")
     if text is None:
-        size = len(record.get("body_base64", "")) * 3 // 4
-        return f"({size} bytes, not text)" if not record.get("body_error") else "(not readable)"
+        encoded = record.get("body_base64", "")
+        size = len(encoded) * 3 // 4 - encoded[-2:].count("=")
+        said = f"({counted(size, 'byte')}, not text)"
+        return said if not record.get("body_error") else "(not readable)"
     shown = text if len(text) <= _BODY_CHARS else f"{text[:_BODY_CHARS]}…"
     return f'"{shown}" ({len(text)} characters)' if shown != text else f'"{shown}"'
 
@@ -102,6 +105,8 @@ def _marks(record: Record) -> list[str]:
         marks.append(f"stale: {record['stale'].replace('_', ' ')}")
     if record.get("body_crc_ok") is False:
         marks.append("wrong body CRC")
+    if "inner_number" in record:
+        marks.append(f"{record['inner_number'] + 1} of {record['batch_size']} in one record")
     if record.get("body_error"):
         marks.append(record["body_error"])
     return [f"[{', '.join(marks)}]"] if marks else []

@@ -58,7 +58,10 @@ Grep = Annotated[
     typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
 ]
 Raw = Annotated[
-    bool, typer.Option("--raw", help="Bodies as stored, neither decompressed nor decoded.")
+    bool,
+    typer.Option(
+        "--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece."
+    ),
 ]
 MaxBody = Annotated[
     int,

@@ -6,18 +6,47 @@ topics with queue.type=BatchCQ; otherwise they make one record of each message.
 
 from __future__ import annotations
 
-from construct import Bytes, Const, Int16sb, Int32sb, Rebuild, Struct
+from construct import Bytes, Default, Int16sb, Int32sb, Rebuild, Struct
 from construct import this as _message
 
+from .derive import offset_of
 from .primitives import record_size_field, size_
 
 MESSAGE = Struct(
     "total_size" / record_size_field(Int32sb) * "whole message, this field included",
-    "magic_code" / Const(0, Int32sb) * "0",
-    "body_crc" / Const(0, Int32sb) * "0",
+    "magic_code" / Default(Int32sb, 0) * "0, which no reader looks at",
+    "body_crc" / Default(Int32sb, 0) * "0, which no reader looks at",
     "flag" / Int32sb * "free for the producer",
     "body_length" / Rebuild(Int32sb, size_(_message.body)) * "bytes of the body",
     "body" / Bytes(_message.body_length) * "body",
     "properties_length" / Rebuild(Int16sb, size_(_message.properties)) * "bytes of the properties",
     "properties" / Bytes(_message.properties_length) * "name 01 value 02, repeated",
 )
+
+MESSAGES_MAX = (1 << 15) - 1
+"""Most messages of a batch: a unit of a batch consume queue counts them with 16 bits."""
+_BODY_LENGTH = offset_of(MESSAGE, "body_length")
+_BODY = offset_of(MESSAGE, "body")
+_PROPERTIES_LENGTH_BYTES = Int16sb.sizeof()
+
+
+def starts_of(body: bytes) -> list[int]:
+    """Where the messages of a batch begin in its body, which must be theirs to the last byte.
+
+    Goes by the lengths of bodies and properties, as a client does; total_size is not looked at.
+    Raises ValueError where that does not come out.
+    """
+    found: list[int] = []
+    at = 0
+    while at < len(body):
+        found.append(at)
+        length = int.from_bytes(body[at + _BODY_LENGTH : at + _BODY], "big", signed=True)
+        tail = at + _BODY + length
+        behind = tail + _PROPERTIES_LENGTH_BYTES
+        more = int.from_bytes(body[tail:behind], "big", signed=True)
+        if length < 0 or more < 0 or behind + more > len(body):
+            raise ValueError(f"no whole message at byte {at} of {len(body)}")
+        at = behind + more
+    if not 0 < len(found) <= MESSAGES_MAX:
+        raise ValueError(f"{len(found)} messages, not 1 to {MESSAGES_MAX}")
+    return found

@@ -1,7 +1,9 @@
 """Addresses of messages, and one answer for each: what `get --addresses` reads.
 
 An address is a position in the log, an offset message id, a unique key, or a place in a queue. Keys
-are looked up in the index; the log is scanned once for all that it lacks.
+are looked up in the index; the log is scanned once for all that it lacks. A record that holds a batch
+of messages is one answer, as it is stored, to its position and its ids; a message inside of it has a
+unique key and a place in a queue of its own.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ from .store import Store
 
 if TYPE_CHECKING:
     from .consume_queue import ConsumeQueue
+    from .keys import Places
     from .message import Message
 
 OPEN_QUEUES = 16
 LARGEST = (1 << 63) - 1
 _HEX = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 """As long as both an offset message id and a unique key are, of IPv4 and of IPv6."""
+_HEX_OF_GRPC = re.compile(r"[0-9A-Fa-f]{34}")
+"""As long as a unique key of a gRPC client (spec 1.8)."""
 _HINT = (
     "one a line: a position in the log, a message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON "
     "object with message_id, physical_offset, unique_key, or topic, queue_id and queue_offset"
@@ -35,7 +40,8 @@ _HINT = (
 class Address(NamedTuple):
     """One of: position; message_id; topic, queue_id and queue_offset; unique_key, with a topic or not.
 
-    Both message_id and unique_key: the first that leads to a message.
+    Both message_id and unique_key: the first that leads to a message. inner_number: with position
+    or message_id, which message of a batch record.
     """
 
     position: int | None = None
@@ -44,6 +50,7 @@ class Address(NamedTuple):
     queue_id: int | None = None
     queue_offset: int | None = None
     unique_key: str | None = None
+    inner_number: int | None = None
 
 
 def parse_address(text: str) -> Address:
@@ -59,10 +66,17 @@ def parse_address(text: str) -> Address:
         return Address(position=int(text))
     if _HEX.fullmatch(text):
         return Address(message_id=text, unique_key=text)
+    if is_unique_key(text):
+        return Address(unique_key=text)
     topic, queue_id, offset = ("", "", *text.rsplit("/", 2))[-3:]
     if topic and all(part.isascii() and part.isdecimal() for part in (queue_id, offset)):
         return _place(topic, int(queue_id[:20]), int(offset[:20]))
     raise InvalidInput(f"not an address: {text[:80]!r}", hint=_HINT)
+
+
+def is_unique_key(text: str) -> bool:
+    """Whether a text has the form of a unique key that a client of RocketMQ makes."""
+    return bool(_HEX.fullmatch(text) or _HEX_OF_GRPC.fullmatch(text))
 
 
 def _place(topic: str, queue_id: int, queue_offset: int) -> Address:
@@ -79,11 +93,12 @@ def _of_object(text: str) -> Address:
         raise InvalidInput(f"not a JSON object: {error}", hint=_HINT) from None
     if not isinstance(found, dict):
         raise InvalidInput("not a JSON object", hint=_HINT)
+    number = _typed(found, "inner_number", int)
     if (message_id := _typed(found, "message_id", str)) is not None:
-        return Address(message_id=message_id)
+        return Address(message_id=message_id, inner_number=number)
     for name in ("position", "physical_offset"):
         if (position := _typed(found, name, int)) is not None:
-            return Address(position=position)
+            return Address(position=position, inner_number=number)
     topic = _typed(found, "topic", str)
     queue_id, offset = (_typed(found, name, int) for name in ("queue_id", "queue_offset"))
     if topic is not None and queue_id is not None and offset is not None:
@@ -127,7 +142,7 @@ class Finder:
         """
         _ = self._store.log_end  # once known it tells dead records quickly
         keys = list(self._keys(addresses))
-        places: dict[tuple[str, str | None], tuple[int, Via]] = {}
+        places: Places = {}
         if keys:
             from .keys import places_of_keys
 
@@ -152,9 +167,7 @@ class Finder:
         except NotFound:
             return None
 
-    def _one(
-        self, address: Address, places: dict[tuple[str, str | None], tuple[int, Via]]
-    ) -> Found:
+    def _one(self, address: Address, places: Places) -> Found:
         if address.unique_key is not None:
             message = self._by_id(address.message_id)
             if message is not None:
@@ -162,13 +175,23 @@ class Finder:
             if (address.unique_key, address.topic) not in places:
                 what = "message id or unique key" if address.message_id else "unique key"
                 raise NotFound(f"no message with this {what}")
-            position, via = places[address.unique_key, address.topic]
-            return Found(self._store.message_at(position), via)
-        if address.message_id is not None:
-            return self._marked(self._message_by_id(address.message_id))
-        if address.position is not None:
-            return self._marked(self._store.message_at(address.position))
+            position, number, via = places[address.unique_key, address.topic]
+            return Found(self._inner(self._store.message_at(position), number), via)
+        if address.message_id is not None or address.position is not None:
+            message = (
+                self._message_by_id(address.message_id)
+                if address.message_id is not None
+                else self._store.message_at(address.position or 0)
+            )
+            return self._marked(self._inner(message, address.inner_number))
         return self._in_queue(address.topic or "", address.queue_id or 0, address.queue_offset or 0)
+
+    def _inner(self, message: Message, number: int | None) -> Message:
+        if number is None or number < 0:
+            return message
+        from .inner_batch import message_in
+
+        return message_in(self._store, message, number)
 
     def _marked(self, message: Message) -> Found:
         return Found(self._store.marked(message), Via.ADDRESS)
@@ -190,7 +213,7 @@ class Finder:
         ):
             selection = Selection(topic=topic, queue_id=queue_id)
             one = next(find(store, selection, offset=offset, count=1, note=self._note), None)
-            # of a compaction topic the next one that is left is found, of batches the one around it
+            # of a compaction topic the next one that is left is found
             if one is None or one.message.queue_offset > offset:
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")
             return one

@@ -41,17 +41,38 @@ class Extent:
 
 
 @dataclass(frozen=True)
+class Inner:
+    """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).
+
+    records: the records as they are stored; row int64[n]: which of them each row is, or is inside
+    of. number int64[n]: which message of its record, from 0 on; -1: the row is the record itself.
+    count int64[n]: messages in its record.
+    """
+
+    records: Batch
+    row: Ints
+    number: Ints
+    count: Ints
+
+    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Inner:
+        """Some of the rows."""
+        return Inner(self.records, self.row[key], self.number[key], self.count[key])
+
+
+@dataclass(frozen=True)
 class Batch:
     """n records in log order; `columns` of MESSAGE point into a buffer that the scan reuses.
 
     A batch of a scan is valid until the next one is asked for; `copy` makes one that stays.
     `position` int64[n]; `mark` is one for all; `body_crc_ok` bool[n], None if not computed.
+    `inner`: None where each row is a record; else a row may be a message inside of one.
     """
 
     columns: Columns
     position: Ints
     mark: Mark
     body_crc_ok: npt.NDArray[np.bool_] | None
+    inner: Inner | None = None
 
     def __len__(self) -> int:
         return len(self.position)
@@ -64,7 +85,8 @@ class Batch:
     def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Batch:
         """Some of the records."""
         crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
-        return Batch(self.columns.take(key), self.position[key], self.mark, crc_ok)
+        inner = None if self.inner is None else self.inner.take(key)
+        return Batch(self.columns.take(key), self.position[key], self.mark, crc_ok, inner)
 
     def copy(self) -> Batch:
         """The same records in a buffer of their own."""

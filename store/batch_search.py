@@ -1,6 +1,6 @@
 """Messages found through the batch consume queues of a topic, 5.x (spec 02, 2.7).
 
-A record that holds a batch is one answer: it counts with all queue offsets of the batch.
+A unit names a record, which may hold several messages; each has a queue offset of its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from .batch_consume_queue import BatchConsumeQueue, is_valid
 from .consume_queue import QueueDirectory, no_topic, queue_directories
 from .errors import NotFound
 from .found import Found, Note
-from .log_search import CLOCK_SLACK_MS
+from .log_search import CLOCK_SLACK_MS, wanted_offsets
 from .mapped_file_queue import MappedFileQueue
 from .places import Places, merged
 from .queue_search import records_at
@@ -46,8 +46,8 @@ def search_batch_queues(
 ) -> Iterator[Found]:
     """Messages of the batch queue, or of all of the topic, that the selection names.
 
-    offset, count: records that hold a queue offset offset ≤ k < offset + count. In one queue the
-    order is that of the queue, else that of the log. Raises NotFound for an unknown topic or queue.
+    offset, count: queue offsets offset ≤ k < offset + count. In one queue the order is that of the
+    queue, else that of the log. Raises NotFound for an unknown topic or queue.
     """
     topic = selection.topic
     if topic is None:
@@ -58,22 +58,38 @@ def search_batch_queues(
     if selection.queue_id is not None:
         numbers = [selection.queue_id]
     streams = [
-        _places(store, open_batch_queue(store, topic, number), selection, offset, count, reverse)
+        batch_places(
+            store,
+            open_batch_queue(store, topic, number),
+            selection,
+            offset=offset,
+            count=count,
+            reverse=reverse,
+        )
         for number in numbers
     ]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    return records_at(store, topic, selection._replace(topic=None, queue_id=None), places, note)
+    return records_at(
+        store,
+        topic,
+        selection._replace(topic=None, queue_id=None),
+        places,
+        note,
+        offsets=wanted_offsets(offset, count),
+        last_first=reverse,
+    )
 
 
-def _places(
+def batch_places(
     store: Store,
     queue: BatchConsumeQueue,
     selection: Selection,
-    offset: int | None,
-    count: int | None,
-    reverse: bool,
+    *,
+    offset: int | None = None,
+    count: int | None = None,
+    reverse: bool = False,
 ) -> Iterator[Places]:
-    """Where the units of a queue point that may be of wanted messages."""
+    """Where the units of a queue point that may be of wanted messages. Raises NotFound."""
     if offset is not None and queue.find(offset) is None:
         ends = queue.summary()
         there = f"it has {ends.min_offset} to {ends.max_offset - 1}"

@@ -134,7 +134,8 @@ def _of_queue(
                 own = of_topic(batch, queue.topic)
                 foreign += int(np.count_nonzero(~own))
                 kept = batch.take(own)
-                for message in messages(kept.take(selection.mask(kept))):
+                store.searched.add_batch(Via.QUEUE, kept)
+                for message in messages(selection.wanted(kept, last_first=reverse)):
                     yield Found(message, Via.QUEUE, log.queue)
         if offset is not None and not seen:
             raise _no_message(files, queue, offset)

@@ -1,7 +1,9 @@
 """Messages found by key: through the index, and by scanning what the index does not cover.
 
 An index hit is only a candidate: the record itself must have the topic and the key. Ranges of the
-log that no sound index file covers are scanned; where all this finds nothing, the rest is, too.
+log that no sound index file covers are scanned; where all this finds nothing, the rest is, too. The
+index has the keys of a record, not those of the messages inside of it: the records of batch queues
+are read.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import heapq
 from collections.abc import Iterator
 from operator import attrgetter
 
+from .batch_search import batch_places, open_batch_queue
+from .consume_queue import queue_directories
 from .found import Found, Note, Via
 from .index import Answer
 from .log_search import Range, found_in, search_log
-from .places import Places, batches
+from .places import Places, batches, merged
 from .selection import Selection, matches
 from .store import Store
 
@@ -28,18 +32,19 @@ def search_key(
     answer = _ask(store, selection, key)
     start, end = store.log_files.start, store.log_end.position
     gaps = uncovered(start, end, _covered(store, answer, end))
-    seen: set[int] = set()
+    seen: set[tuple[int, int]] = set()
     positions = (hit.physical_offset for hit in answer.hits)
     places = Places.of(p for p in positions if start <= p < end).sorted(reverse=reverse)
-    merged = heapq.merge(
-        _indexed(store, selection, places),
+    every = heapq.merge(
+        _records(store, selection, places, Via.INDEX, reverse),
         search_log(store, selection, ranges=gaps, reverse=reverse, note=note),
-        key=attrgetter("message.position"),
+        _in_batches(store, selection, reverse),
+        key=attrgetter("place"),
         reverse=reverse,
     )
-    for found in merged:
-        if found.message.position not in seen:
-            seen.add(found.message.position)
+    for found in every:
+        if found.place not in seen:
+            seen.add(found.place)
             yield found
     if not seen:
         rest = uncovered(start, end, gaps)
@@ -49,6 +54,20 @@ def search_key(
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 
+def _in_batches(store: Store, selection: Selection, reverse: bool) -> Iterator[Found]:
+    """What the records hold that the batch queues name, in log order."""
+    streams = [
+        batch_places(
+            store, open_batch_queue(store, queue.topic, queue.queue_id), selection, reverse=reverse
+        )
+        for queue in queue_directories(store.layout.batch_consume_queue)
+        if selection.topic is None or matches(queue.topic, selection.topic)
+    ]
+    for places in merged(streams, reverse=reverse):
+        for found in _records(store, selection, places, Via.QUEUE, reverse):
+            yield found._replace(via=Via.SCAN)
+
+
 def _ask(store: Store, selection: Selection, key: str) -> Answer:
     """What the index says of a key in one topic, or in every topic that has a directory."""
     topic = selection.one_topic
@@ -56,6 +75,8 @@ def _ask(store: Store, selection: Selection, key: str) -> Answer:
     if topic is None and selection.topic is not None:
         topics = [name for name in topics if matches(name, selection.topic)]
     answer = Answer()
+    store.searched.index_files = len(store.index.files)
+    store.searched.index_items = sum(file.last for file in store.index.files)
     for name in topics:
         part = store.index.query(name, key)
         answer.hits += part.hits
@@ -82,9 +103,13 @@ def _covered(store: Store, answer: Answer, log_end: int) -> list[Range]:
     ]
 
 
-def _indexed(store: Store, selection: Selection, places: Places) -> Iterator[Found]:
+def _records(
+    store: Store, selection: Selection, places: Places, via: Via, reverse: bool
+) -> Iterator[Found]:
+    """The wanted ones of the messages at some places, in the order of these."""
     for _, batch in batches(store.log, places):
-        yield from found_in(batch.take(selection.mask(batch)), Via.INDEX)
+        store.searched.add_batch(via, batch)
+        yield from found_in(selection.wanted(batch, last_first=reverse), via)
 
 
 def uncovered(start: int, end: int, covered: list[Range]) -> list[Range]:

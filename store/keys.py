@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -11,26 +12,28 @@ from ..formats.property_columns import Items
 from .batch import Batch
 from .errors import NotFound
 from .found import Note, Via
+from .inner_batch import unwrapped
 from .mark import Mark
 from .selection import utf8
 from .store import Store
 
 Key = tuple[str, str | None]
 """A unique key, and the topic of the message or None for any."""
-Places = dict[Key, tuple[int, Via]]
+Places = dict[Key, tuple[int, int, Via]]
+"""Position of the record; number of the message inside of it, -1 for the record; how it was found."""
 
 
 def places_of_keys(store: Store, keys: Iterable[Key], note: Note) -> Places:
-    """Position of the first message with each key, and how it was found; none for those not found.
+    """Where the first message with each key is, and how it was found; none for those not found.
 
-    The index is asked first. The log is scanned once for the others, until all are found. Memory:
-    that of the keys. Raises Unreadable.
+    The index is asked first. The log is scanned once for the others, until all are found: those of
+    messages inside of batch records are in no index. Memory: that of the keys. Raises Unreadable.
     """
     wanted = dict.fromkeys(keys)
     places: Places = {}
     for key in wanted:
         if (position := _by_index(store, key)) is not None:
-            places[key] = position, Via.INDEX
+            places[key] = position, -1, Via.INDEX
     rest = [key for key in wanted if key not in places]
     if rest:
         what = "one unique key is" if len(rest) == 1 else f"{len(rest)} unique keys are"
@@ -64,16 +67,25 @@ def _by_scan(store: Store, keys: list[Key]) -> Places:
     for key in keys:
         left[utf8(key[0])].append(key)
     places: Places = {}
-    for batch in _batches(store):
+    for batch in chain.from_iterable(map(_and_inside, _batches(store))):
         found = Items(batch.columns.ragged("properties")).find(UNIQ_KEY).tolist()
         for row in [row for row, text in enumerate(found) if text in left]:
             topic = batch.columns.ragged("topic")[row]
             taken = [key for key in left[found[row]] if key[1] is None or utf8(key[1]) == topic]
             for key in taken:
-                places.setdefault(key, (int(batch.position[row]), Via.SCAN))
+                number = -1 if batch.inner is None else int(batch.inner.number[row])
+                places.setdefault(key, (int(batch.position[row]), number, Via.SCAN))
         if len(places) == len(keys):
             break
     return places
+
+
+def _and_inside(records: Batch) -> Iterator[Batch]:
+    """Records, and the messages inside of them where there are some."""
+    yield records
+    apart = unwrapped(records)
+    if apart.inner is not None:
+        yield apart.take(apart.inner.number >= 0)
 
 
 def _batches(store: Store) -> Iterator[Batch]:

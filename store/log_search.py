@@ -6,17 +6,16 @@ messages of this log. `dump` shows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import dropwhile
 
 import numpy as np
-import numpy.typing as npt
 
-from ..formats import message_properties as names
-from ..formats.message import SysFlag
-from ..formats.property_columns import find as find_property
 from .commit_log import Batch, Extent, ExtentKind
 from .errors import NotFound
 from .found import Found, Note, Via
+from .inner_batch import messages_in
 from .mark import Mark
 from .message import messages
 from .places import Places, batches
@@ -24,10 +23,10 @@ from .selection import Selection
 from .store import Store
 from .time_range import TimeRange
 
+LAST_OFFSET = (1 << 63) - 1
 CLOCK_SLACK_MS = 3_600_000
 """How far a broker's clock may have stepped back before a search by time misses messages."""
 
-Mask = npt.NDArray[np.bool_]
 Range = tuple[int, int]
 
 
@@ -36,7 +35,7 @@ def search_log(
     selection: Selection,
     *,
     ranges: Sequence[Range] | None = None,
-    also: Callable[[Batch], Mask] | None = None,
+    offsets: Range | None = None,
     most: int | None = None,
     reverse: bool = False,
     note: Note,
@@ -44,23 +43,40 @@ def search_log(
     """The wanted messages in log order.
 
     ranges: positions of the log to be looked at, all by default, or what the times of the selection
-    leave of it. also: a further condition. most: so many at most, the first ones. Memory: one
-    batch; with reverse 16 bytes per message found.
+    leave of it. offsets: queue offsets first ≤ k < stop that are wanted. most: so many messages at
+    most, the first ones. Memory: one batch; with reverse 16 bytes per record found.
     """
     ranges = [time_bounds(store, selection.times)] if ranges is None else ranges
-    found = _scan(store, selection, ranges, also, most, note)
     if not reverse:
-        for batch in found:
+        for batch in _scan(store, selection, ranges, offsets, most, note):
             yield from found_in(batch, Via.SCAN)
         return
-    kept = [
-        (batch.mark, Places(batch.position, batch.columns.ints("total_size").astype(np.int64)))
-        for batch in found
-    ]
+    kept: list[tuple[Mark, Places]] = []
+    last = (-1, -1)
+    for batch in _scan(store, selection, ranges, offsets, most, note):
+        kept.append((batch.mark, _places(batch)))
+        number = -1 if batch.inner is None else int(batch.inner.number[-1])
+        last = int(batch.position[-1]), number
+    found = _last_first(store, selection, offsets, kept)
+    # of the last record there may be more than were asked for
+    yield from dropwhile(lambda one: one.place > last, found)
+
+
+def _places(batch: Batch) -> Places:
+    """Where its records are, each once, however many messages it holds."""
+    size = batch.columns.ints("total_size").astype(np.int64)
+    return Places(batch.position, size).sorted()
+
+
+def _last_first(
+    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, Places]]
+) -> Iterator[Found]:
+    """What a scan has found before, read again."""
     for mark, places in reversed(kept):
         for _, batch in batches(store.log, places.take(slice(None, None, -1))):
+            marked = replace(batch, mark=mark)
             yield from found_in(
-                Batch(batch.columns, batch.position, mark, batch.body_crc_ok), Via.SCAN
+                selection.wanted(marked, offsets=offsets, last_first=True), Via.SCAN
             )
 
 
@@ -68,7 +84,7 @@ def _scan(
     store: Store,
     selection: Selection,
     ranges: Sequence[Range],
-    also: Callable[[Batch], Mask] | None,
+    offsets: Range | None,
     most: int | None,
     note: Note,
 ) -> Iterator[Batch]:
@@ -84,10 +100,8 @@ def _scan(
             store.scanned(item.end - int(item.position[0]))
             if item.mark > Mark.AFTER_DAMAGE:
                 continue
-            mask = selection.mask(item)
-            if also is not None:
-                mask &= also(item)
-            batch = item.take(mask)
+            store.searched.add_batch(Via.SCAN, item)
+            batch = selection.wanted(item, offsets=offsets)
             if left is not None:
                 batch = batch.take(slice(0, left))
                 left -= len(batch)
@@ -125,30 +139,21 @@ def search_log_queue(
 ) -> Iterator[Found]:
     """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
 
-    A record that holds a batch counts with all queue offsets of the batch.
+    A batch record that is shown as it is stored counts with all queue offsets of the batch.
     """
-
-    def inside(batch: Batch) -> Mask:
-        first = batch.columns.ints("queue_offset")
-        wanted: Mask = first + _messages_in(batch) > (offset or 0)
-        if offset is not None and count is not None:
-            wanted &= first < offset + count
-        return wanted
-
     most = count if offset is None else None
-    return search_log(store, selection, also=inside, most=most, reverse=reverse, note=note)
+    offsets = wanted_offsets(offset, count)
+    return search_log(store, selection, offsets=offsets, most=most, reverse=reverse, note=note)
 
 
-def _messages_in(batch: Batch) -> npt.NDArray[np.int64]:
-    """How many messages each record holds: INNER_NUM of a batch, else 1."""
-    number = np.ones(len(batch), np.int64)
-    inner = np.flatnonzero(batch.columns.ints("sys_flag") & SysFlag.INNER_BATCH)
-    if len(inner):
-        texts = find_property(batch.columns.ragged("properties")[inner], names.INNER_NUM).tolist()
-        for row, text in zip(inner.tolist(), texts, strict=True):
-            if text.isdigit() and len(text) < 10:
-                number[row] = max(1, int(text))
-    return number
+def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
+    """Queue offsets first ≤ k < stop that a question for `count` from `offset` on is about.
+
+    None without an offset: all.
+    """
+    if offset is None:
+        return None
+    return offset, LAST_OFFSET if count is None else min(offset + count, LAST_OFFSET)
 
 
 def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
@@ -159,12 +164,13 @@ def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: N
     """
     selection = Selection(topic=topic, queue_id=queue_id)
     end = None
+    selection = selection._replace(whole=True)
     for batch in _scan(store, selection, [time_bounds(store, TimeRange())], None, None, note):
         late = np.flatnonzero(batch.columns.ints("store_timestamp") >= time_ms)
         offsets = batch.columns.ints("queue_offset")
         if len(late):
             return int(offsets[late[0]])
-        behind = 0 if store.has_batch_queues(topic) else int(_messages_in(batch)[-1])
+        behind = 0 if store.has_batch_queues(topic) else int(messages_in(batch)[-1])
         end = int(offsets[-1]) + behind
     if end is None:
         raise NotFound(f"no message of {topic}/{queue_id}", path=store.layout.root)

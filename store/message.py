@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from ..formats import message_properties as names
 from ..formats.hashing import java_string
@@ -13,13 +13,17 @@ from ..formats.host import host_text
 from ..formats.quick import message_id
 from ..formats.sys_flag import SysFlag
 from ..formats.tombstone import LOST, is_filler, is_mark
-from .body import MAX_BODY_BYTES, Body, unpack
+from .body import MAX_BODY_BYTES, Body, compression_of, unpack
 from .mark import Mark
 
 if TYPE_CHECKING:
-    from .commit_log import Batch
+    import numpy as np
+    import numpy.typing as npt
 
-_COMPRESSED = int(SysFlag.COMPRESSED)
+    from .batch import Batch, Inner
+
+_BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_FORMS = _BATCH | int(SysFlag.COMPRESSED)
 
 #: JSON of a mark.
 MARKS: dict[Mark, dict[str, Any]] = {
@@ -54,6 +58,15 @@ class _Fields(NamedTuple):
     raw_properties: bytes
     body_crc_ok: bool | None = None
     mark: Mark = Mark.NONE
+    inner: InnerMessage | None = None
+
+
+class InnerMessage(NamedTuple):
+    """Where a message is that lies inside of a batch record: which one of how many, from 0 on."""
+
+    record: Message
+    number: int
+    batch_size: int
 
 
 class Message(_Fields):
@@ -61,7 +74,8 @@ class Message(_Fields):
 
     `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
     `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
-    None where the CRC was not computed.
+    None where the CRC was not computed. Of a message inside of a batch record (`inner`) flag,
+    queue_offset, stored_body and raw_properties are its own, all else the record's.
     """
 
     @property
@@ -104,6 +118,8 @@ class Message(_Fields):
 
     def body(self, max_bytes: int = MAX_BODY_BYTES) -> Body:
         """The body as the producer gave it, see `body.unpack`."""
+        if self.inner is not None:  # the batch was compressed, and has been taken apart
+            return Body(self.stored_body, compression_of(self.sys_flag))
         return unpack(self.stored_body, self.sys_flag, max_bytes)
 
     def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
@@ -137,6 +153,7 @@ class Message(_Fields):
             **(self._raw_body() if raw else self._shown_body(max_body)),
             **MARKS[self.mark],
             **self._stands_for_lost(),
+            **self._in_batch(),
         }
         return record
 
@@ -147,6 +164,18 @@ class Message(_Fields):
         if is_filler(self.raw_topic, self.sys_flag):
             return {"filler": True}
         return {"tombstone": True} if is_mark(self.properties.get(LOST, "")) else {}
+
+    def _in_batch(self) -> dict[str, Any]:
+        """Which message of which record, with what only the record has."""
+        if self.inner is None:
+            return {}
+        record, number, count = self.inner
+        own = {"flag": record.flag, "properties": record.properties}
+        return {
+            "inner_number": number,
+            "batch_size": count,
+            "batch_record": own | record._raw_properties(raw=False),
+        }
 
     def _raw_properties(self, raw: bool) -> dict[str, Any]:
         """`properties_raw` where the text cannot be rebuilt from the object."""
@@ -161,22 +190,43 @@ class Message(_Fields):
         return {"body_base64": _base64(self.stored_body), "raw": True}
 
     def _shown_body(self, max_body: int) -> dict[str, Any]:
-        if not self.sys_flag & _COMPRESSED:
-            try:
-                return {"body": self.stored_body.decode("utf-8")}
-            except UnicodeDecodeError:
-                return {"body_base64": _base64(self.stored_body)}
+        if not self.sys_flag & _FORMS:
+            return _text_or_base64(self.stored_body)
         body = self.body(max_body)
-        shown: dict[str, Any] = {}
-        try:
-            shown["body"] = body.data.decode("utf-8")
-        except UnicodeDecodeError:
-            shown["body_base64"] = _base64(body.data)
+        shown = _text_or_base64(body.data)
         if body.compression:
             shown["body_compression"] = body.compression
-        if body.error:
-            shown["body_error"] = body.error
+        if error := body.error or self._batch_error(body.data):
+            shown["body_error"] = error
         return shown
+
+    def _batch_error(self, body: bytes) -> str:
+        """Why a batch record is shown instead of its messages; "" if it can be taken apart."""
+        if self.inner is not None or not is_batch_record(self.sys_flag):
+            return ""
+        from ..formats.client_batch import starts_of
+
+        try:
+            starts_of(body)
+        except ValueError as error:
+            return f"is no batch of messages: {error}"
+        return ""
+
+
+@overload
+def is_batch_record(sys_flag: int) -> bool: ...
+@overload
+def is_batch_record(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]: ...
+def is_batch_record(sys_flag: Any) -> Any:
+    """Whether clients take a record apart; of columns bool[n]. They ask for both bits."""
+    return sys_flag & _BATCH == _BATCH
+
+
+def _text_or_base64(body: bytes) -> dict[str, Any]:
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": _base64(body)}
 
 
 def _base64(data: bytes) -> str:
@@ -246,8 +296,23 @@ def _messages(batch: Batch) -> Iterator[Message]:
         crc_ok,
         strict=True,
     )
-    for row in rows:
-        yield Message(*(*row, batch.mark))
+    if batch.inner is None:
+        for row in rows:
+            yield Message(*(*row, batch.mark))
+        return
+    for row, inner in zip(rows, _inner_of(batch.inner), strict=True):
+        yield Message(*(*row, batch.mark, inner))
+
+
+def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
+    """Of each row where it is inside of a record, None for a record itself."""
+    import numpy as np
+
+    needed = np.unique(inner.row[inner.number >= 0])
+    records = dict(zip(needed.tolist(), messages(inner.records.take(needed)), strict=True))
+    columns = (inner.row, inner.number, inner.count)
+    for row, number, count in zip(*(column.tolist() for column in columns), strict=True):
+        yield InnerMessage(records[row], number, count) if number >= 0 else None
 
 
 _AT_ONCE = 1024

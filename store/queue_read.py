@@ -34,6 +34,7 @@ def read_queue(
             if not messages:
                 raise _no_message(store, queue, offset)
     for message in messages:
+        store.searched.add(Via.QUEUE, 1, message.store_timestamp, message.store_timestamp)
         yield Found(message, Via.QUEUE)
 
 

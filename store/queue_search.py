@@ -45,7 +45,8 @@ def search_queues(
         for number in numbers
     ]
     places = streams[0] if selection.queue_id is not None else merged(streams, reverse=reverse)
-    return records_at(store, topic, selection._replace(topic=None, queue_id=None), places, note)
+    selection = selection._replace(topic=None, queue_id=None)
+    return records_at(store, topic, selection, places, note, last_first=reverse)
 
 
 def _queues(store: Store, topic: str) -> list[int]:
@@ -74,13 +75,24 @@ def _places(
         stop = min(stop, first_at(queue, summary, until_ms, store.store_time))
     codes = [tags_code(tag) for tag in selection.tags if queue.topic != SCHEDULE_TOPIC]
     end = store.log_end.position
+    store.searched.units += max(0, stop - start)
     return of_queue(queue, start, stop, log_end=end, tags_codes=codes, reverse=reverse)
 
 
 def records_at(
-    store: Store, topic: str, selection: Selection, stream: Iterator[Places], note: Note
+    store: Store,
+    topic: str,
+    selection: Selection,
+    stream: Iterator[Places],
+    note: Note,
+    *,
+    offsets: tuple[int, int] | None = None,
+    last_first: bool = False,
 ) -> Iterator[Found]:
-    """The wanted ones of the records at the places that queues of `topic` name, in that order."""
+    """The wanted ones of the records at the places that queues of `topic` name, in that order.
+
+    offsets, last_first: as for `Selection.wanted`.
+    """
     lost = foreign = 0
     first_lost = None
     for window in stream:
@@ -92,7 +104,9 @@ def records_at(
             own = of_topic(batch, topic)
             foreign += int(np.count_nonzero(~own))
             kept = batch.take(own)
-            yield from found_in(kept.take(selection.mask(kept)), Via.QUEUE)
+            store.searched.add_batch(Via.QUEUE, kept)
+            wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
+            yield from found_in(wanted, Via.QUEUE)
     if lost:
         note(f"{lost} units of {topic} point at no record, the first at {first_lost}: left out")
     if foreign:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ..formats.derive import Ragged
-    from .commit_log import Batch
+    from ..formats.property_columns import Items
+    from .batch import Batch
     from .where import Where
 
     Mask = npt.NDArray[np.bool_]
@@ -29,7 +30,8 @@ class Selection(NamedTuple):
     KEYS, or the unique key. unique_key: the unique key only. tag: one of several is `A || B`, as
     consumers subscribe; `*` asks nothing. times: by store time. where: a condition in RocketMQ's
     filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
-    read as UTF-8 (bytes that are none become U+FFFD).
+    read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds a batch of
+    messages is wanted as it is stored, where it or one of them is; otherwise they are.
     """
 
     topic: str | None = None
@@ -41,11 +43,12 @@ class Selection(NamedTuple):
     where: Where | None = None
     grep: re.Pattern[str] | None = None
     max_body_bytes: int = MAX_BODY_BYTES
+    whole: bool = False
 
     @property
     def asks(self) -> bool:
         """Whether there is a condition at all."""
-        return self._replace(max_body_bytes=MAX_BODY_BYTES) != Selection()
+        return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False) != Selection()
 
     @property
     def asks_more(self) -> bool:
@@ -63,6 +66,44 @@ class Selection(NamedTuple):
         """The topic where one is named, None for any and for a pattern."""
         return None if self.topic is None or is_pattern(self.topic) else self.topic
 
+    def wanted(
+        self,
+        batch: Batch,
+        *,
+        offsets: tuple[int, int] | None = None,
+        last_first: bool = False,
+    ) -> Batch:
+        """The wanted records of a batch, or rather the messages inside of them.
+
+        offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record
+        in this order.
+        """
+        from .message import is_batch_record
+
+        asks = self.asks or offsets is not None
+        several = bool(is_batch_record(batch.columns.ints("sys_flag")).any())
+        if not asks and (self.whole or not several):
+            return batch
+        if offsets is None and not several:
+            return batch.take(self.mask(batch))
+        import numpy as np
+
+        from .inner_batch import backwards, messages_in, unwrapped
+
+        apart = unwrapped(batch, self.max_body_bytes)
+        mask = self.mask(apart)
+        here: Mask = np.ones(len(apart), np.bool_)
+        if offsets is not None:
+            first = apart.columns.ints("queue_offset")
+            here = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
+        if not self.whole or apart.inner is None:
+            found = apart.take(mask & here)
+            return backwards(found) if last_first else found
+        row = apart.inner.row
+        some = np.bincount(row, mask & here, len(batch)) > 0
+        own = self.mask(batch) & (np.bincount(row, here, len(batch)) > 0)
+        return batch.take(some | own)
+
     def takes(self, message: Message, *, in_queue: bool = False) -> bool:
         """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
         own_queue = in_queue or (
@@ -74,10 +115,17 @@ class Selection(NamedTuple):
             own_queue
             and message.store_timestamp in self.times
             and (not tags or message.tags in tags)
-            and (self.unique_key is None or message.unique_key == self.unique_key)
-            and (self.key is None or self.key in (*message.keys, message.unique_key))
+            and self._has_keys(message)
             and (self.where is None or self.where.takes(message))
             and self._greps(message)
+        )
+
+    def _has_keys(self, message: Message) -> bool:
+        """A message inside of a batch record answers to the keys of both."""
+        if message.inner is not None and self._has_keys(message.inner.record):
+            return True
+        return (self.unique_key is None or message.unique_key == self.unique_key) and (
+            self.key is None or self.key in (*message.keys, message.unique_key)
         )
 
     def _greps(self, message: Message) -> bool:
@@ -100,7 +148,7 @@ class Selection(NamedTuple):
             stored = columns.ints("store_timestamp")
             mask &= (stored >= self.times.since_ms) & (stored < self.times.until_ms)
         if self._asks_properties and mask.any():
-            mask[mask] = self._properties_mask(columns.ragged("properties")[mask])
+            mask[mask] = self._properties_mask(batch if mask.all() else batch.take(mask))
         if self.where is not None and mask.any():
             mask[mask] = self.where.mask(batch if mask.all() else batch.take(mask))
         if self.grep is not None and mask.any():
@@ -111,16 +159,26 @@ class Selection(NamedTuple):
     def _asks_properties(self) -> bool:
         return bool(self.tags) or (self.key, self.unique_key) != (None, None)
 
-    def _properties_mask(self, properties: Ragged) -> Mask:
-        from ..formats.property_columns import Items
-
-        items = Items(properties)
+    def _properties_mask(self, batch: Batch) -> Mask:
         import numpy as np
 
-        mask: Mask = np.ones(len(properties), np.bool_)
+        from ..formats.property_columns import Items
+
+        items = Items(batch.columns.ragged("properties"))
+        mask = self._keys_mask(items, len(batch))
+        if batch.inner is not None:
+            records = batch.inner.records
+            of_records = Items(records.columns.ragged("properties"))
+            mask |= self._keys_mask(of_records, len(records))[batch.inner.row]
         if self.tags:
             found = items.find(names.TAGS)
             mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
+        return mask
+
+    def _keys_mask(self, items: Items, count: int) -> Mask:
+        import numpy as np
+
+        mask: Mask = np.ones(count, np.bool_)
         if self.unique_key is not None:
             mask &= equal(items.find(names.UNIQ_KEY), utf8(self.unique_key))
         if self.key is not None:

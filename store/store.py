@@ -17,6 +17,7 @@ from .consume_queue import (
     queue_directories,
 )
 from .errors import InvalidInput, NotFound, StoreError
+from .found import Searched
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
 from .mark import Mark
@@ -67,6 +68,8 @@ class Store:
         self.rate_bytes = rate_bytes
         self.scanned: Callable[[int], None] = _nothing
         """Told of so many more bytes whenever a search scans the log."""
+        self.searched = Searched()
+        """What searches have looked at."""
 
     @property
     def config(self) -> BrokerConfig:
@@ -250,7 +253,7 @@ class Store:
         if self.queues_unread:
             return self.queues_unread
         if self.has_batch_queues(topic):
-            return f"{topic} has batch consume queues, which are not read yet"
+            return f"{topic} has batch consume queues"
         if not self.queues.has_topic(topic) and self._configured(topic):
             return f"{topic} is in topics.json, but has no consume queues"
         return ""
@@ -283,7 +286,7 @@ class Store:
         try:
             ip, port, position = parse_message_id(message_id.strip())
         except ValueError as error:
-            hint = "it has 32 or 56 hex digits; --unique-key takes the id of a client"
+            hint = "it has 32 or 56 hex digits; --unique-key takes any id that a client gave"
             raise InvalidInput(f"not an offset message id: {message_id!r}", hint=hint) from error
         message = self.message_at(position)
         if message.store_host != (ip, port) or message.physical_offset != position:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from io import BytesIO
 
 import numpy as np
-from construct import ConstructError
 
 from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE as INNER
+from ...formats.client_batch import starts_of
+from ...formats.derive import decode
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..body import unpack
@@ -70,16 +70,15 @@ def inner_batches(scene: Scene, records: Records) -> None:
 
 
 def _inner_count(body: bytes) -> int | None:
-    """How many messages an inner batch holds, None where it is none."""
-    count, stream = 0, BytesIO(body)
+    """How many messages an inner batch holds, None where it is none or its sizes do not fit."""
     try:
-        while (at := stream.tell()) < len(body):
-            if INNER.parse_stream(stream).total_size != stream.tell() - at:
-                return None
-            count += 1
-    except ConstructError:
+        starts = np.array(starts_of(body), np.int64)
+    except ValueError:
         return None
-    return count
+    found = decode(INNER, np.frombuffer(body, np.uint8), starts)
+    fits = found.ints("total_size") == found.ends - starts
+    fits &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
+    return len(starts) if fits.all() else None
 
 
 @of_records("I-045")

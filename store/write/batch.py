@@ -9,15 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...formats import message_properties as names
-from ...formats.client_batch import MESSAGE
+from ...formats.client_batch import MESSAGE, MESSAGES_MAX
 from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..errors import InvalidInput, LimitExceeded
 from .new_message import NewMessage, Rules
 from .profile import WriterProfile
-
-MESSAGES_MAX = (1 << 15) - 1
-"""Most messages of an inner batch: a unit counts them with 16 bits."""
 
 
 @dataclass(frozen=True)

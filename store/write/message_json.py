@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...formats import message_properties as names
-from ...formats.message import host_of
+from ...formats.message import PROPERTIES_BYTES_MAX, host_of
+from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..body import pack
 from ..errors import InvalidInput
-from .batch import NewBatch
+from .batch import NewBatch, encoded
 from .new_message import NewMessage
 from .topics import now_ms
 from .unique_keys import NoKeys, UniqueKeys
 
 BATCH = "batch"
 """The field whose messages a client sends together."""
+INNER = "inner_messages"
+"""The field with the messages that a batch record had inside, beside what the record itself has."""
+_BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
 _BITS = {
     "queue_id": 31,
     "flag": 32,
@@ -64,6 +68,10 @@ class MessageReader:
 
     def message(self, record: Mapping[str, Any]) -> NewMessage:
         """The message. Raises InvalidInput for a field that makes no sense."""
+        if INNER in record:
+            return self.rejoined(record)
+        if "inner_number" in record:
+            return self.alone(record)
         return self.with_body(record, _body(record, _number(record, "sys_flag") or 0))
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
@@ -87,9 +95,7 @@ class MessageReader:
 
         Raises InvalidInput for a field that makes no sense.
         """
-        found = record[BATCH]
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise InvalidInput(f"{BATCH}: not a list of objects: {found!r}")
+        found = _rows(record, BATCH)
         if "body" in record or "body_base64" in record:
             raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
         given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
@@ -101,6 +107,32 @@ class MessageReader:
         if not self.is_batch_topic(_text(record, "topic")):
             request.setdefault("unique_key", None)
         return NewBatch(self.with_body(request, b""), messages)
+
+    def rejoined(self, record: Mapping[str, Any]) -> NewMessage:
+        """The batch record whose messages are in `inner_messages`.
+
+        Raises InvalidInput for a field that makes no sense.
+        """
+        rows = _rows(record, INNER)
+        parts = tuple(self.with_body(each, _text(each, "body")) for each in rows)
+        if any(len(part.properties) > PROPERTIES_BYTES_MAX for part in parts):
+            raise InvalidInput(f"properties of more than {PROPERTIES_BYTES_MAX} bytes")
+        body = encoded(NewBatch(NewMessage(b"", b""), parts))
+        if "body_compression" in record:
+            body = _packed(body, _number(record, "sys_flag") or 0)
+        own = {"unique_key": None, **record}
+        found = _property_map(record.get("properties"))
+        if found.get(names.INNER_NUM) != str(len(parts)):  # some of them were left out
+            own = {n: value for n, value in own.items() if not n.startswith("properties_raw")}
+            own["properties"] = found | {names.INNER_NUM: str(len(parts))}
+        return self.with_body(own, body)
+
+    def alone(self, record: Mapping[str, Any]) -> NewMessage:
+        """A message that was inside of a batch record as a record of its own. Raises InvalidInput."""
+        sys_flag = _number(record, "sys_flag") or 0
+        kept = {name: value for name, value in record.items() if name != "body_compression"}
+        flags = sys_flag & ~(_BATCH_BITS | COMPRESSION_MASK | int(SysFlag.COMPRESSED))
+        return self.with_body(kept | {"sys_flag": flags}, _text(record, "body"))
 
     def default(self, name: str) -> int:
         """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""
@@ -149,6 +181,13 @@ def parse_host(text: object, what: str) -> tuple[bytes, int]:
         raise InvalidInput(f"{what}: {error}") from None
 
 
+def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = record[name]
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput(f"{name}: not a list of objects: {found!r}")
+    return found
+
+
 def _number(record: Mapping[str, Any], name: str) -> int | None:
     value = record.get(name)
     if value is None:
@@ -186,6 +225,10 @@ def _body(record: Mapping[str, Any], sys_flag: int) -> bytes:
     body = _text(record, "body")
     if record.get("raw") is True or "body_compression" not in record:
         return body
+    return _packed(body, sys_flag)
+
+
+def _packed(body: bytes, sys_flag: int) -> bytes:
     try:
         return pack(body, sys_flag)
     except ValueError as error:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...formats import message_properties as names
+from ...formats.client_batch import MESSAGES_MAX
 from ...formats.sys_flag import SysFlag
 from ..consume_queue import has_topic
 from ..errors import InvalidInput, Refused
 from ..layout import Layout
-from .batch import MESSAGES_MAX
 from .new_message import NewMessage
 from .profile import WriterProfile
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics

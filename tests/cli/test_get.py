@@ -290,7 +290,7 @@ def test_a_condition_that_a_broker_refuses(root: Path, where: str, says: str) ->
         ("--at 999999999999", "no log file"),
         ("--topic orders --tag no-such-tag", "no such message"),
         ("--topic orders --since now", "no such message"),
-        ("--message-id 7F00000100002A9F0000000000000011", "no record begins here"),
+        ("--message-id 7F00000100002A9F0000000000000011 -q", "no record begins here"),
         ("--topic ../config --queue 0 --offset 0", "no such topic"),
         ("--topic nope --queue 0 --offset-at 0", "no such topic"),
         ("--topic orders --key nope --quiet", "no such message"),

@@ -35,6 +35,7 @@ STORES = (
         (ID, Address(message_id=ID, unique_key=ID)),
         ("1" * 32, Address(message_id="1" * 32, unique_key="1" * 32)),
         ("a" * 56, Address(message_id="a" * 56, unique_key="a" * 56)),
+        (ID + "00", Address(unique_key=ID + "00")),
         ("orders/3/17", Address(topic="orders", queue_id=3, queue_offset=17)),
         ("%LMQ%a/b/0/1", Address(topic="%LMQ%a/b", queue_id=0, queue_offset=1)),
         ('{"message_id": "X", "physical_offset": 1}', Address(message_id="X")),
@@ -63,7 +64,7 @@ def test_addresses(text: str, meant: Address) -> None:
             "9" * 5000,
             "١٢",
             ID[:-1],
-            ID + "00",
+            ID + "0000",
             ID[:-1] + "g",
         ),
         *(

@@ -49,7 +49,7 @@ def test_pulls(name: str, store: Store) -> None:
     for query in truth(name)["get_queries"]:
         if query["topic"] != TOPIC or not query["physical_offsets"]:
             continue
-        selection = Selection(topic=TOPIC, queue_id=query["queue_id"])
+        selection = Selection(topic=TOPIC, queue_id=query["queue_id"], whole=True)
         count = query["next"] - query["offset"]
         found = [
             each.message for each in find(store, selection, offset=query["offset"], count=count)
@@ -68,9 +68,10 @@ def test_times(name: str, store: Store) -> None:
 
 def test_all_of_a_topic_in_the_order_of_the_log(name: str, store: Store) -> None:
     known = [m["physical_offset"] for m in messages(name) if m["topic"] == TOPIC]
-    found = [each.message.physical_offset for each in find(store, Selection(topic=TOPIC))]
+    selection = Selection(topic=TOPIC, whole=True)
+    found = [each.message.physical_offset for each in find(store, selection)]
     assert found == known
-    backwards = find(store, Selection(topic=TOPIC), reverse=True)
+    backwards = find(store, selection, reverse=True)
     assert [each.message.physical_offset for each in backwards] == known[::-1]
 
 

@@ -1,0 +1,44 @@
+"""What a search looked at, for those to whom it has no answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..store.counted import counted
+from ..store.found import Via
+from .terminal import time_text
+
+if TYPE_CHECKING:
+    from ..store.store import Store
+
+_WAYS = {
+    Via.SCAN: "in the log, by a scan",
+    Via.QUEUE: "that queues name",
+    Via.INDEX: "that the index names",
+}
+
+
+def searched_text(store: Store, utc: bool) -> str:
+    """One line: records and the way to them, when they were stored, the index."""
+    searched = store.searched
+    parts = [f"{counted(searched.records[v], 'record')} {_WAYS[v]}" for v in searched.records]
+    if not parts:
+        units = counted(searched.units, "queue unit") if searched.units else "no queue unit"
+        parts.append(f"{units} of that time, and no record")
+    if searched.index_files:
+        files = counted(searched.index_files, "index file")
+        parts.append(f"{files} with {counted(searched.index_items, 'item')}")
+    return f"looked at {', '.join(parts)}; {_times(store, utc)}"
+
+
+def _times(store: Store, utc: bool) -> str:
+    """When what was looked at was stored, else when the records of the log were."""
+    first_ms, last_ms = store.searched.first_ms, store.searched.last_ms
+    whose = "they were"
+    if first_ms is None or last_ms is None:
+        start = store.log_files.start
+        first_ms = store.store_time(start + store.payload_at(start))
+        last_ms, whose = store.log_end.store_timestamp, "those of the log were"
+    if first_ms is None or last_ms is None:
+        return "the log has none"
+    return f"{whose} stored {time_text(first_ms, utc)} … {time_text(last_ms, utc)}"
