@@ -251,8 +251,10 @@ def _keep(
     elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
     pieces = brought.pieces if brought else ()
     unnamed = places(guess.queues)
-    kept = keep_log(snapshot, queue, wish.forms, finder, elsewhere, unnamed, pieces, sound)
-    changed = kept.fills or kept.restored or kept.cut
+    kept = keep_log(
+        snapshot, queue, wish.forms, finder, elsewhere, unnamed, guess.queues, pieces, sound
+    )
+    changed = kept.fills or kept.restored or kept.cut or kept.numbered
     same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
     return kept, None if changed or not same_ends else guess, brought
 

@@ -128,7 +128,8 @@ def light_queues(scene: Scene) -> None:
     """A light queue has the number 0, and no `/` in its name."""
     queues = queues_of(scene)
     for queue, path in sorted(queues.paths.items()):
-        if queue.topic.startswith(LMQ_PREFIX) and queue.queue_id and queues.wanted(queue):
+        light = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
+        if light and queue.queue_id and any(list_entries(path)):
             text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
             _add(scene, queue, "I-078", path, text, repair=mend)
     if queues.in_database:

@@ -16,6 +16,7 @@ import numpy as np
 
 from ....formats.message import MESSAGE
 from ....formats.message_properties import (
+    CRC32,
     CRC_ITEM_BYTES,
     ITEM_SEPARATOR,
     NAME_VALUE_SEPARATOR,
@@ -27,6 +28,7 @@ from ...mapped_file_queue import MappedFileQueue
 from .gaps import TornRecord
 
 _NUL = b"\0"
+_CRC_NAME = CRC32.encode() + NAME_VALUE_SEPARATOR
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,24 @@ def mended(record: bytes, *, with_crc: bool, ended: bool) -> tuple[bytes, bytes]
     values = MESSAGE.parse(record)
     length = len(values.properties)
     text = _readable(values.properties, ended=ended)
-    crc = with_crc and length - len(text) >= CRC_ITEM_BYTES
-    padding = length - len(text) - CRC_ITEM_BYTES * crc
-    padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * crc)
+    return text, with_text(values, text, with_crc=with_crc and length - len(text) >= CRC_ITEM_BYTES)
+
+
+def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
+    """A record with another property text, as long as it is: separators, and the checksum last.
+
+    values: of the record; there is room for both.
+    """
+    padding = len(values.properties) - len(text) - CRC_ITEM_BYTES * with_crc
+    padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * with_crc)
     made: bytes = MESSAGE.build({**values, "properties": padded})
-    if crc:
-        made = made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES])
-    return text, made
+    return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if with_crc else made
+
+
+def without_crc(text: bytes) -> tuple[bytes, bool]:
+    """A property text without the checksum of the whole record that may end it; whether it does."""
+    has = text[-CRC_ITEM_BYTES:].startswith(_CRC_NAME)
+    return (text[:-CRC_ITEM_BYTES] if has else text), has
 
 
 def _readable(text: bytes, *, ended: bool) -> bytes:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ....formats.message import TRANSACTION_MASK, SysFlag
-from ....formats.message_properties import crc_ok, ends_with_crc
+from ....formats.message_properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    crc_ok,
+    ends_with_crc,
+)
+from ....formats.property_columns import Items
 from ...batch import Batch, Extent, ExtentKind
-from ...dispatch import Dispatched
+from ...dispatch import Dispatched, java_split
 from ...mark import Mark
 from ..snapshot import QueueId
 from ..sound import SoundRun
@@ -19,6 +26,8 @@ from ..torn_properties import torn_properties
 from .forms import is_for_service
 
 Ints = npt.NDArray[np.int64]
+_NUMBER = re.compile(r"\+?\d{1,19}")
+_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class GapFinder:
     misplaced: list[TornRecord] = field(default_factory=list)
     #: Good records that have lost properties.
     cut: list[TornRecord] = field(default_factory=list)
+    #: Good records that name light queues without a number for each.
+    poisoned: list[TornRecord] = field(default_factory=list)
     #: Positions of good records that get no unit: prepared ones, and those rolled back.
     silent: list[Ints] = field(default_factory=list)
     #: What BLANKs close; a gap only if units name records in it.
@@ -170,6 +181,8 @@ class GapFinder:
         cut = good & torn_properties(batch.columns)
         if cut.any():
             self._note(self.cut, batch, np.flatnonzero(cut))
+        if _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes():
+            self._note(self.poisoned, batch, _poisoned(dispatched.properties, good))
         state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
         silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
         if silent.any():
@@ -220,6 +233,21 @@ class GapFinder:
                     int(columns.ints("sys_flag")[row]),
                 )
             )
+
+
+def is_poison(queue_names: bytes, queue_offsets: bytes) -> bool:
+    """A broker makes no units of these light queues, or throws at them (spec 2.9)."""
+    wanted, given = java_split(queue_names), java_split(queue_offsets)
+    return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
+
+
+def _poisoned(properties: Items, good: npt.NDArray[np.bool_]) -> Ints:
+    """Rows of good records whose light queues no broker can read. One by one: few name any."""
+    queues = properties.find(INNER_MULTI_DISPATCH)
+    offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
+    rows = np.flatnonzero(good & (queues.length > 0))
+    wrong = [is_poison(queues[row], offsets[row]) for row in rows.tolist()]
+    return rows[np.array(wrong, np.bool_)]
 
 
 def _damaged(batch: Batch) -> npt.NDArray[np.bool_]:

@@ -20,6 +20,7 @@ from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
 from ..loading import LoadedFile
 from ..log_plan import LogPlan, renamed, tail_edits, written
+from ..queue_audit import QueueAudit
 from ..queue_edits import last_byte
 from ..snapshot import Entry, QueueId, Snapshot
 from ..sound import SoundLog
@@ -28,6 +29,7 @@ from .fill import SMALLEST_FILLER, Fill, fills
 from .forms import Forms
 from .gaps import Gap, GapFinder
 from .headers import all_put_right, put_right
+from .light_items import light_items
 from .lost_units import LostUnits, lost_units
 from .op_bodies import op_bodies
 from .overlay import PatchedQueue
@@ -50,6 +52,8 @@ class KeptLog:
     cut: Sequence[CutProperties] = ()
     written: Sequence[tuple[int, int]] = ()
     unplaced: Sequence[Unplaced] = ()
+    #: Number of records whose light queues are put right.
+    numbered: int = 0
 
 
 def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
@@ -65,13 +69,14 @@ def keep_log(
     finder: GapFinder,
     elsewhere: LostUnits,
     unnamed: Iterator[Place],
+    audits: Mapping[QueueId, QueueAudit],
     brought: Sequence[Piece] = (),
     sound: SoundLog | None = None,
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
     elsewhere: what units say of good records that claim other places. unnamed: queue offsets
-    without a message. brought: what a replica gives; `queue` has it already. sound: what is in order.
+    without a message. audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. sound: what is in order.
     """
     if finder.end < 0 <= finder.stale_end:
         raise renamed(snapshot)
@@ -110,12 +115,16 @@ def keep_log(
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
     cut = cut_properties(queue, whole, with_crc=forms.append_crc)
     edits += _without_the_cut(entries, size, cut)
+    taken |= {record.position for record in cut}
+    whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
+    light = list(light_items(queue, whole, audits))
+    edits += _numbered(entries, size, light)
     tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
-    over = [*brought, *pieces, *restored, *((c.position, c.data) for c in cut)]
+    over = [*brought, *pieces, *restored, *light, *((c.position, c.data) for c in cut)]
     patched = _patched(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
     ranges = [(position, position + len(data)) for position, data in over]
-    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced)
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(light))
 
 
 _BROUGHT = "brought back from the replica"
@@ -210,6 +219,15 @@ def _without_the_cut(
         start = record.position // size * size
         path, at = entries[start].path, record.position - start
         yield Edit("write", path, reason, ("I-055",), at, len(record.data), record.data)
+
+
+def _numbered(entries: dict[int, Entry], size: int, records: Sequence[Piece]) -> Iterator[Edit]:
+    """Edits of the records that name light queues without a number for each."""
+    reason = "a number for each light queue that a record names"
+    for position, data in records:
+        start = position // size * size
+        at = position - start
+        yield Edit("write", entries[start].path, reason, ("I-048",), at, len(data), data)
 
 
 def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:

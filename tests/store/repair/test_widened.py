@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,10 +43,15 @@ def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery
     return widened(found, errors_of(root, config, version))
 
 
-def recovered(root: Path, config: BrokerConfig, version: str | None = None) -> Recovery:
+def recovered(
+    root: Path,
+    config: BrokerConfig,
+    version: str | None = None,
+    between: Callable[[], None] = lambda: None,
+) -> Recovery:
     """Recover a store and take it back: nothing is left in between, and all is as it was behind it.
 
-    Returns what was planned.
+    between: called when it is recovered. Returns what was planned.
     """
     before = everything(root)
     found = looked_at(root, config, version)
@@ -58,6 +65,7 @@ def recovered(root: Path, config: BrokerConfig, version: str | None = None) -> R
     left = {f"{finding.code} {finding.message}" for finding in errors_of(root, config, version)}
     assert left == set()
     assert looked_at(root, config, version).nothing_to_do
+    between()
     undo(layout, session_to_undo(layout, session), Files())
     assert everything(root) == before
     return found
@@ -86,6 +94,46 @@ def test_records_that_have_lost_properties(name: str, tmp_path: Path) -> None:
 )
 def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
     case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    recovered(root, config_of(case, root), case["version"])
+
+
+@pytest.mark.parametrize("name", ["5.1.4-lmq-poison", "5.5.0-lmq-poison"])
+def test_no_recovery_meets_a_poison_record_again(name: str, tmp_path: Path) -> None:
+    """B11: the names that no broker can dispatch to are gone, also for the start after a crash."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+
+    def crashed() -> None:
+        copy = tmp_path / "copy"
+        shutil.copytree(root, copy)
+        (copy / "abort").touch()
+        found = examine(Layout.open(copy, config))
+        assert found.crashed and not found.harmful
+
+    assert not recovered(root, config, between=crashed).prediction.starts
+
+
+@pytest.mark.parametrize("kind", ["poison_last_toggled", "poison_last_behind"])
+def test_numbers_that_a_light_queue_proves(kind: str, tmp_path: Path) -> None:
+    """A unit names the record, or its neighbours leave one place."""
+    case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    base = recovery_cases.base(case["base"], tmp_path)
+    config = config_of(case, root)
+
+    def mended() -> None:
+        assert [(root / "commitlog" / path.name).read_bytes() for path in files] == [
+            path.read_bytes() for path in files
+        ]
+
+    files = sorted(path for path in (base / "commitlog").iterdir() if any(path.read_bytes()))
+    recovered(root, config, case["version"], between=mended)
+
+
+def test_an_empty_directory_is_no_light_queue(tmp_path: Path) -> None:
+    """What is left of a light queue of another number than 0 once its files are moved away."""
+    case = recovery_cases.case_of("extra_queue_id")
     root = recovery_cases.damaged(case, tmp_path)
     recovered(root, config_of(case, root), case["version"])
 
