@@ -180,7 +180,7 @@ def poison_records(scene: Scene) -> None:
         severity = Severity.FATAL if stuck else None
         if harm is _Harm.NONE:
             severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
-        repair = None if stuck else LOOK
+        repair = LOOK if harm is _Harm.NONE else None
         scene.log_finding("I-048", position, size, told, severity=severity, repair=repair)
 
 

@@ -242,10 +242,13 @@ def is_poison(queue_names: bytes, queue_offsets: bytes) -> bool:
 
 
 def _poisoned(properties: Items, good: npt.NDArray[np.bool_]) -> Ints:
-    """Rows of good records whose light queues no broker can read. One by one: few name any."""
+    """Rows of good records whose light queues no broker can read. One by one: few name any.
+
+    Without any offset nobody dispatches: the option was off, or the message waits for its delay.
+    """
     queues = properties.find(INNER_MULTI_DISPATCH)
     offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
-    rows = np.flatnonzero(good & (queues.length > 0))
+    rows = np.flatnonzero(good & (queues.length > 0) & (offsets.length > 0))
     wrong = [is_poison(queues[row], offsets[row]) for row in rows.tolist()]
     return rows[np.array(wrong, np.bool_)]
 
