@@ -83,12 +83,19 @@ def files_of(layout: Layout, follow_links: bool) -> Files:
     return files
 
 
+def half_rate(common: Common) -> int | None:
+    """Of `--rate`, for each of two processes: one looks at the store, one verifies it beside."""
+    return None if common.rate is None else max(1, common.rate // 2)
+
+
 @contextmanager
 def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
-    """A progress bar; what it gives is told the log position reached."""
+    """A progress bar, and the limit of reading; what it gives is told the log position reached."""
+    from ..store.page_cache import at_rate
+
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
-    with common.progress("reading the log", total) as bar:
+    with at_rate(half_rate(common)), common.progress("reading the log", total) as bar:
 
         def tell(position: int) -> None:
             nonlocal done

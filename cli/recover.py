@@ -18,6 +18,7 @@ from .change_options import (
     agree,
     asks_before,
     files_of,
+    half_rate,
     reading_the_log,
 )
 from .command_line import path_text
@@ -149,7 +150,7 @@ def _examine(
     from ..store.repair.widened import widened
     from ..store.verify.beside_plan import Judged, verified_beside, with_start
 
-    beside = verified_beside(layout, version, start=False, rate_bytes=common.rate)
+    beside = verified_beside(layout, version, start=False, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common) as tell:
         found = examine(
             layout,
@@ -178,6 +179,7 @@ def _apply(
 ) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
+    from ..store.page_cache import at_rate
     from ..store.recovery.apply import apply
     from ..store.repair.widened import plan_again
 
@@ -196,7 +198,8 @@ def _apply(
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, follow_links)
-    return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait)
+    with at_rate(common.rate):
+        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait)
 
 
 def _print(

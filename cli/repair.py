@@ -18,6 +18,7 @@ from .change_options import (
     agree,
     asks_before,
     files_of,
+    half_rate,
     reading_the_log,
 )
 from .exit_codes import ExitCode, exit_code_of_status
@@ -148,7 +149,7 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
     from ..store.repair.repair import examine
     from ..store.verify.beside_plan import verified_beside
 
-    beside = verified_beside(layout, version, start=True, rate_bytes=common.rate)
+    beside = verified_beside(layout, version, start=True, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common) as tell:
         now_ms = time.time_ns() // 1_000_000
         found = examine(layout, choice, version, now_ms, tell, common.jobs)
@@ -161,7 +162,7 @@ def _examine_again(found: Repair, version: str | None, common: Common) -> Judged
     from ..store.verify.beside_plan import verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
-    beside = verified_beside(layout, version, start=True, rate_bytes=common.rate)
+    beside = verified_beside(layout, version, start=True, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common) as tell:
         return Judged(examine_again(found, tell, common.jobs), verdict())
 
@@ -183,6 +184,7 @@ def _apply(
 ) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
+    from ..store.page_cache import at_rate
     from ..store.recovery.apply import apply
     from ..store.repair.repair import plan_again
 
@@ -200,7 +202,10 @@ def _apply(
 
     shown = None if found.interrupted else found.plan
     files = files_of(layout, follow_links)
-    return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair")
+    with at_rate(common.rate):
+        return apply(
+            layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair"
+        )
 
 
 def _print(

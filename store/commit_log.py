@@ -26,6 +26,7 @@ from .log_scan import LogScan
 from .mapped_file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from .mark import Mark
 from .naming import Naming
+from .page_cache import reading_rate
 from .recent import Recent
 from .scan import Window, number_at, verdict
 
@@ -49,8 +50,8 @@ class CommitLog:
         self.queue = files
         self.naming = naming
         self._dledger = os.fspath(dledger) if dledger else None
-        self._rate_bytes = rate_bytes
-        self.queue.aside |= rate_bytes is not None
+        self._rate_bytes = reading_rate() if rate_bytes is None else rate_bytes
+        self.queue.aside |= self._rate_bytes is not None
 
     @classmethod
     def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:

@@ -29,6 +29,27 @@ def aside(wanted: bool) -> Iterator[None]:
         _ASIDE.reset(token)
 
 
+_RATE: ContextVar[int | None] = ContextVar("rate", default=None)
+
+
+@contextmanager
+def at_rate(rate_bytes: int | None) -> Iterator[None]:
+    """Logs that are opened in this block are read at so many bytes a second at most, by this process
+    and by those that it forks; the page cache is then left as it was. None: as fast as it goes.
+    """
+    token = _RATE.set(rate_bytes)
+    try:
+        with aside(rate_bytes is not None):
+            yield
+    finally:
+        _RATE.reset(token)
+
+
+def reading_rate() -> int | None:
+    """Most bytes a second that the block of `at_rate` around this allows, None outside of one."""
+    return _RATE.get()
+
+
 def is_aside() -> bool:
     """The block that runs is one of `aside`."""
     return _ASIDE.get()

@@ -10,6 +10,7 @@ from ..commit_log import CommitLog
 from ..forked import Forked
 from ..log_items import LogItems
 from ..mapped_file_queue import MappedFile
+from ..page_cache import reading_rate
 from .index_audit import IndexFiles
 from .prove import Light, Prover
 from .queue_numbers import QueueNumbers
@@ -55,7 +56,7 @@ def in_parts(
 
     part: looks at the log between two positions. Raises Unreadable.
     """
-    bounds = _bounds(log, jobs)
+    bounds = _bounds(log, 1 if reading_rate() else jobs)  # several would read more
     with ExitStack() as stack:
         children = [
             stack.enter_context(Forked(partial(part, begin, end, None)))

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -289,3 +290,18 @@ def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
     assert "does not suit this store" in result.stdout.splitlines()[0]
     assert "the plan" not in result.stdout
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["recover", "repair"])
+def test_the_rate_limits_reading(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is read at half of it, what verifies beside takes the other half."""
+    waited: list[float] = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    root = stores.unpack("4.9.7-clean", tmp_path)
+    plain = run_here([command, str(root), "--quiet"])
+    assert not waited
+    assert run_here([command, str(root), "--quiet", "--rate", "1K"]) == plain
+    shown = json.loads(run_here(["inspect", str(root), "--format", "json"]).stdout)
+    assert sum(waited) > 0.9 * shown["log_end"] / 512
