@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _HEADER = numbers_of(HEADER)
 _SLOT = numbers_of(SLOT)
 _ITEM = numbers_of(ITEM)
+_NEWEST = 64
+"""Items that tell one geometry from another."""
 WINDOW_ITEMS = 1 << 16
 """Items that are read at once."""
 
@@ -171,12 +173,31 @@ class IndexFile:
         count = self.header.index_count - 1
         if count < 1:
             return None
+        found = None
         for slots in self._likely_slots(count):
             geometry = Geometry(slots, items_of(self.size, slots))
             with IndexFile(self.path, geometry) as file:
                 if file.consistent:
-                    return geometry
-        return None
+                    if file._newest_are_in_place():
+                        return geometry
+                    found = found or geometry
+        return found
+
+    def _newest_are_in_place(self) -> bool:
+        """The slots of the newest items name them or newer ones, and their chains go on in these slots:
+        few slots fit one item by chance.
+        """
+        for number in range(max(1, self.last + 1 - _NEWEST), self.last + 1):
+            item = self.item(number)
+            slot = item.key_hash % self.slots
+            if item.key_hash < 0 or not number <= self.slot(slot) <= self.last:
+                return False
+            before = item.previous
+            if not 0 <= before < number:
+                return False
+            if before and self.item(before).key_hash % self.slots != slot:
+                return False
+        return True
 
     def _likely_slots(self, count: int) -> Iterator[int]:
         """Numbers of slots with which items 1 and `count` lie where the header says.

@@ -194,3 +194,14 @@ def test_columns_are_the_items(store: Callable[[str], Path]) -> None:
         for file in index.files:
             rows = [tuple(row) for _, window in file.columns() for row in window.tolist()]
             assert rows == [file.item(number) for number in range(1, file.last + 1)]
+
+
+def test_few_slots_are_not_taken_for_fewer(tmp_path: Path) -> None:
+    """Two items for each record, and the first at position 0: they fit 2 slots, too, as far as only the
+    ends are looked at. A broker of 5.5.0 with maxHashSlotNum=7 left such a file.
+    """
+    for salt in range(40):
+        keys = [(13 * n + salt, n // 2 * 100) for n in range(60)]
+        path = write_index(tmp_path, keys, 7, 5000)
+        with IndexFile(path, Geometry(1, 1)) as file:
+            assert file.find_geometry() == Geometry(7, 5000), salt
