@@ -7,6 +7,7 @@ Unknown names are kept: another version may know them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
@@ -36,13 +37,21 @@ _SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
 class BrokerConfig(Mapping[str, str]):
     """Options of a broker by name. Immutable.
 
+    words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`.
+
     >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
     >>> config.get_int("mappedFileSizeCommitLog")
     8192
     """
 
-    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None
+    ) -> None:
         self._options = {_canonical(name): value for name, value in (options or {}).items()}
+        if words is None:
+            settings = (f"{name}={value}" for name, value in self._options.items())
+            words = tuple(word for setting in settings for word in ("--set", setting))
+        self.words = words
 
     @classmethod
     def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
@@ -56,17 +65,19 @@ class BrokerConfig(Mapping[str, str]):
             raise LimitExceeded("too large for a broker configuration", path=path)
         if b"\0" in data:
             raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
-        return cls(parse_properties(data.decode("iso-8859-1")))
+        options = parse_properties(data.decode("iso-8859-1"))
+        return cls(options, ("--broker-config", os.fspath(path)))
 
     def with_set(self, settings: Iterable[str]) -> BrokerConfig:
         """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
-        options = dict(self._options)
+        options, words = dict(self._options), self.words
         for setting in settings:
             name, equals, value = setting.partition("=")
             if not equals or not name.strip():
                 raise InvalidInput(f"not NAME=VALUE: {setting}")
             options[_canonical(name.strip())] = value.strip()
-        return BrokerConfig(options)
+            words += ("--set", setting)
+        return BrokerConfig(options, words)
 
     def get_int(self, name: str, default: int | None = None) -> int | None:
         """The option as a number, `default` where it is not set. Raises InvalidInput."""

@@ -12,9 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .verify.catalogue import Severity, catalogue
 from .verify.finding import Finding
+
+if TYPE_CHECKING:
+    from .layout import Layout
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
@@ -75,6 +79,11 @@ def command(
 ) -> Command:
     """`mqstore NAME ROOT ARGUMENTS…` with the options that were given."""
     return Command(("mqstore", name, _operand(root), *arguments, *given.words(name)))
+
+
+def proposed(layout: Layout, name: str, *arguments: str) -> str:
+    """A command for the store of a layout, with the configuration that the layout was opened with."""
+    return str(command(name, layout.root, *arguments, given=Given(layout.broker_config.words)))
 
 
 def repair_command(

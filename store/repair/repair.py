@@ -19,6 +19,7 @@ from ..errors import NotFound, Refused, Unsupported
 from ..forked import cores
 from ..generation import generation_of
 from ..layout import Layout
+from ..next_commands import proposed
 from ..recovery.edits import Edit
 from ..recovery.fingerprint import Fingerprint
 from ..recovery.index_audit import index_edits
@@ -221,7 +222,7 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
         raise NotFound(
             f"no queue {text}, neither on disk nor in the log",
             path=layout.root,
-            hint=f"`mqstore inspect {layout.root}` lists them",
+            hint=f"`{proposed(layout, 'inspect')}` lists them",
         )
 
 
@@ -267,7 +268,7 @@ def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair)
             f"the log itself is not in order: {of_log[0].reason}",
             path=of_log[0].path,
             offset=of_log[0].offset,
-            hint=f"first: mqstore recover {layout.root} --apply, or take --all",
+            hint=f"first: {proposed(layout, 'recover', '--apply')}, or take --all",
         )
     edits = [e for e in whole.edits if choice.takes(layout, e.path)]
     with_index = Part.INDEX in choice.parts

@@ -75,8 +75,9 @@ def check_clean(layout: Layout) -> None:
             what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
             command = "undo" if undoing else "recover"
     if what:
-        hint = f"run: mqstore {command} {layout.root}"
-        raise Unclean(what, path=layout.root, hint=hint)
+        from ..next_commands import proposed  # numpy, which a write can do without
+
+        raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command)}")
 
 
 def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:

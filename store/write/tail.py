@@ -72,8 +72,10 @@ def find_tail(layout: Layout) -> Tail:
 
 
 def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
+    from ..next_commands import proposed  # numpy, which a write can do without
+
     return Unclean(
-        what, path=layout.root, offset=offset, hint=f"run: mqstore recover {layout.root}"
+        what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, 'recover')}"
     )
 
 

@@ -113,10 +113,12 @@ def open_half(layout: Layout, name: str) -> Message:
                 parts = message.stored_body.split(_OFFSET_END)
                 done |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
     if found.queue_offset in done:
+        from ..next_commands import proposed  # numpy, which a write can do without
+
         raise Refused(
             f"the half message {name} is decided already",
             path=layout.root,
-            hint=f"mqstore inspect --transactions {layout.root} says how",
+            hint=f"{proposed(layout, 'inspect', '--transactions')} says how",
         )
     return found
 

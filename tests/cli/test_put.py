@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -403,3 +404,14 @@ def test_no_such_half_message(tmp_path: Path) -> None:
     mqstore("put", tmp_path / "store", "T", "x")
     said = run_here(["put", str(tmp_path / "store"), "--transaction", "commit", "--half", "A"])
     assert (said.code, "no half message A" in said.stderr) == (1, True)
+
+
+def test_the_command_that_a_refusal_names_has_the_configuration(tmp_path: Path) -> None:
+    """As it was given: a broker.conf by its name, settings one by one."""
+    root = stores.unpack("4.9.7-killed", tmp_path)
+    conf = tmp_path / "broker.conf"
+    conf.write_text("mappedFileSizeCommitLog=262144\n")
+    given = ["--broker-config", str(conf), "--set", "brokerName=a b", "--set", "maxIndexNum=400"]
+    result = run_here(["put", str(root), "orders", "x", *given])
+    words = ["mqstore", "recover", str(root), *given]
+    assert (result.code, f"run: {shlex.join(words)}" in result.stderr) == (3, True)
