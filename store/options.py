@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from .checkpoint import read_checkpoint
 from .delay_level import SCHEDULE_TOPIC, TIMER_TOPIC, format_levels, parse_levels
-from .errors import InvalidInput
+from .errors import InvalidInput, StoreError
 from .shown_levels import level_ms, shown_levels
 from .shown_multi_dispatch import shown_multi_dispatch
 from .timer_precision import DEFAULT_MS, shown_precision, taken_by_a_broker
@@ -47,6 +48,11 @@ class Option(NamedTuple, Generic[T]):
     def is_guess(self) -> bool:
         """Nothing tells: no error is to be based on it."""
         return self.origin == "default"
+
+    @property
+    def is_given(self) -> bool:
+        """The configuration says it."""
+        return self.origin == "configuration"
 
     def note(self) -> str:
         """What somebody should know about it, empty where there is nothing to say."""
@@ -129,6 +135,31 @@ class Options:
             return Option(name, self._config.get_bool(name), False, "configuration")
         by = shown_multi_dispatch(self._layout)
         return Option(name, bool(by), False, "files" if by else "default", by)
+
+    @cached_property
+    def message_index(self) -> Option[bool]:
+        """messageIndexEnable: there are index files, or the checkpoint knows of a full one. Where neither
+        is, nobody can tell a broker without an index from one whose index is lost.
+        """
+        name = "messageIndexEnable"
+        if name in self._config:
+            return Option(name, self._config.get_bool(name), True, "configuration")
+        by = ""
+        try:
+            if any(file.name.isdecimal() for file in self._layout.index.iterdir()):
+                by = "files of the index"
+        except OSError:
+            pass
+        if not by and self._index_time():
+            by = "index_msg_timestamp of the checkpoint"
+        return Option(name, True, True, "files" if by else "default", by)
+
+    def _index_time(self) -> int:
+        try:
+            checkpoint = read_checkpoint(self._layout.checkpoint)
+        except StoreError:
+            return 0
+        return checkpoint.index_msg_timestamp if checkpoint is not None else 0
 
     @property
     def used(self) -> list[Option[Any]]:

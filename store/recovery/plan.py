@@ -191,12 +191,20 @@ def make_plan(
         plan.edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
         plan.edits += timer_edits(snapshot)
-    plan.index = maker.index.finish() if switches.message_index_enable else None
+    plan.index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
     if plan.index is not None:
         plan.edits += index_edits(snapshot, plan.index)
     plan.edits += log.edits
     _finish(snapshot, plan, maker, profile)
     return plan
+
+
+def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
+    """Whether the index is mended. One that may never have been is for `repair --index` to make: a broker
+    without one has lost nothing.
+    """
+    missed = not snapshot.layout.options.message_index.is_guess
+    return switches.message_index_enable and (missed or snapshot.abort or wish.exact)
 
 
 def _kept_light(

@@ -333,6 +333,13 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if barriers(layout):
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
     yield from layout.options.notes()
+    if plan and plan.index is None and layout.options.message_index.is_guess:
+        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+
+        yield (
+            "there is no index, and nothing tells that there was one (messageIndexEnable=false?): "
+            f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
+        )
     size = layout.sizes.consume_queue
     if plan and size.origin == "default" and plan.touches("consumequeue"):
         yield (

@@ -87,7 +87,7 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
         option = layout.options.delay_levels
     except InvalidInput:
         return None
-    return len(option.value) if from_zero or option.origin == "configuration" else None
+    return len(option.value) if from_zero or option.is_given else None
 
 
 def _edit(

@@ -11,7 +11,7 @@ from ..errors import Missing, NotFound, StoreError
 from ..index_file import IndexFile
 from ..regular_file import read_regular
 from .catalogue import Severity
-from .consume_queue_state import queues_of
+from .consume_queue_state import may_have_none, queues_of
 from .register import after
 from .scene import Scene
 
@@ -70,7 +70,11 @@ def page(scene: Scene) -> None:
     dispatched = scene.log.records and scene.log.dispatched
     if dispatched and not scene.live and not found.data.strip(b"\0"):
         text = "it has nothing but zeros: somebody or something has wiped it"
-        scene.findings.add("I-110", found.path, text, severity=Severity.ERROR)
+        young = scene.crashed and scene.log.start == 0
+        if young:
+            text = "it has nothing but zeros: its broker was killed before it wrote it, or it was wiped"
+        severity = Severity.WARNING if young else Severity.ERROR
+        scene.findings.add("I-110", found.path, text, severity=severity, unclean=young)
 
 
 @after("I-111")
@@ -245,7 +249,9 @@ class _Missing(NamedTuple):
 def _missing(scene: Scene, before: int | None = None) -> _Missing:
     """Of all queues: all, or where a row of them begins in front of a log position."""
     messages, positions = 0, list[int]()
-    for check in queues_of(scene).checks.values():
+    for queue, check in queues_of(scene).checks.items():
+        if may_have_none(scene, queue):
+            continue
         counts, position = check.missing_counts
         if before is not None:
             counts, position = counts[position < before], position[position < before]

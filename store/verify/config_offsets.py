@@ -91,7 +91,7 @@ def delays_are_inside_their_queues(scene: Scene) -> None:
         return
     told = Told(scene, "I-146")
     option = scene.store.layout.options.delay_levels
-    levels, given = len(option.value), option.origin == "configuration"
+    levels, given = len(option.value), option.is_given
     clamps = scene.profile.version >= _CLAMPS_SINCE
     for row in config_tables(scene).entries("delay_offset"):
         level, offset = row.values["delay_level"], row.values["offset"]

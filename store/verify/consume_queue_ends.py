@@ -11,7 +11,7 @@ from ...formats.message import SMALLEST
 from ..dispatch import LMQ_PREFIX
 from ..recovery.snapshot import QueueId
 from .catalogue import Severity
-from .consume_queue_state import Missing, QueueCheck, Queues
+from .consume_queue_state import Missing, QueueCheck, Queues, may_have_none
 from .consume_queue_units import QueuePass
 from .scene import Scene
 
@@ -60,6 +60,9 @@ def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         more = {"severity": Severity.INFO, "unclean": True}
         text += ", not dispatched yet"
     topic, queue_id = check.queue
+    if may_have_none(scene, check.queue):
+        more = {"severity": Severity.WARNING}
+        text += "; or the broker has enableMultiDispatch=false: then say so with --set"
     more |= {"count": count, "topic": topic, "queue_id": queue_id}
     scene.findings.add("I-070", check.reader.directory, text, **more)
 

@@ -12,6 +12,7 @@ from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ..consume_queue import QueueDirectory, queue_directories
 from ..consume_queue_ext import ExtRange, ext_units, ext_units_at
+from ..delay_level import SCHEDULE_TOPIC
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.snapshot import QueueId
 from ..recovery.survey import Messages
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Ints = npt.NDArray[np.int64]
 _HEAD = dtype_of(HEAD)
+_SECOND_MS = 1000
 
 
 @after("I-079")
@@ -79,7 +81,9 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
     positions = codes.astype(np.int64) - np.int64(ADDRESS_BASE)
     found = ext_units_at(files, positions)
     files.close()
-    rows, texts = [], []
+    rows, texts, guessed = [], [], []
+    option = scene.store.layout.options.delay_levels
+    levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
     wanted = zip(
         positions.tolist(),
         messages.tags_code.tolist(),
@@ -87,20 +91,31 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
         strict=True,
     )
     for row, (position, tags_code, stored_ms) in enumerate(wanted):
-        unit = found.get(position)
+        unit, guess = found.get(position), False
         if unit is None:
             text = "no unit begins there" if files.files else "consumequeue_ext of it is missing"
         elif unit.tags_code != tags_code:
             text = f"tags code {unit.tags_code} stands there, not {tags_code}"
+            wait_ms = unit.tags_code - stored_ms
+            guess = levels_guessed and wait_ms > 0 and wait_ms % _SECOND_MS == 0
+            text += (
+                f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
+            )
         elif unit.msg_store_time != stored_ms:
             text = f"the time {unit.msg_store_time} stands there, not {stored_ms}"
         else:
             continue
         rows.append(row)
+        guessed.append(guess)
         texts.append(f"{queue} unit {messages.offset[row]} has ext address {position}: {text}")
-    if rows:
-        offsets = messages.offset[np.array(rows, np.int64)]
-        order = np.argsort(offsets, kind="stable")
+    for guess, severity in ((False, None), (True, Severity.WARNING)):
+        mine = np.flatnonzero(np.array(guessed, np.bool_) == guess)
+        offsets = messages.offset[np.array(rows, np.int64)[mine]]
+        order = mine[np.argsort(offsets, kind="stable")]
         check.reader.report(
-            scene.findings, "I-080", offsets[order], lambda row: texts[int(order[row])]
+            scene.findings,
+            "I-080",
+            np.sort(offsets),
+            lambda row, order=order: texts[int(order[row])],  # type: ignore[misc]
+            severity=severity,
         )

@@ -98,7 +98,7 @@ def report_waits(scene: Scene, check: QueueCheck) -> None:
 
     Where nobody says what the levels are, such a message may have one of its own.
     """
-    guess = scene.store.layout.options.delay_levels.origin != "configuration"
+    guess = not scene.store.layout.options.delay_levels.is_given
     why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
     more = {"severity": Severity.WARNING} if guess else {}
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)

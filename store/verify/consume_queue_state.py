@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ..batch_consume_queue import BatchConsumeQueue
 from ..consume_queue import queue_directories
+from ..dispatch import LMQ_PREFIX
 from ..errors import NotFound, StoreError
 from ..mapped_file_queue import MappedFileQueue
 from ..recovery.snapshot import QueueId
@@ -245,3 +246,9 @@ class Queues(Carried):
 def queues_of(scene: Scene) -> Queues:
     """The queues of a run."""
     return scene.kept(Queues, lambda: Queues(scene))
+
+
+def may_have_none(scene: Scene, queue: QueueId) -> bool:
+    """A light queue of a store that has no such queue: perhaps its broker makes none."""
+    light = queue.topic.startswith(LMQ_PREFIX)
+    return light and scene.store.layout.options.multi_dispatch.is_guess

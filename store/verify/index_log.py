@@ -355,8 +355,9 @@ def _report_no_index(scene: Scene, with_keys: int) -> None:
     if (scene.crashed or scene.live) and not scene.log.dispatched:
         more = {"severity": Severity.INFO, "unclean": not scene.live}
         text += ": not dispatched yet"
-    elif "messageIndexEnable" not in config:
-        text += " (where the broker has messageIndexEnable=false, say so with --set)"
+    elif scene.store.layout.options.message_index.is_guess:
+        more = {"severity": Severity.WARNING}
+        text += "; or the broker has messageIndexEnable=false: then say so with --set"
     scene.findings.add("I-101", os.fspath(scene.store.layout.index), text, **more)
 
 

@@ -41,12 +41,12 @@ def read(
     from ..dispatch_record import Further
     from ..recovery.survey import survey
 
-    rules = scene.profile.dispatch
+    rules, light = scene.profile.dispatch, scene.store.layout.options.multi_dispatch
     survey(
         scene.store.log,
         [log_pass],
         index_tags=rules.index_tags,
-        multi_dispatch=rules.multi_dispatch,
+        multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
         further=Further(delay_levels=scene.store.layout.options.delay_waits()),
         progress=progress,
         items=items,
