@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..store.counted import counted
 from ..store.next_commands import Command, Given, command, next_commands
 from ..store.verify.verdict import first_sentence
 from .terminal import bytes_text, escape, time_text
@@ -198,7 +199,8 @@ class _Page:
         queues = self._store.queues
         topics = [(topic, list(group)) for topic, group in groupby(queues, lambda q: q.topic)]
         total = sum(queue.max_offset - queue.min_offset for queue in queues)
-        yield _line("queues", f"{len(topics)} topics, {len(queues)} queues, {total} messages")
+        counts = ((len(topics), "topic"), (len(queues), "queue"), (total, "message"))
+        yield _line("queues", ", ".join(counted(count, thing) for count, thing in counts))
         shown = topics[: self._topics]
         width = max((len(topic) for topic, _ in shown), default=0)
         for topic, group in shown:

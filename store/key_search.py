@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from .batch_search import batch_places, open_batch_queue
 from .consume_queue import queue_directories
+from .counted import counted
 from .found import Found, Note, Via
 from .index import Answer
 from .log_search import Range, found_in, search_log
@@ -50,7 +51,7 @@ def search_key(
         rest = uncovered(start, end, gaps)
         if rest:
             size = sum(stop - begin for begin, stop in rest)
-            note(f"the index does not have it: scanning {size} bytes of the log")
+            note(f"the index does not have it: scanning {counted(size, 'byte')} of the log")
             yield from search_log(store, selection, ranges=rest, reverse=reverse, note=note)
 
 

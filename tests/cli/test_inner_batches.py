@@ -256,6 +256,11 @@ def test_limit_counts_messages(root: Path) -> None:
     assert [row["unique_key"] for row in found] == [KEY]
 
 
+def test_one_is_no_plural(root: Path) -> None:
+    shown = run_here(["inspect", str(root)]).stdout
+    assert "1 topic, 1 queue, 20 messages" in shown
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [("/w==", "(1 byte, not text)"), ("//8=", "(2 bytes, not text)"), ("////", "(3 bytes, ")],
