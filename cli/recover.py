@@ -92,14 +92,16 @@ def recover(
     Without --apply nothing is written. With --apply the plan is carried out under the broker's lock:
     lost records in the middle of the log are replaced by tombstones, so that everything behind them
     stays where it was (--policy broker: the log ends where the broker would end it), queues and index
-    are completed from the log, abort is removed last. What no start looks at is put right, too, where the
-    store tells how (as repair --all does): items of the index, tags of units, timer, configuration. What is changed is kept in STORE/.mqstore, or in
-    DIR where the disk is full, and mqstore undo takes it back. Cut off at any point, it can be run again.
+    are completed from the log, abort is removed last. What no start looks at is put right, too, where
+    the store tells how (as repair --all does): items of the index, tags of units, timer, configuration.
+    What is changed is kept in STORE/.mqstore, or in DIR where the disk is full, and mqstore undo takes it
+    back. Cut off at any point, it can be run again.
     With --replica damaged parts, missing files and a torn end come back byte for byte where the other
     log has them whole and both logs are the same around them; it is only read.
 
-    Exit code: 0 nothing to do, or applied without loss; 1 a start or the plan loses or hides
-    messages, or the broker would not start; 3 nothing lost, but not shut down cleanly.
+    Exit code, without --apply: 0 safe to start; 1 the broker would not start, a start or the plan loses
+    or hides messages or forgets configuration, or verify finds an error; 3 nothing of that, but not
+    shut down cleanly. With it: 0 nothing is lost and the store is in order now; 1 what is not is named.
 
     \b
     Examples:
