@@ -12,6 +12,7 @@ from pathlib import Path
 from ...formats.lock import CONTENT
 from ..batch import Extent, ExtentKind
 from ..errors import Missing, StoreError
+from ..layout import JOURNAL
 from ..lock import holder
 from ..mapped_file_queue import MappedFile, file_name
 from ..recovery.snapshot import Entry, list_entries
@@ -133,7 +134,7 @@ def can_be_written(scene: Scene) -> None:
     """The owner of the store owns all files of it and may write them; there is room on the disk."""
     root = scene.store.layout.root
     try:
-        owner = root.stat().st_uid
+        owner = root.stat()
         disk = os.statvfs(root)
     except OSError:
         return
@@ -144,22 +145,42 @@ def can_be_written(scene: Scene) -> None:
             continue
         if stat.S_ISLNK(status.st_mode):
             continue
-        if status.st_uid != owner:
-            text = f"belongs to user {status.st_uid}, the store to {owner}"
-            mend = "chown --reference={store} {path}"
-            scene.findings.add("I-012", os.fspath(path), text, repair=mend)
-        elif not status.st_mode & stat.S_IWUSR:
-            text, mend = "its owner may not write it", "chmod u+w {path}"
-            scene.findings.add("I-012", os.fspath(path), text, repair=mend)
+        mine = status.st_uid == owner.st_uid
+        if mine and status.st_mode & stat.S_IWUSR:
+            continue
+        kept_out = not may_write(status, owner)
+        text = "its owner may not write it"
+        if not mine:
+            text = f"belongs to user {status.st_uid}, the store to {owner.st_uid}"
+            text += ", who may not write it" if kept_out else ""
+        scene.findings.add(
+            "I-012",
+            os.fspath(path),
+            text,
+            severity=Severity.ERROR if kept_out else None,
+            repair="chmod -R u+w {store}" if mine else "chown -R --reference={store} {store}",
+        )
     used = disk.f_blocks - disk.f_bfree
     if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
         text = f"{used * 100 // (used + disk.f_bavail)} % of the disk is used"
         scene.findings.add("I-012", os.fspath(root), text)
 
 
+def may_write(file: os.stat_result, store: os.stat_result) -> bool:
+    """Whether a broker of the store's owner may write a file, or make files in a directory."""
+    if store.st_uid == 0:
+        return True
+    if file.st_uid == store.st_uid:
+        return bool(file.st_mode & stat.S_IWUSR)
+    of_group = file.st_gid == store.st_gid and file.st_mode & stat.S_IWGRP
+    return bool(of_group or file.st_mode & stat.S_IWOTH)
+
+
 def _everything(root: Path) -> Iterator[Path]:
-    """All files and directories of the store."""
+    """All files and directories of the store, without what mqstore keeps to undo its changes."""
     for directory, directories, files in os.walk(root):
+        if directory == os.fspath(root) and JOURNAL in directories:
+            directories.remove(JOURNAL)
         for name in (*directories, *files):
             yield Path(directory, name)
 

@@ -107,7 +107,7 @@ def told(name: str, found: Iterator[str]) -> list[str]:
 
 def _real(case: Case) -> str:
     """What the real classes made of it, "" where that is not on record."""
-    if case.get("hung") or not case["load"]["loaded"]:
+    if case.get("hung") or not case["load"].get("loaded"):
         return "harm"
     messages = case.get("messages")
     if messages is None:
