@@ -167,7 +167,7 @@ class CommitLog:
         `scan`.
         """
         position = self.min_offset if start is None else start
-        reason, stored_ms, damage = "no record", None, list[int]()
+        reason, stored_ms, damage = "no record", None, list[Extent]()
         stale = False
         for item in self.scan(start, crc=False, recent=recent):
             if isinstance(item, Batch):
@@ -180,8 +180,9 @@ class CommitLog:
             elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
                 reason = item.reason
             elif item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
-                damage.append(item.size)
-        return LogEnd(position, reason, stored_ms, len(damage), sum(damage))
+                damage.append(item)
+        inside = [item.size for item in damage if item.position < position]
+        return LogEnd(position, reason, stored_ms, len(inside), sum(inside))
 
     def read_into(self, buffer: memoryview, file: MappedFile, offset: int) -> int:
         """Fill `buffer` from byte `offset` of a file; returns how much there was."""
