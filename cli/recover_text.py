@@ -148,7 +148,7 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
     if _not_by_files(found) or (found.refusal is not None and not found.interrupted):
         return []
     root, to_do = found.layout.root, not found.nothing_to_do
-    steps = next_commands(seen.verdict.findings, root, given)
+    steps = next_commands(seen.verdict.findings, root, given, recovered=not to_do)
     if to_do:  # what is left behind it is told when it was carried out
         steps = [_command(found, given), *(step for step in steps if step.by_hand)]
     return steps

@@ -138,11 +138,12 @@ class Judged(NamedTuple):
     verdict: Verdict
 
     def beyond(self) -> list[Beyond]:
-        """What stays wrong where the whole store was asked for and nothing is left to do."""
+        """What stays wrong of that which was asked for, where nothing is left to do."""
         from ..store.repair.beyond import beyond_of
 
-        whole = self.repair.request.choice.everything and self.repair.nothing_to_do
-        return beyond_of(self.verdict, self.repair.layout) if whole else []
+        if not self.repair.nothing_to_do:
+            return []
+        return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice)
 
 
 def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:

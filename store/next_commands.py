@@ -108,11 +108,12 @@ def next_commands(
     given: Given = NOTHING_GIVEN,
     *,
     whole: bool = True,
-    recover: bool = False,
+    recovered: bool = False,
     unmendable: str = "",
 ) -> list[Command]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
-    where the log is damaged, too. recover: a plan of `recover` has something to do, too. unmendable:
+    where the log is damaged, too. recovered: `recover` has nothing to do any more, so what it would
+    mend is for `repair` to mend, or to tell why not. unmendable:
     why neither takes this store; then its messages can be saved, no more.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
@@ -125,12 +126,11 @@ def next_commands(
     for finding in about:
         cure = cure_of(finding)
         if cure in MENDS:
+            cure = ALL if recovered and cure == RECOVER else cure
             mended.setdefault(cure, []).append(finding)
         elif cure:
             by_hand.setdefault(_by_hand(cure, finding, root, given), []).append(finding)
-    if recover:
-        mended.setdefault(RECOVER, [])
-    if any(finding.code == _NO_PLAN for finding in about):
+    if refused(about):
         commands = []
     elif unmendable:
         lost = {cure: found for cure, found in mended.items() if cure in _SAVED}
@@ -141,6 +141,11 @@ def next_commands(
     looks = {each.codes: each for each in reversed(hands) if each.words[0] == "mqstore"}
     in_the_way = [each for each in hands if each.words[0] != "mqstore"]
     return [*in_the_way, *commands, *reversed(looks.values())]
+
+
+def refused(findings: Iterable[Finding]) -> str:
+    """Why `recover` and `repair` refuse the store as it is, "" where they do not."""
+    return next((finding.message for finding in findings if finding.code == _NO_PLAN), "")
 
 
 def calls_for_something(finding: Finding) -> bool:

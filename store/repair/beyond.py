@@ -10,14 +10,19 @@ from importlib.resources import files
 from typing import Any
 
 from ..layout import Layout
+from ..next_commands import cure_of
+from ..recovery.snapshot import QueueId
 from ..store import Store
 from ..verify.catalogue import Severity, catalogue
+from ..verify.finding import Finding
 from ..verify.run import verify
 from ..verify.scene import Scope
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
+from .parts import Choice, covers
 
 _OTHER = "OTHER"
+EVERYTHING = Choice()
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,12 @@ def beyond_repair(
         return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 
-def beyond_of(verdict: Verdict, layout: Layout) -> list[Beyond]:
-    """The same of a verdict. What a start does follows from the rest, and is not told again."""
+def beyond_of(verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING) -> list[Beyond]:
+    """The same of a verdict, as far as it is about what a repair was confined to. What a start does
+    follows from the rest, and is not told again.
+    """
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
+    errors = [finding for finding in errors if _asked_for(finding, choice)]
     told: dict[str, Beyond] = {}
     for first in errors:
         if first.code in told:
@@ -81,6 +89,18 @@ def beyond_of(verdict: Verdict, layout: Layout) -> list[Beyond]:
             texts["now"].format(**places),
         )
     return list(told.values())
+
+
+def _asked_for(finding: Finding, choice: Choice) -> bool:
+    """The repair would have mended it, could it be mended."""
+    if choice.everything:
+        return True
+    if cure_of(finding) not in choice.parts:
+        return False
+    if finding.topic is None or not choice.queues:
+        return True
+    queue = QueueId(finding.topic, finding.queue_id or 0)
+    return any(covers(named, queue) for named in choice.queues)
 
 
 def why_beyond(code: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands
+from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands, refused
 from .catalogue import catalogue
 from .finding import Finding
 from .verdict import Verdict
@@ -16,7 +16,7 @@ def findings_json(
     verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN
 ) -> Iterator[dict[str, Any]]:
     """All findings of a store as the contract has them. given: options that a next command needs."""
-    found, unmendable = verdict.findings, verdict.unmendable
+    found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     whole = not verdict.unread
     commands = next_commands(found, store, given, whole=whole, unmendable=unmendable)
     for finding in found:

@@ -9,50 +9,67 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.config import BrokerConfig
-from mqstore.store.next_commands import Given, settings
+from mqstore.store.next_commands import Given, refused, settings
+from mqstore.store.repair.beyond import why_beyond
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.finding_json import findings_json
 from mqstore.store.verify.run import verify
+from mqstore.store.verify.verdict import Verdict
 
 from ..store.verify.mutations import NOW_MS
 from .datadriven import run_here
 
 ROUNDS = 2
+LOOKS = ("mqstore get ", "mqstore dump ", "mqstore inspect ", "mqstore salvage ", "df ")
 WRONG = {severity.label for severity in (Severity.ERROR, Severity.FATAL)}
+
+
+def verified(root: Path, config: dict[str, str]) -> Verdict:
+    """What `verify` says of a store."""
+    with Store(root, BrokerConfig(config)) as store:
+        return verify(store, now_ms=NOW_MS)
 
 
 def told(root: Path, config: dict[str, str]) -> list[dict[str, Any]]:
     """What `verify --format json` says of a store: the findings that make it damaged."""
-    with Store(root, BrokerConfig(config)) as store:
-        found = verify(store, now_ms=NOW_MS)
-    rows = findings_json(found, root, Given(settings(config)))
+    rows = findings_json(verified(root, config), root, Given(settings(config)))
     return [row for row in rows if row["severity"] in WRONG]
 
 
 def followed(root: Path, config: dict[str, str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """The findings that are left, each that is beyond repair aside, and the commands that were run."""
+    """The findings that are left, but for those that are told as beyond repair; the commands that ran.
+
+    What a start does follows from other findings: it is left where none of these is.
+    """
     ran: list[str] = []
     beyond: set[str] = set()
     for _ in range(ROUNDS):
-        rows = told(root, config)
-        commands = dict.fromkeys(row["repair"] for row in rows)
+        commands = dict.fromkeys(row["repair"] for row in told(root, config))
         for command in filter(None, commands):
             beyond |= _run(command)
             ran.append(command)
         if not commands:
             break
-    beyond |= {code for code, row in catalogue().items() if _by_hand(row.repair)}
-    return [row for row in told(root, config) if row["code"] not in beyond], ran
+    verdict = verified(root, config)
+    if verdict.unmendable or refused(verdict.findings):
+        return [], ran
+    rows = told(root, config)
+    if any(_named(row, beyond) for row in rows):
+        rows = [row for row in rows if catalogue()[row["code"]].group != "start"]
+    return [row for row in rows if not _named(row, beyond)], ran
 
 
-def _by_hand(repair: str) -> bool:
-    """Nothing mends it, or a look at it is all that is left."""
-    return not repair or repair.startswith(("mqstore ", "df ", "touch "))
+def _named(row: dict[str, Any], beyond: set[str]) -> bool:
+    """It is told as beyond repair: by `repair`, or by `verify`, which has no command but a look at it."""
+    looks = not row["repair"] or row["repair"].startswith(LOOKS)
+    return row["code"] in beyond or (looks and bool(why_beyond(row["code"])))
 
 
 def _run(command: str) -> set[str]:
-    """Run a command as it was pasted. Codes that it says are beyond repair."""
+    """Run a command as it was pasted, and where it ends with another one, that. Codes that are told as
+    beyond repair.
+    """
     words = shlex.split(command)
     if words[0] != "mqstore":
         done = subprocess.run(words, check=False, capture_output=True, text=True)
@@ -62,4 +79,7 @@ def _run(command: str) -> set[str]:
         return set()
     result = run_here([*words[1:], "--yes", "--no-progress", "--format", "json"])
     assert result.code in (0, 1, 3), f"{command}: {result.stderr}"
-    return {row["code"] for row in json.loads(result.stdout).get("beyond_repair", ())}
+    answer = json.loads(result.stdout)
+    beyond = {row["code"] for row in answer.get("beyond_repair", ())}
+    follow = answer["next"][0] if words[1] == "recover" and answer["next"] else ""
+    return beyond | (_run(follow) if follow.startswith("mqstore repair ") else set())

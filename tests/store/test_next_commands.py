@@ -20,8 +20,8 @@ def found(code: str, topic: str | None = None, queue_id: int | None = None) -> F
     return Finding(code, severity, "p q", "", 7, topic=topic, queue_id=queue_id)
 
 
-def lines(*findings: Finding, whole: bool = True, recover: bool = False) -> list[str]:
-    return [str(c) for c in next_commands(findings, "s", whole=whole, recover=recover)]
+def lines(*findings: Finding, whole: bool = True, recovered: bool = False) -> list[str]:
+    return [str(c) for c in next_commands(findings, "s", whole=whole, recovered=recovered)]
 
 
 def test_nothing_wrong_calls_for_nothing() -> None:
@@ -37,8 +37,11 @@ def test_one_command_for_all_that_one_mends() -> None:
     assert lines(found("I-022"), found("I-042")) == ["mqstore recover s --apply"]
     assert lines(found("I-022"), found("I-101")) == ["mqstore recover s --apply"]
     assert lines(*queues[:1], found("I-101")) == ["mqstore repair s --all --apply"]
-    assert lines(*queues[:1], recover=True) == ["mqstore recover s --apply"]
-    assert lines(recover=True) == ["mqstore recover s --apply"]
+
+
+def test_what_a_recovery_has_left_is_for_repair() -> None:
+    assert lines(found("I-022"), recovered=True) == ["mqstore repair s --all --apply"]
+    assert lines(recovered=True) == []
 
 
 def test_a_part_is_not_named_where_the_log_was_not_looked_at() -> None:
