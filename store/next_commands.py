@@ -145,7 +145,8 @@ def next_commands(
 
 def refused(findings: Iterable[Finding]) -> str:
     """Why `recover` and `repair` refuse the store as it is, "" where they do not."""
-    return next((finding.message for finding in findings if finding.code == _NO_PLAN), "")
+    told = (finding.message or finding.code for finding in findings if finding.code == _NO_PLAN)
+    return next(told, "")
 
 
 def calls_for_something(finding: Finding) -> bool:
