@@ -19,6 +19,7 @@ from .command_line import Group, usage_text
 from .did_you_mean import PROGRAM
 from .exit_codes import ExitCode, exit_code_of
 from .options import command_app, say
+from .progress import SCREEN
 
 if TYPE_CHECKING:
     from typer.core import TyperCommand, TyperGroup
@@ -91,6 +92,7 @@ def _program(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give its exit code. Prints errors as one line on stderr."""
+    SCREEN.at_work = None
     command = typer.main.get_command(app)
     try:
         result = command.main(
@@ -108,7 +110,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _forget_stdout()
         return ExitCode.DONE
     except (KeyboardInterrupt, typer.Abort):
-        say("interrupted")
+        at_work = SCREEN.at_work
+        say(f"interrupted, {at_work}" if at_work is not None and at_work.begun else "interrupted")
         return ExitCode.INTERRUPTED
     except typer.TyperException as error:
         say(usage_text(error))

@@ -37,7 +37,7 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         if store.layout.dledger is not None:
             raise Unsupported("--follow does not know DLedger logs", path=store.layout.dledger)
-        out = common.open_output()
+        out = common.open_output(growing=True)
         found = _messages(store, selection, common, out)
         print_found(store, islice(found, question.limit), question, raw, common, out)
 

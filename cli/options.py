@@ -131,11 +131,11 @@ class Common:
         writing += ["--follow-links"] if follow_links else []
         return Given(tuple(config), broker_version or "", tuple(writing))
 
-    def open_output(self) -> Output:
-        """Where the data goes, as a context manager."""
+    def open_output(self, *, growing: bool = False) -> Output:
+        """Where the data goes, as a context manager. growing: as of an `Output`."""
         from .output import Output
 
-        return Output(self)
+        return Output(self, growing=growing)
 
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, as a context manager; it shows only where it makes sense."""
@@ -237,6 +237,8 @@ def shared(
             }
             try:
                 function(**values, **given)
+            except KeyboardInterrupt as interrupt:
+                raise typer.Abort from interrupt  # typer would end without a word
             except Exception as error:
                 verbose = given["common"].verbose
                 if verbose and not isinstance(error, (typer.Exit, BrokenPipeError)):

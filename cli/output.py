@@ -13,6 +13,7 @@ from typing import IO, Any, Self
 
 from .exit_codes import ExitCode
 from .options import Common, Format
+from .output_file import OutputFile
 from .progress import SCREEN
 from .terminal import colour_wanted, escape, escape_lines, is_terminal, time_text
 
@@ -31,11 +32,15 @@ _TIMES = "_timestamp"
 class Output:
     """Writer of a command's data. A context manager: what was written is on its way afterwards.
 
-    The file of `--output` is opened at the first write: a command that fails before leaves it alone.
+    The file of `--output` is replaced at the end: a command that fails, or is interrupted, leaves
+    it alone.
     """
 
-    def __init__(self, common: Common) -> None:
+    def __init__(self, common: Common, *, growing: bool = False) -> None:
+        """growing: what was written counts, though the command does not come to its end."""
         self._common = common
+        self._growing = growing
+        self._file: OutputFile | None = None
         self._stream: IO[bytes] | None = None
         self._shown = False
         self._fields = [f.strip() for f in common.fields.split(",")] if common.fields else None
@@ -121,12 +126,13 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._stream is None:
-            return
-        self._stream.flush()
-        if self._common.output is not None:
-            self._stream.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._file is not None and kind is not None and not self._growing:
+            self._file.give_up()
+        elif self._file is not None:
+            self._file.finish()
+        elif self._stream is not None:
+            self._stream.flush()
 
     def _write(self, data: bytes) -> None:
         if self._stream is None:
@@ -138,7 +144,8 @@ class Output:
 
     def _opened(self) -> IO[bytes]:
         if self._common.output is not None:
-            return self._common.output.open("wb")
+            self._file = OutputFile(self._common.output, growing=self._growing)
+            return self._file.stream
         if sys.stdout is None:
             raise OSError(errno.EBADF, "stdout is closed")
         sys.stdout.flush()

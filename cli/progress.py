@@ -14,7 +14,7 @@ import time
 from threading import RLock
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from .terminal import is_terminal
+from .terminal import bytes_text, is_terminal
 
 if TYPE_CHECKING:
     import rich.progress
@@ -35,6 +35,8 @@ class _Screen:
         self.drawn = False
         self.data: IO[bytes] | None = None
         self._free_at = 0.0
+        #: What is being done, or was when an error ended it.
+        self.at_work: Progress | None = None
 
     def draw(self, line: str) -> None:
         """Put a bar on the last line, behind all data. stderr may be closed: then nobody looks."""
@@ -91,11 +93,16 @@ class Progress:
 
     def advance(self, size_bytes: int) -> None:
         """So many bytes more are done."""
+        self._done_bytes += size_bytes
         if not self._wanted:
             return
-        self._done_bytes += size_bytes
         if time.monotonic() >= self._draw_at:
             self._draw()
+
+    @property
+    def begun(self) -> bool:
+        """Something is done."""
+        return self._done_bytes > 0
 
     def note(self, text: str) -> None:
         """Say in words how far it is, in the place of bytes and rate; the bar is drawn at once."""
@@ -144,10 +151,19 @@ class Progress:
         self._task = made.add_task(self._what, total=self._total_bytes or None, note=self._note)
         return made
 
+    def __str__(self) -> str:
+        """How far it is."""
+        done = bytes_text(self._done_bytes)
+        total = f" of {bytes_text(self._total_bytes)}" if self._total_bytes else ""
+        return f"{self._what}: {done}{total}"
+
     def __enter__(self) -> Self:
+        SCREEN.at_work = self
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            SCREEN.at_work = None
         if self._bar is not None:
             SCREEN.erase()
 

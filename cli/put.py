@@ -199,7 +199,7 @@ def put(
     tell_nearest(as_broker, common)
     options = WriterOptions(as_broker, host, not no_topic_config, wait, follow_links)
     target = Target(store, options, common)
-    with common.open_output() as out:
+    with common.open_output(growing=True) as out:
         if source is not None:
             given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
             if any(each is not None for each in (*given, transaction, half)) or queue:

@@ -90,7 +90,7 @@ def test_an_error_is_one_line_and_its_exit_code(
     result = failing(error)
     assert result.code == code
     assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == (0 if code == 130 else 1)
+    assert len(result.stderr.splitlines()) == 1
     assert "Traceback" not in result.stderr
 
 

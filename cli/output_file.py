@@ -1,0 +1,58 @@
+"""The file of `--output`: it is there whole, or what was there before stays.
+
+Data goes to a neighbour that takes the file's place at the end. What cannot be replaced is written
+directly: a pipe, a device, a file in a folder where nothing new may be made.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import IO
+
+_MODE_BITS = 0o777
+
+
+class OutputFile:
+    """A file that is written from its beginning to its end; `finish` it, or `give_up`.
+
+    growing: others read it while it grows, and what was written counts: it is written directly.
+    """
+
+    def __init__(self, path: Path, *, growing: bool = False) -> None:
+        """Raises OSError."""
+        self.target = Path(os.path.realpath(path))
+        self._beside: Path | None = None
+        old = self.target.stat() if self.target.exists() else None
+        if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
+            self.stream: IO[bytes] = path.open("wb")
+            return
+        beside = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}")
+        try:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except PermissionError:
+            self.stream = path.open("wb")
+            return
+        self.stream, self._beside = os.fdopen(descriptor, "wb"), beside
+        if old is not None:
+            os.fchmod(descriptor, old.st_mode & _MODE_BITS)
+
+    def finish(self) -> None:
+        """The data is whole. Raises OSError; the file is then as it was."""
+        try:
+            self.stream.close()
+            if self._beside is not None:
+                self._beside.replace(self.target)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """The data is not whole."""
+        try:
+            self.stream.close()
+        finally:
+            if self._beside is not None:
+                self._beside.unlink(missing_ok=True)
