@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 _BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
 
 
+def left_lost(found: Recovery, after: Recovery) -> ConfigStart | None:
+    """What a start would have lost and a recovery has not brought back, None for nothing."""
+    from ..store.recovery.config_start import still_lost
+    from ..store.recovery.profiles import profile_of
+
+    if found.config.bare or not found.config.loses:
+        return None
+    left = still_lost(found.config, after.layout, profile_of(found.prediction.broker_version))
+    return left if left.loses else None
+
+
 def config_lines(found: Recovery, rows: int | None) -> list[str]:
     """Files that are not taken as they are, and what is lost with them."""
     from .recover_text import folded
@@ -21,7 +32,7 @@ def config_lines(found: Recovery, rows: int | None) -> list[str]:
         return []
     files = [file for file in config.files if file.problem and file.start != "empty"]
     files += [file for file in config.files if file.overwritten and file not in files]
-    lost = list(_lost(config))
+    lost = list(_lost(config)) if config.forgets else []
     if not files and not lost:
         return []
     head = [f"  {file.start:<8} config/{file.file}: {file.problem}" for file in files]

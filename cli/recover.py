@@ -114,6 +114,7 @@ def recover(
     """
     asks = asks_before(apply, yes)
     from ..store.layout import Layout
+    from .config_text import left_lost
 
     layout = Layout.open(store, common.config())
     if journal is not None:
@@ -131,6 +132,7 @@ def recover(
         again = Layout.open(layout.root, layout.broker_config)
         after = _examine(again, broker_version, policy, lost_tag, "", False, common)
         lost = found.plan and found.plan.lost.messages
+        lost = lost or left_lost(found, after.recovery)
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not lost else ExitCode.NO
     given = common.given(broker_version, journal, follow_links)
@@ -213,6 +215,7 @@ def _print(
     common: Common,
 ) -> None:
     """What was found, and of a plan that was carried out what the next start does."""
+    from .config_text import left_lost
     from .recover_text import next_steps, recovery_text
     from .verdict_text import verdict_json
 
@@ -221,6 +224,7 @@ def _print(
     record["next"] = [str(step) for step in next_steps(after or before, given)]
     if applied is not None and after is not None:
         start, plan = after.recovery.prediction, after.recovery.plan
+        left = left_lost(before.recovery, after.recovery)
         record["applied"] = {
             "session": applied.session,
             "resumed": applied.resumed,
@@ -229,6 +233,7 @@ def _print(
             "lost": start.lost.messages,
             "invisible": start.invisible.messages,
             "verdict": verdict_json(after.verdict, after.recovery.layout.root),
+            "config": left.to_json() if left is not None else None,
         }
     with common.open_output() as out:
         out.record(

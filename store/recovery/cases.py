@@ -321,9 +321,9 @@ CASES: tuple[Case, ...] = (
         "beside-the-log",
         "log and queues are in order as far as a start looks at them; files of timer or"
         " consumequeue_ext are not, or tags, index items, checkpoint, configuration",
-        "starts; reads what it can of them, and may never fire timed messages",
+        "reads what it can of them; may never fire timed messages, may refuse or forget configuration",
         "puts right what a later version would refuse, moves empty files away, makes a lost timer"
-        " wheel anew",
+        " wheel and lost tables of the configuration anew",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         ("B33",),
         ("I-079", "I-120", "I-126"),

@@ -170,7 +170,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
         elif entry is None or (entry == "" and name in rules.no_text_is_null):
             if name in rules.null_refused:
                 return f"{member} is null"
-        elif text := next(_misfits(table, entry), ""):
+        elif text := next(misfits(table, entry), ""):
             return text
     return _misfit_version(value, rules.refused_as_version(name)) if _VERSION in value else ""
 
@@ -186,8 +186,8 @@ def _misfit_version(value: dict[Any, Any], refused: tuple[type, ...]) -> str:
     return ""
 
 
-def _misfits(table: JsonTable, entry: Any) -> Iterator[str]:
-    """What of a table has another type than the fields of the manager."""
+def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
+    """What of a table has another type than the fields of its manager."""
     level: list[tuple[str, Any]] = [(table.member, entry)]
     for step in table.levels:
         below: list[tuple[str, Any]] = []

@@ -85,6 +85,11 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
     return found
 
 
+def entry_text(key: _Key) -> str:
+    """What names an entry, without its table."""
+    return "@".join(str(part) for part in key if part is not None)
+
+
 class Signs:
     """Whether a broker with a configuration has run here.
 
@@ -169,7 +174,7 @@ class Lost:
         after = {key[4]: offset for key, offset in taken.items()}
         if one.start is Start.LOADS and after:
             return
-        wholly = one.start is Start.EMPTY and (self.ran or _present(one))
+        wholly = one.taken is None and (self.ran or _present(one))
         for queue, (first, end) in sorted(self.queues.items()):
             if queue.topic != SCHEDULE_TOPIC or end <= first:
                 continue
@@ -185,7 +190,7 @@ class Lost:
             one = self.loaded.get(name)
             if one is not None and not (one.start is Start.LOADS and self._taken(one)):
                 for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
-                    yield name, "@".join(str(part) for part in key[1:] if part is not None)
+                    yield name, entry_text(key[1:])
 
     def unknown(self) -> Iterator[str]:
         """What is gone and has left nothing that names it."""
@@ -197,7 +202,7 @@ class Lost:
             *((name, f"what {name} had is lost") for name in _OTHERS),
         ):
             one = self.loaded.get(name)
-            if one is None or one.start is not Start.EMPTY or self._rests(one):
+            if one is None or one.taken is not None or self._rests(one):
                 continue
             is_offsets = one is self._offsets
             if one.main.there or (is_offsets and any_message and (self.ran or _present(one))):

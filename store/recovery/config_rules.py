@@ -22,6 +22,8 @@ ORDER, MAPPING, MODES = (
 )
 TIMERS, TRANSACTIONS = "timermetrics", "transactionMetrics"
 TIMER_CHECK = "timercheck"
+STATISTICS = frozenset({TIMERS, TRANSACTIONS})
+"""Counts that a broker makes again."""
 
 
 @dataclass(frozen=True)

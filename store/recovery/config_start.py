@@ -7,15 +7,23 @@ nothing proves, and what a broker writes all the time, is named as not known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..config_file import BACKUP, TEMPORARY
 from ..layout import Layout
 from .config_load import Loaded, Start, load_config
-from .config_lost import Lost, LostDelay, LostPosition, Ranges, Signs, entries_of
-from .config_rules import LIGHT_OFFSETS, OFFSETS, TIMER_CHECK, config_rules
+from .config_lost import Lost, LostDelay, LostPosition, Ranges, Signs, entries_of, entry_text
+from .config_rules import (
+    DELAYS,
+    GROUPS,
+    LIGHT_OFFSETS,
+    OFFSETS,
+    TIMER_CHECK,
+    TOPICS,
+    config_rules,
+)
 from .profiles import Profile
 
 
@@ -46,7 +54,7 @@ class ConfigFileStart:
 class ConfigStart:
     """The start of one generation on one `config/`.
 
-    refuses: why there is no start, "" where there is one. unknown: what is lost and cannot be named, in
+    refuses: why there is no start, "" where there is one; lost is then what no file has. unknown: what is lost and cannot be named, in
     words. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
     is lost is told, and is not harm.
     """
@@ -71,12 +79,25 @@ class ConfigStart:
     @property
     def forgets(self) -> bool:
         """A start is made, and forgets what the store had."""
-        return self.loses and not self.bare
+        return self.loses and not self.bare and not self.refuses
 
     @property
     def harmful(self) -> bool:
         """There is no start, or one that forgets what the store had."""
         return bool(self.refuses) or self.forgets
+
+    @property
+    def forgotten(self) -> frozenset[str]:
+        """Files of which something is lost."""
+        offsets = {file.file for file in self.files} & {OFFSETS, LIGHT_OFFSETS}
+        named = (
+            (self.lost_topics, {TOPICS}),
+            (self.lost_groups, {GROUPS}),
+            (self.lost_positions or self.unknown, offsets),
+            (self.lost_delays, {DELAYS}),
+        )
+        found = {name for lost, names in named if lost for name in names}
+        return frozenset(found | {name for name, _ in self.lost_entries})
 
     @property
     def backups(self) -> tuple[str, ...]:
@@ -128,17 +149,15 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     loaded = {
         name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
     }
-    refused = next((one for name in names if (one := loaded[name]).start is Start.REFUSES), None)
+    refused = (one.reason for name in names if (one := loaded[name]).start is Start.REFUSES)
     files = tuple(_file_start(one) for one in loaded.values())
     if with_timer:
         files += (_timer_check(layout.config),)
-    if refused is not None:
-        return ConfigStart(profile.version, refused.reason, files)
     signs = Signs(layout, queues)
     lost = Lost(loaded, queues, signs.of_a_broker)
     return ConfigStart(
         profile.version,
-        "",
+        next(refused, ""),
         files,
         tuple(lost.topics()),
         tuple(lost.groups()),
@@ -147,6 +166,43 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
         tuple(lost.others()),
         tuple(lost.unknown()),
         bare=not signs.of_a_broker and not signs.of_files,
+    )
+
+
+def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigStart:
+    """What a start would have lost and is not back now. Topics and groups come back as new ones."""
+    rules = config_rules(profile)
+    back = set[tuple[str, tuple[Any, ...]]]()
+    for file in before.files:
+        if file.file == TIMER_CHECK:
+            continue
+        taken = load_config(layout.config, file.file, rules).taken
+        keys = entries_of(file.file, taken) if taken is not None else {}
+        back |= {(file.file, key[1:]) for key in keys}
+    offsets = next(iter({file.file for file in before.files} & {OFFSETS, LIGHT_OFFSETS}), OFFSETS)
+
+    def lacks(name: str, *key: Any) -> bool:
+        return (name, key) not in back
+
+    return replace(
+        before,
+        refuses="",
+        lost_topics=tuple(t for t in before.lost_topics if lacks(TOPICS, t, None, None, None)),
+        lost_groups=tuple(g for g in before.lost_groups if lacks(GROUPS, None, g, None, None)),
+        lost_positions=tuple(
+            p
+            for p in before.lost_positions
+            if lacks(offsets, p.topic, p.group, p.queue_id, None)
+            and lacks(offsets, p.topic, p.group, None, None)
+        ),
+        lost_delays=tuple(
+            d for d in before.lost_delays if lacks(DELAYS, None, None, None, d.delay_level)
+        ),
+        lost_entries=tuple(
+            (name, entry)
+            for name, entry in before.lost_entries
+            if entry not in {entry_text(key) for file, key in back if file == name}
+        ),
     )
 
 

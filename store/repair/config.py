@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.kinds import KINDS, Syntax
-from ..config_file import BACKUP, FILES, ConfigFile, read_config_file
+from ..config_file import BACKUP, FILES
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
 from ..dispatch import LMQ_PREFIX
-from ..errors import InvalidInput, Missing
+from ..errors import InvalidInput
 from ..layout import Layout
 from ..mapped_file_queue import start_of
+from ..recovery.config_load import Loaded, Start, Text, judge, load_config, misfits
+from ..recovery.config_rules import config_rules
+from ..recovery.config_start import config_start
 from ..recovery.edits import Edit
-from ..recovery.profiles import DispatchRules
+from ..recovery.profiles import DispatchRules, Profile
 from ..recovery.snapshot import Snapshot
 from ..regular_file import read_regular
 from ..system_topics import group_of_topic, is_system_topic
@@ -34,6 +37,7 @@ Json = dict[Any, Any]
 _LARGEST_BYTES = 256 << 20
 _TOPICS = ("topics.json", "topicConfigTable")
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
+_VERSION = "dataVersion"
 _TOLD = 3
 """Entries of a file that are told one by one."""
 _OFFSET_CODES = {
@@ -53,29 +57,34 @@ class ConfigRepair:
 
 
 def config_repair(
-    snapshot: Snapshot, ranges: Ranges, profile: WriterProfile, rules: DispatchRules
+    snapshot: Snapshot, ranges: Ranges, profile: Profile, writer: WriterProfile
 ) -> ConfigRepair:
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
-    made, layout = ConfigRepair(), snapshot.layout
+    made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config)
-    proven = _proven(snapshot, tables, ranges, profile, rules)
+    proven = _proven(snapshot, tables, ranges, writer, profile.dispatch)
+    start = config_start(layout, profile, ranges)
+    gone = frozenset() if start.bare else start.forgotten
     from_zero = any(start_of(entry.name) == 0 for entry in snapshot.log)
     bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
     for name, kind in sorted(FILES.items()):
         path = layout.config / name
-        if KINDS[kind].syntax is not Syntax.JSON:
+        if KINDS[kind].syntax is not Syntax.JSON or path.is_dir():
             continue
-        content, reason = _content(path, kind, proven)
+        content, reason = _content(load_config(layout.config, name, rules), path, gone, proven)
         if content is None:
             continue
         moved = list(clamp(name, content, bounds))
-        made.clamped += moved
         mended = list(mend_entries(name, content, proven))
         reasons = [reason, f"{len(moved)} offsets outside of a queue" if moved else ""]
         reasons += [what for _, what in mended[:_TOLD]]
         reasons += [f"{len(mended) - _TOLD} more entries"] if len(mended) > _TOLD else []
         if any(reasons):
-            made.edits.append(_edit(path, content, reasons, moved, mended))
+            data = dumps(content).encode("utf-8", "surrogatepass")
+            edit = _edit(path, data, reasons, moved, mended)
+            if not judge(name, data, rules).problem:
+                made.edits.append(edit)
+                made.clamped += moved
     return made
 
 
@@ -91,10 +100,9 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
 
 
 def _edit(
-    path: Path, content: Json, reasons: list[str], moved: list[Clamped], mended: list[Mended]
+    path: Path, data: bytes, reasons: list[str], moved: list[Clamped], mended: list[Mended]
 ) -> Edit:
     """A file that is written anew."""
-    data = dumps(content).encode("utf-8", "surrogatepass")
     codes = {code for code, _ in mended} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
@@ -106,7 +114,7 @@ def _proven(
     snapshot: Snapshot,
     tables: ConfigTables,
     ranges: Ranges,
-    profile: WriterProfile,
+    writer: WriterProfile,
     rules: DispatchRules,
 ) -> Proven:
     """What queues, log and directories say of topics and groups. Raises Unreadable."""
@@ -127,32 +135,80 @@ def _proven(
         frozenset(tables.names("subscription_group", "group")),
         snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues},
         frozenset(ranges),
-        profile,
+        writer,
     )
 
 
-def _content(path: Path, kind: str, proven: Proven) -> tuple[Json | None, str]:
-    """What the file is to say, and why it is written anew, "" where it can stay."""
-    main, backup = _read(path, kind), _read(path.with_name(path.name + BACKUP), kind)
-    if main is None and (backup is None or backup.problem is not None):
-        return None, ""
-    if main is not None and main.problem is None:
+def _content(
+    loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven
+) -> tuple[Json | None, str]:
+    """What the file is to say, and why it is written anew, "" where it can stay.
+
+    gone: files that a start forgets something of.
+    """
+    name, backup = loaded.name, path.with_name(path.name + BACKUP)
+    if loaded.start is Start.LOADS and name not in gone:
         return _loaded(path), ""
-    if backup is not None and backup.problem is None:
-        what = "it is missing" if main is None else main.problem and main.problem.reason
-        return _loaded(backup.path), f"taken from {backup.path.name}: {what}"
-    rests = [file for file in (main, backup) if file is not None]
-    best = max(rests, key=lambda file: sum(1 for _ in file.records()))
-    content: Json = _numbered(best.value)
-    count = _prove(path.name, content, proven)
-    return content, f"what is left of {best.path.name}, and {count} entries that the store proves"
+    if loaded.start is Start.EMPTY and not loaded.main.there and name not in gone:
+        return None, ""
+    content: Json = {}
+    if loaded.start is Start.BACKUP:
+        content = _loaded(backup) or {}
+    kept = _merge(name, content, _fitting(name, loaded.backup))
+    kept += _merge(name, content, _fitting(name, loaded.main))
+    count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
+    table = KINDS[FILES[name]].tables[0].member
+    content.setdefault(table, {})
+    why = loaded.main.problem or "entries are missing"
+    if loaded.start is Start.BACKUP:
+        more = kept + count
+        besides = f", and {more} entries that it lacks" if more else ""
+        return content, f"taken from {backup.name}{besides}: {why}"
+    proved = f"{count} entries that the store proves"
+    if not loaded.main.there:
+        return content, f"made anew, with {proved}: {why}"
+    return content, f"what is left of it, and {proved}: {why}"
 
 
-def _read(path: Path, kind: str) -> ConfigFile | None:
-    try:
-        return read_config_file(path, kind)
-    except Missing:
-        return None
+def _fitting(name: str, text: Text) -> Json:
+    """Of what can be read the entries that a broker takes, of the tables that it has."""
+    found: Json = {}
+    for table in KINDS[FILES[name]].tables:
+        value = text.value.get(table.member)
+        if not isinstance(value, dict):
+            continue
+        if not table.levels:  # of the whole file, not of its entries
+            found[table.member] = _numbered(value)
+            continue
+        rows = {key: row for key, row in value.items() if not next(misfits(table, {key: row}), "")}
+        found[table.member] = _numbered(rows)
+    return found
+
+
+def _merge(name: str, content: Json, more: Json) -> int:
+    """Add what is missing, and of two offsets take the higher one. Returns how many were changed."""
+    changed = 0
+    for member, rows in more.items():
+        table = content.setdefault(member, {})
+        if not isinstance(table, dict):
+            table = content[member] = {}
+        for key, row in rows.items():
+            mine = table.get(key)
+            if mine is None:
+                table[key] = row
+                changed += member != _VERSION
+            elif isinstance(mine, dict) and isinstance(row, dict) and "Offset" in name:
+                higher = {q: o for q, o in row.items() if _less(mine.get(q), o)}
+                mine.update(higher)
+                changed += bool(higher)
+            elif "Offset" in name and member != _VERSION and _less(mine, row):
+                table[key] = row
+                changed += 1
+    return changed
+
+
+def _less(mine: Any, other: Any) -> bool:
+    return mine is None or (isinstance(mine, int) and isinstance(other, int) and mine < other)
 
 
 def _loaded(path: Path) -> Json | None:

@@ -176,7 +176,7 @@ def mend_parts(
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
         writer = writer_profile(request.version)
-        config = config_repair(snapshot, ranges, writer, profile.dispatch)
+        config = config_repair(snapshot, ranges, profile, writer)
     if choice.everything:
         items = _crc_items(layout, profile, switches)
         plan = replace(whole, edits=[*config.edits, *items, *whole.edits])

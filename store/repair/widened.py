@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..layout import Layout
 from ..recovery.by_source import as_configured
 from ..recovery.cases import Case, case_named
+from ..recovery.config_rules import STATISTICS
 from ..recovery.plan import Plan
 from ..recovery.profiles import profile_of
 from ..recovery.recovery import Recovery, switches_of
@@ -38,6 +39,7 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
     if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
         return found
     wrong = any(finding.severity >= Severity.ERROR for finding in findings)
+    wrong |= not STATISTICS.issuperset(found.config.backups)
     if not wrong and all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
         return found
     wish = replace(found.wish, exact=True, whole=True)

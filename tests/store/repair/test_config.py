@@ -124,11 +124,13 @@ def test_offsets_of_delay_levels(root: Path) -> None:
     assert loads(path.read_text())["offsetTable"][level] == moved.after >= known[level]
 
 
-def test_what_is_no_table_is_left_alone(root: Path) -> None:
+def test_what_is_no_table_is_taken_from_its_bak(root: Path) -> None:
     path = root / "config" / "consumerOffset.json"
+    known = loads(path.with_name("consumerOffset.json.bak").read_text())["offsetTable"]
     for text in ('{"offsetTable":[1]}', '{"offsetTable":{"a@b":7,"@":{"x":1}}}', "{}"):
         path.write_text(text)
-        assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
+        mended(root)
+        assert loads(path.read_text())["offsetTable"] == known, text
 
 
 @pytest.mark.parametrize("code", ["I-076", "I-077", "I-142", "I-144", "I-146", "I-149", "I-154"])

@@ -1,0 +1,86 @@
+"""`recover` and the configuration: what a start forgets of it, and bringing it back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.config_json import loads
+
+from .. import stores
+from ..store.recovery.recovered import content
+from .datadriven import run_here
+
+NAME = "5.3.3-clean"
+VERSION = ("--broker-version", "5.3")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return stores.unpack(NAME, tmp_path)
+
+
+def recover(root: Path, *options: str) -> tuple[int, str]:
+    found = run_here(["recover", str(root), *VERSION, *options])
+    return found.code, found.stdout
+
+
+def both_garbage(config: Path) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).write_bytes(b"no configuration")
+
+
+def all_gone(config: Path) -> None:
+    for path in config.iterdir():
+        path.unlink()
+
+
+def emptied(config: Path) -> None:
+    for path in config.glob("consumerOffset.json*"):
+        path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says", "left"),
+    [
+        (both_garbage, "would not start: config/topics.json", ""),
+        (all_gone, "topics are no longer served", "the positions of all groups are lost"),
+        (emptied, "the positions of all groups are lost", "the positions of all groups are lost"),
+    ],
+    ids=["both garbage", "all gone", "emptied"],
+)
+def test_what_a_start_would_forget_is_told_and_brought_back(
+    damage: Callable[[Path], None], says: str, left: str, root: Path
+) -> None:
+    topics = set(loads((root / "config" / "topics.json").read_text())["topicConfigTable"])
+    damage(root / "config")
+    before = content(root)
+    code, text = recover(root)
+    assert (code, says in text) == (1, True), text
+    code, text = recover(root, "--apply", "--yes")
+    assert (code, left in text) == (1 if left else 0, True), text
+    assert recover(root)[0] == 0
+    assert run_here(["verify", str(root), *VERSION]).code == 0
+    known = set(loads((root / "config" / "topics.json").read_text())["topicConfigTable"])
+    assert {"orders", "logs", "payments"} <= known & topics
+    assert run_here(["undo", str(root), "--yes"]).code == 0
+    assert content(root) == before
+
+
+def test_under_the_policy_broker_the_configuration_stays(root: Path) -> None:
+    emptied(root / "config")
+    before = content(root)
+    assert recover(root, "--policy", "broker", "--apply", "--yes")[0] == 1
+    assert {n: h for n, h in content(root).items() if n.startswith("config/")} == {
+        n: h for n, h in before.items() if n.startswith("config/")
+    }
+
+
+def test_a_log_with_its_queues_alone_is_no_alarm(tmp_path: Path) -> None:
+    assert run_here(["put", str(tmp_path / "s"), "orders", "hello", "--no-topic-config"]).code == 0
+    shutil.rmtree(tmp_path / "s" / "config", ignore_errors=True)
+    found = run_here(["recover", str(tmp_path / "s")])
+    assert (found.code, "there is no configuration here" in found.stdout) == (0, True)
