@@ -131,8 +131,8 @@ def recover(
         applied = _apply(layout, before, asks, wait, follow_links, common)
         again = Layout.open(layout.root, layout.broker_config)
         after = _examine(again, broker_version, policy, lost_tag, "", False, common)
-        lost = found.plan and found.plan.lost.messages
-        lost = lost or left_lost(found, after.recovery)
+        lost = bool(found.plan and found.plan.lost.messages)
+        lost |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not lost else ExitCode.NO
     given = common.given(broker_version, journal, follow_links)
