@@ -44,7 +44,7 @@ class Text:
 
     problem: why it is not taken, "" where it is. there: it has at least one byte; present: it exists.
     deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
-    its table fails.
+    its table fails. unseen: what it has cannot be looked at here.
     """
 
     there: bool
@@ -53,6 +53,7 @@ class Text:
     deep: bool = False
     present: bool = True
     fails: bool = False
+    unseen: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ class Loaded:
             return ""
         if self.deep:
             return f"{name}: nested so deep that the broker dies of it (StackOverflowError)"
+        if self.start is Start.REFUSES and not self.backup.there:  # a RocksDB stands for the file
+            return self.main.problem
         why = f"{name} cannot be read ({self.main.problem})"
         if self.start is Start.BACKUP:
             return why

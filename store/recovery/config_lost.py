@@ -132,7 +132,7 @@ class Lost:
         }
         missing = {topic for topic in proved - known if not is_system_topic(topic)}
         proper = {topic for topic in known if not is_system_topic(topic)}
-        if one.start is not Start.LOADS or not proper:
+        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
             yield from sorted(missing)
 
     def groups(self) -> Iterator[str]:
@@ -144,7 +144,7 @@ class Lost:
         named |= {group_of_topic(queue.topic) for queue in self.queues}
         proved = own | (named if self.ran or _present(one) else set())
         proper = {group for group in known if not is_system_group(group)}
-        if one.start is not Start.LOADS or not proper:
+        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
             lost = proved - known - {""}
             yield from sorted(
                 group

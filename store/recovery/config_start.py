@@ -13,6 +13,7 @@ from typing import Any
 
 from ..config_file import BACKUP, TEMPORARY
 from ..layout import Layout
+from .config_databases import load_databases
 from .config_load import Loaded, Start, load_config
 from .config_lost import Lost, LostDelay, LostPosition, Ranges, Signs, entries_of, entry_text
 from .config_rules import (
@@ -149,6 +150,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
     loaded = {
         name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
     }
+    loaded |= {name: one for name, one in load_databases(layout.config).items() if name in loaded}
     refused = (one.reason for name in names if (one := loaded[name]).start is Start.REFUSES)
     files = tuple(_file_start(one) for one in loaded.values())
     if with_timer:

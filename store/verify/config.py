@@ -1,7 +1,7 @@
-"""Group G: the configuration (spec 08, I-140 … I-155)."""
+"""Group G: the configuration (spec 08, I-140 … I-156)."""
 
 from __future__ import annotations
 
-from . import config_files, config_offsets, config_topics
+from . import config_files, config_offsets, config_start, config_topics
 
-__all__ = ["config_files", "config_offsets", "config_topics"]
+__all__ = ["config_files", "config_offsets", "config_start", "config_topics"]

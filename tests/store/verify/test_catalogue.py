@@ -23,12 +23,12 @@ RANGES = {
     "index": ("090-109",),
     "checkpoint": ("110-118",),
     "timer": ("120-137",),
-    "config": ("140-155",),
+    "config": ("140-156",),
     "compaction": ("160-167", "170-171"),
     "start": ("180-188",),
 }
-"""The codes by group: those of spec 08, and mqstore's own about the next start."""
-TOTAL = 152 + 9
+"""The codes by group: those of spec 08, and of mqstore itself: I-156, and the next start."""
+TOTAL = 152 + 10
 NOT_MENDED = {"I-039", "I-155"}
 """What no command can put right: the message is as it was sent; a database only a backup has."""
 

@@ -300,3 +300,22 @@ def i_155(store: Path, random: Random) -> str:
     else:
         manifest.write_bytes(random.randbytes(manifest.stat().st_size))
     return f"{path.name}: {kind}"
+
+
+@on("5.3.3-clean", "4.9.7-clean", "5.5.0-clean")
+def i_156(store: Path, random: Random) -> str:
+    """A file is gone, with its .bak or without, or its table is a list."""
+    name = random.choice(_JSON)
+    path, backup = _file(store, name), _file(store, name + _BAK)
+    if random.random() < 0.5:
+        table = {
+            "subscriptionGroup.json": "subscriptionGroupTable",
+            "topics.json": "topicConfigTable",
+        }
+        path.write_text(f'{{"{table.get(name, "offsetTable")}":[]}}', "utf-8")
+        return f"{name}: the table is a list"
+    path.unlink()
+    if random.random() < 0.5:
+        backup.unlink(missing_ok=True)
+        return f"{name} and its .bak deleted"
+    return f"{name} deleted"
