@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import StoreError
 from ..forked import Forked
+from ..generation import generation_of
 from .finding import Finding
 from .register import after
 from .scene import Predicted, Scene, Scope
@@ -87,8 +88,19 @@ def predict(layout: Layout, version: str | None) -> Predicted:
     try:
         found = examine(layout, version, policy=Policy.KEEP)
     except StoreError as error:
-        return Predicted([], error.message)
+        return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)))
+
+
+def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
+    """What keeps a broker from a start whatever log and queues are. Raises Unreadable."""
+    from ..recovery.config_start import config_start
+    from ..recovery.profiles import profile_of
+
+    profile = profile_of(version or generation_of(layout).version)
+    if reason := config_start(layout, profile, {}).refuses:
+        text = f"a broker {profile.version} would not start: {reason}"
+        yield Finding.of("I-180", os.fspath(layout.root), text)
 
 
 def _left_out_by(scope: Scope) -> str:

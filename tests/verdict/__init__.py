@@ -113,7 +113,9 @@ def said_of(root: Path, config: BrokerConfig, version: str | None = None) -> Sai
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)
     except StoreError as error:
-        refused, verdict = str(error), others
+        with Store(root, config) as store:
+            verdict = verify(store, Scope(broker_version=version), now_ms=NOW_MS)
+        refused = str(error)
     texts = beyond_texts()
     beyond = frozenset(row.code for row in beyond_of(verdict, layout) if row.code in texts)
     return Said(root, verdict, at_first_sight(describe(layout)).status, found, refused, beyond)
