@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,23 +95,26 @@ def _list(layout: Layout, common: Common) -> None:
             f" {record['files']} files, {bytes_text(record['kept_bytes'])} kept"
         )
 
-    found = False
+    rows = [
+        {
+            "type": "session",
+            "session": each.name,
+            "command": each.command,
+            "state": each.state.value,
+            "began": each.began_ms,
+            "changes": each.steps,
+            "files": each.files,
+            "kept_bytes": each.kept_bytes,
+        }
+        for each in list_sessions(layout)
+    ]
     with common.open_output() as out:
-        for each in list_sessions(layout):
-            found = True
-            row = asdict(each)
-            record = {
-                "type": "session",
-                "session": row.pop("name"),
-                "command": row.pop("command"),
-                "state": row.pop("state").value,
-                "began": row.pop("began_ms"),
-                "changes": row.pop("steps"),
-                **row,
-            }
-            out.record(record, text=line)
-    if not found:
+        out.records(rows, text=line, columns=_COLUMNS)
+    if not rows:
         common.warn(f"no sessions: {layout.root}")
+
+
+_COLUMNS = ("type", "session", "command", "state", "began", "changes", "files", "kept_bytes")
 
 
 def _undo(

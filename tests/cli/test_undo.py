@@ -67,6 +67,21 @@ def test_text(recovered: tuple[Path, list[str]]) -> None:
     assert gone.stdout == "" and "no sessions" in gone.stderr and gone.code == 0
 
 
+def test_the_list_is_one_array(recovered: tuple[Path, list[str]]) -> None:
+    """Of none, of one and of several sessions, as every list that is JSON."""
+    root, options = recovered
+    list_them = ["undo", str(root), "--list", "--format", "json", *options]
+    (first,) = json.loads(run_here(list_them).stdout)
+    run_here(["undo", str(root), "--yes", *options])
+    run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
+    rows = json.loads(run_here(list_them).stdout)
+    assert [row["state"] for row in rows] == ["undone", "applied"]
+    assert rows[0]["session"] == first["session"]
+    for row in rows:
+        run_here(["undo", str(root), row["session"], "--purge", "--yes", *options])
+    assert json.loads(run_here(list_them).stdout) == []
+
+
 def test_nothing_without_yes(recovered: tuple[Path, list[str]]) -> None:
     root, options = recovered
     for arguments in ([], ["--purge"], ["--purge", "--yes"]):
