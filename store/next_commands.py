@@ -253,7 +253,8 @@ def _by_hand(
 def _aside(root: PathLike[str] | str, path: str) -> str:
     """A place beside the store for something of it that does not belong there."""
     base = fspath(root).rstrip("/")
-    return f"{_operand(base)}-aside-{path.removeprefix(f'{base}/').replace('/', '-')}"
+    inside = path.removeprefix(f"{base}/").split("/")
+    return f"{_operand(base)}-aside-{'-'.join(inside)}"
 
 
 def _position(finding: Finding) -> int:

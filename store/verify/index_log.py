@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,8 +17,6 @@ import numpy.typing as npt
 from ...formats import message_properties as names
 from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
-from ..commit_log import CommitLog
-from ..dispatch import dispatch
 from ..errors import Missing
 from ..index_file import IndexFile
 from ..lost import tombstones
@@ -28,6 +25,7 @@ from .catalogue import Severity
 from .covered import covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
+from .index_wanted import Wanted, asked_for
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
@@ -37,38 +35,6 @@ Flags = npt.NDArray[np.bool_]
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256
-
-
-@dataclass
-class Wanted:
-    """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
-
-    record: Ints
-    position: Ints
-    key_hash: Ints
-    store_timestamp: Ints
-
-    @classmethod
-    def of(cls, records: Records, *, tags: bool | None = None) -> Wanted:
-        """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
-        dispatched = records.dispatched
-        if tags is not None or dispatched is None:
-            dispatched = dispatch(records.batch, index_tags=bool(tags), multi_dispatch=False)
-        items = dispatched.items
-        position = records.position[items.record]
-        return cls(items.record, position, items.key_hash, items.store_timestamp)
-
-    @classmethod
-    def joined(cls, parts: list[Wanted]) -> Wanted:
-        """One after the other."""
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(cls))
-        return cls(*map(np.concatenate, columns))
-
-    def take(self, key: Flags | Ints) -> Wanted:
-        """Some of them."""
-        return Wanted(
-            self.record[key], self.position[key], self.key_hash[key], self.store_timestamp[key]
-        )
 
 
 class _Left(NamedTuple):
@@ -292,7 +258,7 @@ class IndexCompare(Carried):
             return
         for begin in range(0, len(strays), _RECORDS_AT_ONCE):
             part = strays.take(np.arange(begin, min(begin + _RECORDS_AT_ONCE, len(strays))))
-            wrong = part.take(~_asked_for(self._scene.store.log, part))
+            wrong = part.take(~asked_for(self._scene.store.log, part))
             self._report_items("I-100", wrong, _no_record(wrong))
 
     def finish(self) -> None:
@@ -393,17 +359,6 @@ def _no_record(picked: Picked) -> Callable[[int], str]:
 
 def _behind(picked: Picked, end: int) -> Callable[[int], str]:
     return lambda row: f"its record {picked.position[row]} is behind the log's end {end}"
-
-
-def _asked_for(log: CommitLog, picked: Picked) -> Flags:
-    """bool[n]: items that the record at their position asks for."""
-    records = Records(log.records(np.unique(picked.position)))
-    if not len(records):
-        return np.zeros(len(picked), np.bool_)
-    wanted = Wanted.of(records, tags=True)
-    pairs = set(zip(wanted.position.tolist(), wanted.key_hash.tolist(), strict=True))
-    items = zip(picked.position.tolist(), picked.key_hash.tolist(), strict=True)
-    return np.array([pair in pairs for pair in items], np.bool_)
 
 
 def _compare_of(scene: Scene) -> IndexCompare:

@@ -1,0 +1,59 @@
+"""The items that records ask for: what an index of them has. Spec 3.3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from ..commit_log import CommitLog
+from ..dispatch import dispatch
+from .index_items import Picked
+from .records import Records
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Wanted:
+    """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
+
+    record: Ints
+    position: Ints
+    key_hash: Ints
+    store_timestamp: Ints
+
+    @classmethod
+    def of(cls, records: Records, *, tags: bool | None = None) -> Wanted:
+        """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
+        dispatched = records.dispatched
+        if tags is not None or dispatched is None:
+            dispatched = dispatch(records.batch, index_tags=bool(tags), multi_dispatch=False)
+        items = dispatched.items
+        position = records.position[items.record]
+        return cls(items.record, position, items.key_hash, items.store_timestamp)
+
+    @classmethod
+    def joined(cls, parts: list[Wanted]) -> Wanted:
+        """One after the other."""
+        columns = ([getattr(part, field.name) for part in parts] for field in fields(cls))
+        return cls(*map(np.concatenate, columns))
+
+    def take(self, key: Flags | Ints) -> Wanted:
+        """Some of them."""
+        return Wanted(
+            self.record[key], self.position[key], self.key_hash[key], self.store_timestamp[key]
+        )
+
+
+def asked_for(log: CommitLog, picked: Picked) -> Flags:
+    """bool[n]: items that the record at their position asks for."""
+    records = Records(log.records(np.unique(picked.position)))
+    if not len(records):
+        return np.zeros(len(picked), np.bool_)
+    wanted = Wanted.of(records, tags=True)
+    pairs = set(zip(wanted.position.tolist(), wanted.key_hash.tolist(), strict=True))
+    items = zip(picked.position.tolist(), picked.key_hash.tolist(), strict=True)
+    return np.array([pair in pairs for pair in items], np.bool_)
