@@ -92,6 +92,8 @@ class GapFinder:
     stale_end: int = -1
     #: Behind the end are records whose queue offsets are taken.
     given_up: bool = False
+    #: Store times of the first and of the last good record.
+    first_timestamp: int = 0
     last_timestamp: int = 0
     #: Begin and end of the last good record.
     last: tuple[int, int] = (-1, -1)
@@ -115,6 +117,16 @@ class GapFinder:
         """How far each queue goes."""
         behind = int(messages.offset.max()) + 1
         self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
+
+    def all_gaps(self, end: int) -> list[Gap]:
+        """What has no good record up to `end`, BLANKs included, in order: each with a time."""
+        found = sorted(self.gaps + self.blanks, key=lambda gap: gap.begin)
+        first = self.first_timestamp
+        return [
+            replace(gap, store_timestamp=gap.store_timestamp or first)
+            for gap in found
+            if gap.begin < end
+        ]
 
     def give_up(self, end: int) -> None:
         """The log ends at `end`: the good records behind it are none of it any more."""
@@ -165,6 +177,7 @@ class GapFinder:
         self.close(run.begin, run.first_timestamp)
         self.covered = self.end = run.end
         self.last = run.last, run.end
+        self.first_timestamp = self.first_timestamp or run.first_timestamp
         self.last_timestamp = run.store_timestamp
         self.crc_items |= run.with_crc
         for queue, stretch in run.queues.items():
@@ -191,6 +204,7 @@ class GapFinder:
         if not len(positions):
             return
         times = batch.columns.ints("store_timestamp")[good]
+        self.first_timestamp = self.first_timestamp or int(times[0])
         ends = positions + batch.columns.ints("total_size")[good]
         before = np.concatenate([np.array([self.covered], np.int64), ends[:-1]])
         for at in np.flatnonzero(positions > before).tolist():

@@ -90,7 +90,7 @@ def keep_log(
         finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
         end = int(behind.end[-1])
         finder.close(end)
-    gaps = sorted([gap for gap in finder.gaps + finder.blanks if gap.begin < end], key=_begin)
+    gaps = finder.all_gaps(end)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
     gaps, lost, saved, restored = _put_right(queue, gaps, lost)
@@ -128,10 +128,6 @@ def keep_log(
 
 
 _BROUGHT = "brought back from the replica"
-
-
-def _begin(gap: Gap) -> int:
-    return gap.begin
 
 
 def _place(piece: Piece) -> int:

@@ -131,6 +131,14 @@ def test_numbers_that_a_light_queue_proves(kind: str, tmp_path: Path) -> None:
     recovered(root, config, case["version"], between=mended)
 
 
+def test_tombstones_at_the_begin_of_a_log_have_a_time(tmp_path: Path) -> None:
+    """Its first file is one BLANK: nothing stands before them that tells one."""
+    case = recovery_cases.case_of("file_blank_first")
+    root = recovery_cases.damaged(case, tmp_path)
+    found = recovered(root, config_of(case, root), case["version"])
+    assert found.plan is not None and found.plan.lost.messages
+
+
 def test_an_empty_directory_is_no_light_queue(tmp_path: Path) -> None:
     """What is left of a light queue of another number than 0 once its files are moved away."""
     case = recovery_cases.case_of("extra_queue_id")
