@@ -76,7 +76,7 @@ def headers(scene: Scene) -> None:
         header = file.header
         if not 1 <= header.index_count <= file.items:
             fresh = file is files[-1] and _is_new(scene, file)
-            text = f"its next item number is {header.index_count}, it has room for {file.items}"
+            text = f"its header counts {header.index_count} items, it has room for {file.items}"
             text += ": new, nothing was put yet" if fresh else ""
             header_only(scene, "I-092", file, text, severity=Severity.INFO if fresh else None)
         for name in ("timestamp", "physical_offset"):

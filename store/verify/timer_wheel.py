@@ -160,7 +160,7 @@ def slots_in_use_lead_into_the_log(scene: Scene) -> None:
     where = f"the timer log ends at {log.end}" if log.files else "the timer log is missing"
 
     def told(row: int) -> str:
-        ends = f"slot {slots.number[row]} leads to {slots.first[row]} … {slots.last[row]}"
+        ends = f"slot {slots.number[row]} leads to entries {slots.first[row]} … {slots.last[row]}"
         return f"{ends}; {where} (B31)"
 
     _tell(scene, "I-122", slots, ~found.good, told)
