@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .kind_option import Kind
-from .options import Common, command_app, shared
+from .options import PASSED_OVER, Common, command_app, shared
 from .selection_options import (
     MAX_BODY_BYTES,
     Grep,
@@ -36,7 +36,7 @@ app = command_app()
 
 
 @app.command()
-@shared()
+@shared(unread=PASSED_OVER)
 def dump(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")

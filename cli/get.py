@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .command_line import path_text
-from .options import Common, command_app, shared
+from .options import PASSED_OVER, Common, command_app, shared
 from .selection_options import (
     MAX_BODY_BYTES,
     Grep,
@@ -40,7 +40,7 @@ class GetFormat(StrEnum):
 
 
 @app.command()
-@shared(GetFormat)
+@shared(GetFormat, unread=PASSED_OVER)
 def get(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
     topic: Topic = None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .kind_option import Kind
-from .options import Common, command_app, shared
+from .options import PASSED_OVER, Common, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.recognise import Recognised
@@ -17,7 +17,7 @@ app = command_app()
 
 
 @app.command()
-@shared()
+@shared(unread=PASSED_OVER)
 def inspect(
     path: Annotated[
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")

@@ -16,6 +16,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+REFUSED, PASSED_OVER, FOUND = "refused", "passed over", "found"
+"""Bytes that a disk does not give end a command at once, or at its end, or are part of its answer."""
 
 
 class Format(StrEnum):
@@ -214,7 +219,7 @@ def command_app(help: str | None = None) -> typer.Typer:
 
 
 def shared(
-    formats: type[Enum] = Format, format_help: str = FORMAT_HELP
+    formats: type[Enum] = Format, format_help: str = FORMAT_HELP, *, unread: str = REFUSED
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the parameters of a command that are groups of options become those options.
 
@@ -222,7 +227,7 @@ def shared(
     command has, or another one that some commands share.
 
     formats: an enumeration of other formats than `Format`, its first member is the default;
-    format_help: what the help says of them.
+    format_help: what the help says of them. unread: what becomes of bytes that a disk does not give.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -236,7 +241,8 @@ def shared(
                 for name, group in groups.items()
             }
             try:
-                function(**values, **given)
+                with telling_unread(unread):
+                    function(**values, **given)
             except KeyboardInterrupt as interrupt:
                 raise typer.Abort from interrupt  # typer would end without a word
             except Exception as error:
@@ -253,6 +259,36 @@ def shared(
         return command
 
     return decorate
+
+
+@contextmanager
+def telling_unread(unread: str) -> Iterator[None]:
+    """The block of a command: bytes that a disk does not give are told, and end it with an error.
+
+    Raises UnreadableRange, at the end where they are passed over.
+    """
+    from ..store.byte_reader import noting
+    from ..store.errors import NotFound
+
+    with noting(around=unread != REFUSED) as noted:
+        try:
+            yield
+        except (NotFound, typer.Exit) as error:
+            if not noted or unread == FOUND:
+                raise
+            if isinstance(error, NotFound):
+                say(str(error))
+    ranges = list(noted)
+    if ranges:
+        for one in ranges[1:_TOLD]:
+            say(f"cannot read {one.length} bytes ({one.reason}): {one.path} at {one.offset}")
+        if len(ranges) > _TOLD:
+            say(f"and {len(ranges) - _TOLD} ranges more that cannot be read")
+        raise ranges[0].error()
+
+
+_TOLD = 20
+"""Unreadable ranges that are named at the end of a command."""
 
 
 def _parameters(

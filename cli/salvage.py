@@ -11,7 +11,7 @@ import typer
 
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
-from .options import Common, command_app, shared
+from .options import FOUND, Common, command_app, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,7 @@ class GradeName(StrEnum):
 
 
 @app.command()
-@shared()
+@shared(unread=FOUND)
 def salvage(
     images: Annotated[
         list[Path],

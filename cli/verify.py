@@ -16,7 +16,7 @@ import typer
 
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
-from .options import Common, command_app, say, shared
+from .options import FOUND, Common, command_app, say, shared
 from .selection_options import Since
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def parse_duration(text: str) -> float:
 
 
 @app.command()
-@shared(VerifyFormat)
+@shared(VerifyFormat, unread=FOUND)
 def verify(
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH...", help="Stores, or parts of them.")

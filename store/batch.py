@@ -27,12 +27,16 @@ class ExtentKind(StrEnum):
 
 @dataclass(frozen=True)
 class Extent:
-    """`size` bytes from log position `position` that are no records, and why."""
+    """`size` bytes from log position `position` that are no records, and why.
+
+    unread: so many of them the disk does not give.
+    """
 
     kind: ExtentKind
     position: int
     size: int
     reason: str = ""
+    unread: int = 0
 
     @property
     def end(self) -> int:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import dtype_of
 from .consume_queue import QueueSummary
-from .mapped_file_queue import MappedFile, MappedFileQueue
+from .mapped_file_queue import MappedFileQueue
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -58,29 +58,38 @@ class BatchConsumeQueue:
     def stop(self) -> int:
         """Number behind the last valid unit; the file that holds it is searched from its front."""
         for file in reversed(self.files.files):
-            units = self._of_file(file, 0, file.size // UNIT_BYTES)
-            found = np.flatnonzero(is_valid(units))
-            if len(found):
-                return file.start // UNIT_BYTES + int(found[-1]) + 1
+            stop = 0
+            window = WINDOW_UNITS * UNIT_BYTES
+            for at, data in self.files.windows(file, 0, file.size, window, UNIT_BYTES):
+                found = np.flatnonzero(is_valid(_units(data)))
+                if len(found):
+                    stop = (file.start + at) // UNIT_BYTES + int(found[-1]) + 1
+            if stop:
+                return stop
         return self.first
 
     def units(self, first: int, stop: int) -> Iterator[tuple[int, Units]]:
         """Windows of units [first, stop): number of the first one, structured array of UNIT.
 
-        What no file holds is left out. Raises Unreadable.
+        What no file holds is left out, and what cannot be read, which is noted. Raises Unreadable.
         """
         for file in self.files.files:
             begin = max(first, -(-file.start // UNIT_BYTES))
             end = min(stop, file.end // UNIT_BYTES)
             for number in range(begin, end, WINDOW_UNITS):
-                offset = number - file.start // UNIT_BYTES
-                units = self._of_file(file, offset, min(WINDOW_UNITS, end - number))
-                if len(units):
-                    yield number, units
+                offset = number * UNIT_BYTES - file.start
+                size = min(WINDOW_UNITS, end - number) * UNIT_BYTES
+                for at, data in self.files.parts(file, offset, size, UNIT_BYTES):
+                    if len(data) >= UNIT_BYTES:
+                        yield (file.start + at) // UNIT_BYTES, _units(data)
 
     def unit(self, number: int) -> Batch | None:
         """One unit, None where there is none or it names no record. Raises Unreadable."""
-        data = self.files.read(number * UNIT_BYTES, UNIT_BYTES)
+        file = self.files.file_at(number * UNIT_BYTES)
+        if file is None:
+            return None
+        at = number * UNIT_BYTES - file.start
+        data = self.files.readable(file, at, UNIT_BYTES, UNIT_BYTES)
         if len(data) < UNIT_BYTES:
             return None
         units = np.frombuffer(data, dtype_of(UNIT))
@@ -144,10 +153,6 @@ class BatchConsumeQueue:
                 high = middle
         return low - 1 if low > self.first else None
 
-    def _of_file(self, file: MappedFile, first: int, count: int) -> Units:
-        data = self.files.read_file(file, first * UNIT_BYTES, count * UNIT_BYTES)
-        return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
-
     def close(self) -> None:
         """Close the files."""
         self.files.close()
@@ -168,6 +173,11 @@ def is_valid(units: Units) -> npt.NDArray[np.bool_]:
     """bool[n]: which units name a batch (spec 2.7)."""
     valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
     return valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+
+
+def _units(data: bytes | bytearray) -> Units:
+    """The whole units in some bytes."""
+    return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
 
 
 def _batch(number: int, unit: Any) -> Batch:

@@ -18,6 +18,7 @@ from ..formats.derive import Ragged, decode
 from ..formats.derive.ragged import Ints
 from ..formats.message import MESSAGE
 from .batch import Batch, Extent, ExtentKind, LogEnd
+from .byte_reader import Unread
 from .compressed import plain_name
 from .errors import NotFound
 from .layout import Layout
@@ -133,16 +134,18 @@ class CommitLog:
         file = self.queue.file_at(position) if position >= 0 else None
         if file is None:
             return None
-        data = self.queue.read_file(file, position - file.start, PEEK_BYTES)
+        data = self.queue.readable(file, position - file.start, PEEK_BYTES, HEAD_BYTES)
         if len(data) < HEAD_BYTES:
             return None
         size = int.from_bytes(data[PLAIN.size_offset : PLAIN.size_offset + 4], "big", signed=True)
         if size < PLAIN.smallest or size > file.end - position:
             return None
-        if size > SMALL_BYTES and not has_body(np.frombuffer(data, np.uint8), size):
-            return None
+        if size > SMALL_BYTES:
+            head = self.queue.readable(file, position - file.start, PEEK_BYTES, PEEK_BYTES)
+            if len(head) < PEEK_BYTES or not has_body(np.frombuffer(head, np.uint8), size):
+                return None
         if size > len(data):
-            data = self.queue.read_file(file, position - file.start, size)
+            data = self.queue.readable(file, position - file.start, size, size)
         return data[:size] if len(data) >= size else None
 
     def scan(
@@ -184,13 +187,17 @@ class CommitLog:
         inside = [item.size for item in damage if item.position < position]
         return LogEnd(position, reason, stored_ms, len(inside), sum(inside))
 
-    def read_into(self, buffer: memoryview, file: MappedFile, offset: int) -> int:
-        """Fill `buffer` from byte `offset` of a file; returns how much there was."""
+    def read_around(
+        self, buffer: memoryview, file: MappedFile, offset: int
+    ) -> tuple[int, list[Unread]]:
+        """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it
+        cannot be read. Raises as that of `MappedFileQueue`.
+        """
         began = time.monotonic()
-        got = self.queue.read_into(file, offset, buffer)
+        got, unread = self.queue.read_around(file, offset, buffer)
         if self._rate_bytes:
             time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
-        return got
+        return got, unread
 
 
 def _own_position(head: bytes, frame: Frame) -> int:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from .byte_reader import fill_any, note, opened, read_at
 from .errors import FULL, LimitExceeded, NoSpace, Unreadable, Unsupported, from_os_error
 from .regular_file import COMPRESSED, open_regular
 
@@ -68,14 +69,20 @@ def is_compressed(path: str | os.PathLike[str]) -> bool:
     """The content of the file is compressed, whatever its name is. Raises Missing, Unreadable."""
     from ..formats.compression import MAGIC_BYTES, compression_of
 
-    descriptor = open_regular(path)
-    try:
+    return bool(compression_of(_head(path, MAGIC_BYTES)))
+
+
+def _head(path: str | os.PathLike[str], size: int) -> bytes:
+    """The first bytes of a file; zeros, which no compressed file begins with, for what cannot be
+    read, which is noted. Raises Missing, Unreadable.
+    """
+    head = bytearray(size)
+    with opened(path) as descriptor:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # a few bytes, nothing behind them
-        return bool(compression_of(os.pread(descriptor, MAGIC_BYTES, 0)))
-    except OSError as error:
-        raise from_os_error(error, path) from error
-    finally:
-        os.close(descriptor)
+        got, unread = fill_any(descriptor, memoryview(head), 0, os.fspath(path))
+    for each in unread:
+        note(each)
+    return bytes(head[:got])
 
 
 def plain_of(path: str | os.PathLike[str]) -> Plain:
@@ -143,17 +150,11 @@ def _claim(path: str | os.PathLike[str]) -> tuple[str, int | None]:
         compression_of,
     )
 
-    descriptor = open_regular(path)
-    try:
-        head = os.pread(descriptor, ZSTD_HEADER_BYTES_MAX, 0)
-        end = os.fstat(descriptor).st_size
-        tail = os.pread(descriptor, GZIP_SIZE_BYTES, max(0, end - GZIP_SIZE_BYTES))
-    except OSError as error:
-        raise from_os_error(error, path) from error
-    finally:
-        os.close(descriptor)
+    head = _head(path, ZSTD_HEADER_BYTES_MAX)
     compression = compression_of(head)
     if compression == "gzip":
+        end = _identity(path).size
+        tail = read_at(path, GZIP_SIZE_BYTES, max(0, end - GZIP_SIZE_BYTES))
         return compression, int(GZIP_SIZE.parse(tail))
     return compression, _frame_size(head) if compression else None
 

@@ -9,13 +9,14 @@ One unit is read with a few system calls and without numpy; `units` reads many a
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ..formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
+from .byte_reader import data_ranges
 from .errors import NotFound, from_os_error
 from .layout import Layout
 from .mapped_file_queue import MappedFile, MappedFileQueue, is_directory
@@ -163,8 +164,14 @@ class ConsumeQueue:
         return -(-self.files.start // UNIT_BYTES)
 
     def unit(self, queue_offset: int) -> Unit | None:
-        """The unit with this number, valid or not; None where no file holds it."""
-        data = self.files.read(queue_offset * UNIT_BYTES, UNIT_BYTES)
+        """The unit with this number, valid or not; None where no file holds it, or the disk does not
+        give it (`byte_reader.noting`).
+        """
+        position = queue_offset * UNIT_BYTES
+        file = self.files.file_at(position)
+        if file is None:
+            return None
+        data = self.files.readable(file, position - file.start, UNIT_BYTES, UNIT_BYTES)
         if len(data) < UNIT_BYTES:
             return None
         return Unit(queue_offset, *UNIT.unpack(data))
@@ -172,8 +179,9 @@ class ConsumeQueue:
     def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
         """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
 
-        Units that no file holds are left out; a window ends at the end of a file. reverse: the last
-        window first; inside a window the order stays.
+        Units that no file holds are left out, and those that cannot be read, which are noted; a window
+        ends at the end of a file. Windows that lie in a hole of a sparse file are left out, too.
+        reverse: the last window first; inside a window the order stays. Raises Unreadable.
         """
         import numpy as np
 
@@ -187,9 +195,15 @@ class ConsumeQueue:
             firsts = range(begin, end, WINDOW_UNITS)
             for first in reversed(firsts) if reverse else firsts:
                 size = min(WINDOW_UNITS, end - first) * UNIT_BYTES
-                data = self.files.read_file(file, first * UNIT_BYTES - file.start, size)
-                if len(data) >= UNIT_BYTES:
-                    yield first, np.frombuffer(data, dtype, count=len(data) // UNIT_BYTES)
+                at = first * UNIT_BYTES - file.start
+                if size > _BLOCK_BYTES:
+                    data_at = self.files.next_data(file, at)
+                    if data_at is None or data_at >= at + size:
+                        continue
+                for begin, data in self.files.parts(file, at, size, UNIT_BYTES):
+                    if len(data) >= UNIT_BYTES:
+                        units = np.frombuffer(data, dtype, count=len(data) // UNIT_BYTES)
+                        yield first + (begin - at) // UNIT_BYTES, units
 
     def summary(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
@@ -257,7 +271,7 @@ class ConsumeQueue:
         """The last valid unit of begin ≤ k < stop, all in one file; looked for from behind."""
         while stop > begin:
             start = max(begin, stop - _TAIL_UNITS)
-            data = self.files.read(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
+            data = self._block(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
             whole = len(data) - len(data) % UNIT_BYTES
             for at in range(whole - UNIT_BYTES, -1, -UNIT_BYTES):
                 unit = Unit(start + at // UNIT_BYTES, *UNIT.unpack_from(data, at))
@@ -290,7 +304,15 @@ class ConsumeQueue:
     def _strip(self, file: MappedFile, size: int) -> int:
         """`size` less the zeros at the end of the first `size` bytes, one block at most."""
         start = max(0, size - _BLOCK_BYTES)
-        return start + len(self.files.read_file(file, start, size - start).rstrip(b"\0"))
+        return start + len(self._block(file.start + start, size - start).rstrip(b"\0"))
+
+    def _block(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes of one file; zeros, which are no units, for what cannot be read."""
+        file = self.files.file_at(position)
+        data = bytearray(0 if file is None else max(0, min(size, file.end - position)))
+        if file is not None:
+            self.files.read_around(file, position - file.start, memoryview(data))
+        return bytes(data)
 
     def close(self) -> None:
         """Close the files."""
@@ -371,10 +393,7 @@ def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 def _end_of_data(descriptor: int, size: int) -> int:
     """Byte behind the last data of a sparse file, `size` where that cannot be told."""
-    end = 0
-    try:
-        for _ in range(_EXTENTS):
-            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
-    except OSError as error:
-        return end if error.errno == errno.ENXIO else size
-    return size
+    ranges = list(islice(data_ranges(descriptor, 0, size), _EXTENTS + 1))
+    if len(ranges) > _EXTENTS:
+        return size
+    return ranges[-1][1] if ranges else 0

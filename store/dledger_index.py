@@ -37,18 +37,12 @@ def index_units(files: MappedFileQueue, start: int = 0) -> Iterator[IndexUnits]:
 
 def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[IndexUnits]:
     window = WINDOW_UNITS * UNIT_BYTES
-    offset: int | None = first * UNIT_BYTES
-    while offset is not None and (offset := files.next_data(file, offset)) is not None:
-        offset -= offset % UNIT_BYTES
-        data = files.read_file(file, offset, window)
+    for offset, data in files.windows(file, first * UNIT_BYTES, file.size, window, UNIT_BYTES):
         count = len(data) // UNIT_BYTES
-        if not count:
-            return
         written = np.frombuffer(data, np.uint8, count * UNIT_BYTES).reshape(count, -1).any(axis=1)
         if written.any():
             numbers = (file.start + offset) // UNIT_BYTES + np.flatnonzero(written)
             yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[written])
-        offset += count * UNIT_BYTES
 
 
 def is_valid(part: IndexUnits) -> npt.NDArray[np.bool_]:

@@ -63,6 +63,30 @@ class Unreadable(StoreError):
     """No permission, an I/O error, a symlink loop."""
 
 
+class UnreadableRange(Unreadable):
+    """Bytes that a disk does not give: `length` of them at `offset` of the file. reason: the system's."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | PathLike[str] | None = None,
+        offset: int | None = None,
+        hint: str = "",
+        length: int = 0,
+        reason: str = "",
+    ) -> None:
+        super().__init__(message, path=path, offset=offset, hint=hint or _COPY_FIRST)
+        self.length = length
+        self.reason = reason
+
+
+_COPY_FIRST = (
+    "copy the disk first (ddrescue, see docs/guides/failing-disk.md);"
+    " mqstore salvage brings out what can be read"
+)
+
+
 class Unsupported(StoreError):
     """A layout or a format that this version does not handle."""
 

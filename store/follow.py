@@ -28,7 +28,7 @@ from .layout import Layout
 from .log_items import LogItems
 from .mapped_file_queue import MappedFile
 from .mark import Mark
-from .scan import Window, check, number_at, walk
+from .scan import check, number_at, walk
 from .watch import Watch
 
 WINDOW_BYTES = 1 << 20
@@ -93,8 +93,8 @@ class Follower:
             return None
         at = self.position - file.start
         items = LogItems(self._log, file)
-        head = self._log.queue.read_file(file, at, HEAD_BYTES)
-        if not any(head):
+        head = items.peek(at, HEAD_BYTES)
+        if not head.unread and not any(head.data):
             self._broken = None
             return None
         if items.blank(at) is not None:
@@ -107,8 +107,7 @@ class Follower:
         size = items.size(at)
         if size is None or size > _GIVE_UP_BYTES:
             return None
-        data = bytearray(self._log.queue.read_file(file, at, max(size, WINDOW_BYTES)))
-        window = Window(data, len(data), file.start + at)
+        window = items.peek(at, max(size, WINDOW_BYTES))
         starts, _ = walk(window, items.frame)
         checked = check(window, items.frame, starts)
         good = checked.whole & checked.in_place & _written(checked.columns.ragged("properties"))
@@ -193,7 +192,7 @@ class Follower:
 
     def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
         """No record at byte `at`: one that is being written, or damage with good ones behind it."""
-        head = zlib.crc32(self._log.queue.read_file(file, at, WINDOW_BYTES))
+        head = zlib.crc32(LogItems(self._log, file).peek(at, WINDOW_BYTES).data)
         now = time.monotonic()
         if self._broken is None or self._broken[:2] != (self.position, head):
             self._broken = (self.position, head, now + _BROKEN_SECONDS)

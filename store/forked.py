@@ -10,6 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
+from .byte_reader import refusing
+
 T = TypeVar("T")
 
 
@@ -76,7 +78,9 @@ def _work(work: Callable[[], Any], into: int) -> None:
     """The child's whole life: nothing of the parent's is run or flushed here a second time."""
     code = 1
     try:
-        data = pickle.dumps(work(), pickle.HIGHEST_PROTOCOL)
+        with refusing():
+            found = work()
+        data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
         with os.fdopen(into, "wb") as pipe:
             pipe.write(data)
         code = 0

@@ -8,7 +8,6 @@ the two disagree. A guess leaves one generation, or names all that fit.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,19 +17,20 @@ from pathlib import Path
 import numpy as np
 
 from ..formats.derive import Columns, dtype_of
-from ..formats.derive.ragged import overlapping
 from ..formats.hashing import java_hash, java_string
-from ..formats.index_file import HEADER, ITEM, SLOT, items_offset, slots_offset
+from ..formats.index_file import HEADER, HEADER_BYTES, ITEM, SLOT, items_offset, slots_offset
 from ..formats.message import MAGIC_V2, SysFlag
 from ..formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
+from .byte_reader import note, unread_of
 from .checkpoint import Checkpoint, read_checkpoint
 from .compressed import is_compressed_name, open_plain, plain_name
-from .errors import Missing, from_os_error
+from .errors import Missing, UnreadableRange, from_os_error
+from .file_bytes import FileBytes
 from .layout import Layout
 from .recovery.profiles import NEWEST, PROFILES, VERSIONS
 from .recovery.record_check import BodyCheck, Failure, walk
-from .recovery.snapshot import Bytes, Entry, list_entries, map_file
-from .regular_file import read_regular
+from .recovery.snapshot import Entry, list_entries
+from .regular_file import open_regular, read_regular
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
@@ -59,7 +59,7 @@ class Generation:
 def generation_of(layout: Layout) -> Generation:
     """Guess the generation of the broker that last wrote a store. Raises Unreadable."""
     evidence = _Evidence(layout)
-    found = [(sign, text) for sign in SIGNS if (text := sign.look(evidence))]
+    found = [(sign, text) for sign in SIGNS if (text := _seen(sign, evidence))]
     lowest = max((VERSIONS.index(s.oldest) for s, _ in found), default=0)
     candidates = VERSIONS[lowest:]
     reasons = [text for s, text in found if s.oldest == VERSIONS[lowest] and lowest]
@@ -74,6 +74,15 @@ def generation_of(layout: Layout) -> Generation:
         candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
         reasons.append("no trace of a 5.x broker")
     return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
+
+
+def _seen(sign: Sign, evidence: _Evidence) -> str:
+    """What tells that the sign is there; nothing where it cannot be read, which is noted."""
+    try:
+        return sign.look(evidence)
+    except UnreadableRange as error:
+        note(unread_of(error))
+        return ""
 
 
 _FIRST_5 = "5.1"
@@ -106,7 +115,7 @@ class _Evidence:
         """Some of the newest records: the first ones of the last used log file."""
         for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
             start = int(plain_name(entry.name))
-            records = walk(_map(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
+            records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
             for item in islice(records, 1):
                 if not isinstance(item, Failure):
                     return item
@@ -125,11 +134,11 @@ class _Evidence:
         return [text for text in texts if text and b"\0" not in text]
 
     @cached_property
-    def newest_index(self) -> Bytes | None:
+    def newest_index(self) -> FileBytes | None:
         """The newest index file with a whole header."""
         for entry in reversed(list_entries(self.layout.index)):
             if _is_number(entry.name):
-                data = _map(entry.path)
+                data = _content(entry.path)
                 if len(data) > slots_offset():
                     return data
         return None
@@ -155,13 +164,9 @@ def _is_number(name: str) -> bool:
     return plain_name(name).isdigit()
 
 
-def _map(path: str) -> Bytes:
-    """A file, or what it unpacks to, as uint8[size]. Raises Unreadable."""
-    if not is_compressed_name(path):
-        return map_file(path)
-    with os.fdopen(open_plain(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return np.memmap(file, np.uint8, "r") if size else np.zeros(0, np.uint8)
+def _content(path: str) -> FileBytes:
+    """A file, or what it unpacks to. Raises Unreadable."""
+    return FileBytes(path, open_plain if is_compressed_name(path) else open_regular)
 
 
 @dataclass(frozen=True)
@@ -294,7 +299,7 @@ def _counts_puts(evidence: _Evidence) -> str:
     data = evidence.newest_index
     if data is None:
         return ""
-    header = overlapping(data, dtype_of(HEADER))[0]
+    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
     slots = evidence.layout.sizes.index_slots.value
     used = data[slots_offset() : items_offset(slots)]
     if len(used) < items_offset(slots) - slots_offset():
@@ -314,9 +319,9 @@ def _tag_items(evidence: _Evidence) -> str:
     return "tags are in the index" if found else ""
 
 
-def _item_hashes(data: Bytes, slots: int) -> set[int]:
+def _item_hashes(data: FileBytes, slots: int) -> set[int]:
     """Key hashes of the newest items of an index file."""
-    header = overlapping(data, dtype_of(HEADER))[0]
+    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
     item_bytes = dtype_of(ITEM).itemsize
     room = max(0, len(data) - items_offset(slots)) // item_bytes
     count = min(int(header["index_count"]), room)

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from ..formats.index_file import file_size
+from .byte_reader import note, unread_of
 from .compressed import plain_name
 from .config import BrokerConfig
-from .errors import from_os_error
+from .errors import UnreadableRange, from_os_error
 from .index_file import Geometry, IndexFile
 from .mapped_file_queue import Foreign, is_file
 from .sizes import Size
@@ -101,6 +102,22 @@ class Index:
 
 
 def _search(
+    file: IndexFile,
+    key_hash: int,
+    begin_ms: int,
+    end_ms: int,
+    limit: int | None,
+    answer: Answer,
+) -> None:
+    """Add the hits of one file. What cannot be read of it is a broken chain, and is noted."""
+    try:
+        _follow(file, key_hash, begin_ms, end_ms, limit, answer)
+    except UnreadableRange as error:
+        note(unread_of(error))
+        answer.damaged.append(file)
+
+
+def _follow(
     file: IndexFile, key_hash: int, begin_ms: int, end_ms: int, limit: int | None, answer: Answer
 ) -> None:
     """Add the hits of one file. A broken chain ends the walk and is noted."""
@@ -181,7 +198,11 @@ def _own_geometry(path: str, usual: Geometry) -> Geometry | None:
     with IndexFile(path, usual) as file:
         if file.last and file.size == file_size(*usual) and file.consistent:
             return usual
-        return file.find_geometry()
+        try:
+            return file.find_geometry()
+        except UnreadableRange as error:
+            note(unread_of(error))
+            return None
 
 
 def _open(path: str, usual: Geometry) -> IndexFile:

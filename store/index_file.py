@@ -25,9 +25,9 @@ from ..formats.index_file import (
     items_offset,
     slots_offset,
 )
+from .byte_reader import Unread, failed, fill_any, note, unread_of
 from .compressed import open_any
-from .errors import from_os_error
-from .page_cache import is_aside, read_aside
+from .errors import UnreadableRange
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,22 +87,28 @@ class IndexFile:
         return open_any(self.path)
 
     def _read(self, offset: int, size: int) -> bytes:
-        try:
-            if not self.rate_bytes and not is_aside():
-                return os.pread(self._descriptor, size, offset).ljust(size, b"\0")
-            data = bytearray(size)  # what the file lacks stays zero
-            read_aside(self._descriptor, memoryview(data), offset)
-            return bytes(data)
-        except OSError as error:
-            raise from_os_error(error, self.path) from error
+        """Bytes of the file; zeros for what it lacks. Raises UnreadableRange, Unreadable."""
+        data, unread = self._fill(offset, size)
+        if unread:
+            raise failed(unread[0])
+        return data
 
-    def _read_slowly(self, offset: int, size: int) -> bytes:
-        """The same, at the rate."""
+    def _fill(self, offset: int, size: int) -> tuple[bytes, list[Unread]]:
+        """The same, with what cannot be read of it."""
+        data = bytearray(size)  # what the file lacks stays zero
+        aside = bool(self.rate_bytes)
+        _, unread = fill_any(self._descriptor, memoryview(data), offset, self.path, aside=aside)
+        return bytes(data), unread
+
+    def _read_slowly(self, offset: int, size: int) -> tuple[bytes, list[Unread]]:
+        """The same, at the rate; what cannot be read is noted."""
         began = time.monotonic()
-        data = self._read(offset, size)
+        data, unread = self._fill(offset, size)
+        for each in unread:
+            note(each)
         if self.rate_bytes:
             time.sleep(max(0.0, size / self.rate_bytes - (time.monotonic() - began)))
-        return data
+        return data, unread
 
     @cached_property
     def size(self) -> int:
@@ -111,8 +117,14 @@ class IndexFile:
 
     @cached_property
     def header(self) -> Header:
-        """The header; zeros where the file is too short. Raises Missing, Unreadable."""
-        return Header(*_HEADER.unpack(self._read(0, HEADER_BYTES)))
+        """The header; zeros where the file is too short, or cannot be read, which is noted.
+
+        Raises Missing, Unreadable.
+        """
+        data, unread = self._fill(0, HEADER_BYTES)
+        for each in unread:
+            note(each)
+        return Header(*_HEADER.unpack(bytes(HEADER_BYTES) if unread else data))
 
     @property
     def last(self) -> int:
@@ -131,7 +143,10 @@ class IndexFile:
         return Item(*_ITEM.unpack(self._read(at, ITEM_BYTES)))
 
     def columns(self, first: int = 1) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Items `first` … last as (number of the first, structured array of ITEM), in windows."""
+        """Items `first` … last as (number of the first, structured array of ITEM), in windows.
+
+        Items that cannot be read are left out, and noted. Raises UnreadableRange where nobody notes.
+        """
         import numpy as np
 
         from ..formats.derive import dtype_of
@@ -140,8 +155,15 @@ class IndexFile:
         for number in range(first, self.last + 1, WINDOW_ITEMS):
             count = min(WINDOW_ITEMS, self.last + 1 - number)
             at = items_offset(self.slots) + number * ITEM_BYTES
-            data = self._read_slowly(at, count * ITEM_BYTES)
-            yield number, np.frombuffer(data, dtype)
+            data, unread = self._read_slowly(at, count * ITEM_BYTES)
+            begin = 0
+            for each in unread:
+                first = max(0, each.offset - at) // ITEM_BYTES
+                if first > begin:
+                    yield number + begin, np.frombuffer(data, dtype)[begin:first]
+                begin = max(begin, -(-(each.end - at) // ITEM_BYTES))
+            if begin < count:
+                yield number + begin, np.frombuffer(data, dtype)[begin:]
 
     def slot_column(self, first: int, count: int) -> npt.NDArray[np.void]:
         """Slots `first` … as a structured array of SLOT."""
@@ -149,12 +171,25 @@ class IndexFile:
 
         from ..formats.derive import dtype_of
 
-        data = self._read_slowly(slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES)
+        at, size = slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES
+        data, unread = self._read_slowly(at, size)
+        if unread:
+            raise failed(unread[0])
         return np.frombuffer(data, dtype_of(SLOT))
 
     @property
     def consistent(self) -> bool:
-        """Header, first and last item and the last item's slot agree. An empty file does."""
+        """Header, first and last item and the last item's slot agree. An empty file does.
+
+        One that cannot be read there, which is noted, does not.
+        """
+        try:
+            return self._agrees()
+        except UnreadableRange as error:
+            note(unread_of(error))
+            return False
+
+    def _agrees(self) -> bool:
         header = self.header
         if header.index_count <= 1:
             return True

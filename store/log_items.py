@@ -6,6 +6,7 @@ what a size asks for is read only if the fields beside it say the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from ..formats.derive import decode
 from ..formats.derive.ragged import Bytes, Ints
 from ..formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from .batch import Batch, Extent, ExtentKind
+from .byte_reader import Unread, noted_of
 from .mapped_file_queue import MappedFile
 from .mark import Mark
 from .scan import Window, check, find_item, number_at, walk
@@ -56,8 +58,13 @@ class LogItems:
 
     def peek(self, at: int, size: int = PEEK_BYTES) -> Window:
         """Up to `size` bytes from byte `at` in a buffer of their own."""
-        data = bytearray(self._log.queue.read_file(self._file, at, size))
-        return Window(data, len(data), self._file.start + at)
+        data = bytearray(max(0, min(size, self._file.size - at)))
+        got, unread = self._log.queue.read_around(self._file, at, memoryview(data))
+        return Window(data, got, self._file.start + at, places_in(unread, at))
+
+    def unread_in(self, at: int, end: int) -> list[Unread]:
+        """Ranges of bytes [at, end) that were met and that cannot be read."""
+        return [u for u in noted_of(self._file.path) if u.offset < end and u.end > at]
 
     def size(self, at: int) -> int | None:
         """Size of the item at byte `at`; None if its head is that of none."""
@@ -188,7 +195,7 @@ class LogItems:
             if data is None or data >= end:
                 return True
             window = self.peek(data, min(reach, end - data))
-            if window.array.any():
+            if window.unread or window.array.any():
                 return False
             at = data + max(1, window.size)
             reach = min(WINDOW_BYTES, reach * WIDEN)
@@ -219,6 +226,11 @@ class LogItems:
         if fault is Fault.BAD_SIZE:
             return f"impossible size {size - (size >> 31 << 32)}"  # the field has a sign
         return f"the fields do not add up to the size {size}"
+
+
+def places_in(unread: Iterable[Unread], at: int) -> tuple[tuple[int, int], ...]:
+    """Unreadable ranges of a file in the window that begins at its byte `at`."""
+    return tuple((each.offset - at, each.end - at) for each in unread)
 
 
 def has_body(head: Bytes, size: int) -> bool:

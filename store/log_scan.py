@@ -14,7 +14,7 @@ import numpy as np
 
 from ..formats.commit_log import HEAD_BYTES
 from .batch import Batch, Extent, ExtentKind
-from .log_items import NARROW_BYTES, SAMPLE, WIDEN, WINDOW_BYTES, LogItems
+from .log_items import NARROW_BYTES, SAMPLE, WIDEN, WINDOW_BYTES, LogItems, places_in
 from .mapped_file_queue import MappedFile
 from .mark import Mark
 from .recent import Recent
@@ -142,7 +142,7 @@ class LogScan:
             self._begin_chain(items, found)
             return found
         at_end = not any(self._any_record(other) for other in later)
-        yield self._extent(file, items, at, file.size, at_end)
+        yield from self._up_to_the_end(file, items, at, at_end)
         if not at_end:
             self._mark = Mark.AFTER_DAMAGE
             self._broken_off = True
@@ -224,9 +224,27 @@ class LogScan:
 
     # -- what is not a record -------------------------------------------------------------------
 
+    def _up_to_the_end(
+        self, file: MappedFile, items: LogItems, at: int, at_end: bool
+    ) -> Iterator[Extent]:
+        """Name the rest of a file from byte `at` on, in which no good record begins."""
+        for unread in items.unread_in(at, file.size) if at_end else ():
+            if unread.offset > at and items.is_zero(at, unread.offset):
+                yield self._extent(file, items, at, unread.offset, at_end)
+                at = unread.offset
+            if unread.end > at:
+                yield self._extent(file, items, at, min(unread.end, file.size), at_end)
+                at = min(unread.end, file.size)
+        if at < file.size:
+            yield self._extent(file, items, at, file.size, at_end)
+
     def _extent(self, file: MappedFile, items: LogItems, at: int, end: int, at_end: bool) -> Extent:
         """Name what lies in bytes [at, end); `at_end`: nothing good follows anywhere."""
         position, size = file.start + at, end - at
+        if unread := items.unread_in(at, end):
+            lost = sum(min(each.end, end) - max(each.offset, at) for each in unread)
+            reason = f"unreadable: {unread[0].reason}"
+            return Extent(ExtentKind.DAMAGE, position, size, reason, lost)
         if items.is_zero(at, end):
             if at_end:
                 return Extent(ExtentKind.ZEROS, position, size, "zeros: never written")
@@ -248,8 +266,8 @@ class LogScan:
         size = min(size, file.size - at)
         if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
             self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
-        got = self._log.read_into(memoryview(self._buffer)[:size], file, at)
-        return Window(self._buffer, got, file.start + at)
+        got, unread = self._log.read_around(memoryview(self._buffer)[:size], file, at)
+        return Window(self._buffer, got, file.start + at, places_in(unread, at))
 
 
 def _not_unpacked(file: MappedFile, problem: str, whole_bytes: int) -> Extent:

@@ -11,7 +11,6 @@ one that it was.
 
 from __future__ import annotations
 
-import errno
 import os
 from bisect import bisect_right
 from collections import Counter, OrderedDict
@@ -21,6 +20,8 @@ from itertools import pairwise
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from . import byte_reader
+from .byte_reader import Unread
 from .compressed import (
     Plain,
     claimed_size,
@@ -31,8 +32,8 @@ from .compressed import (
     plain_of,
     whole_size,
 )
-from .errors import from_os_error
-from .page_cache import is_aside, read_aside
+from .errors import UnreadableRange, from_os_error
+from .file_windows import Windows
 
 NAME_DIGITS = 20
 LARGEST_START = (1 << 63) - 1
@@ -86,7 +87,7 @@ def start_of(name: str) -> int | None:
     return None
 
 
-class MappedFileQueue:
+class MappedFileQueue(Windows):
     """The files of one stream, sorted by position. Open with `MappedFileQueue.open`.
 
     files: those that hold the stream. file_size: bytes of a whole file, as configured or as the
@@ -180,25 +181,28 @@ class MappedFileQueue:
         return self.read_file(file, position - file.start, size)
 
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
-        """Up to `size` bytes of one file of this queue from its byte `offset` on."""
-        size = max(0, min(size, file.size - offset))
-        try:
-            if file.compressed or not (self.aside or is_aside()):
-                return os.pread(self.descriptor(file), size, offset)
-            data = bytearray(size)
-            return bytes(data[: read_aside(self.descriptor(file), memoryview(data), offset)])
-        except OSError as error:
-            raise from_os_error(error, file.path) from error
+        """Up to `size` bytes of one file of this queue from its byte `offset` on.
 
-    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from byte `offset` of one file on; returns the bytes there were."""
+        Raises UnreadableRange, Unreadable.
+        """
+        size = max(0, min(size, file.size - offset))
+        if self.aside and not file.compressed:
+            data = bytearray(size)
+            return bytes(data[: self.read_into(file, offset, memoryview(data))])
+        end = _known_end(file)
+        return byte_reader.read(self.descriptor(file), size, offset, file.path, end=end)
+
+    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
+        """The same for those two; nothing is noted here. Queues that read elsewhere override it."""
         room = buffer[: max(0, min(len(buffer), file.size - offset))]
         try:
-            if (self.aside or is_aside()) and not file.compressed:
-                return read_aside(self.descriptor(file), room, offset)
-            return os.preadv(self.descriptor(file), [room], offset) if len(room) else 0
-        except OSError as error:
-            raise from_os_error(error, file.path) from error
+            descriptor = self.descriptor(file)
+        except UnreadableRange as error:  # it cannot even be opened
+            room[:] = bytes(len(room))
+            return len(room), [Unread(file.path, offset, len(room), error.reason)]
+        aside = self.aside and not file.compressed
+        end = _known_end(file)
+        return byte_reader.fill_any(descriptor, room, offset, file.path, end=end, aside=aside)
 
     def content(self, file: MappedFile) -> Plain:
         """The bytes of a file that can be read, and why there are not more; all of a plain file.
@@ -218,21 +222,15 @@ class MappedFileQueue:
 
         Where the file system cannot tell, `offset` itself.
         """
-        try:
-            found = os.lseek(self.descriptor(file), offset, os.SEEK_DATA)
-        except OSError as error:
-            return None if error.errno == errno.ENXIO else offset
-        return found if found < file.size else None
+        found = byte_reader.next_data(self.descriptor(file), offset)
+        return found if found is not None and found < file.size else None
 
     def data_end(self, file: MappedFile, offset: int) -> int:
         """Where the data at `offset` ends and a hole of a sparse file begins, or the file ends.
 
         Where the file system cannot tell, the end of the file.
         """
-        try:
-            return min(file.size, os.lseek(self.descriptor(file), offset, os.SEEK_HOLE))
-        except OSError:
-            return file.size
+        return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:
@@ -280,13 +278,18 @@ class MappedFileQueue:
             self.close()
 
 
+def _known_end(file: MappedFile) -> int | None:
+    """What the listing says of the file is there; of a compressed one `content` tells it."""
+    return None if file.compressed else file.size
+
+
 def _open(file: MappedFile) -> int:
     if file.compressed:
         return open_plain(file.path)
     try:
         return os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise from_os_error(error, file.path) from error
+        raise byte_reader.not_opened(error, file.path, file.size) from error
 
 
 def _list(

@@ -29,6 +29,8 @@ _SAVED = frozenset({RECOVER, ALL, QUEUE})
 """Where a store cannot be mended: what of it is made anew with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
+UNREADABLE = "I-015"
+"""Its command goes before all others, alone."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -121,6 +123,9 @@ def next_commands(
     Findings that call for nothing, warnings and infos of a store that was shut down, are passed over.
     """
     about = [finding for finding in findings if calls_for_something(finding)]
+    # nothing is planned over bytes that nobody has read: whatever else is wrong, that comes first
+    unread = [finding for finding in about if finding.code == UNREADABLE]
+    about = unread or about
     mended: dict[str, list[Finding]] = {}
     by_hand: dict[tuple[str, ...], list[Finding]] = {}
     for finding in about:

@@ -28,11 +28,11 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
     if file is None:
         raise NotFound("no log file holds this position", offset=position)
     at = position - file.start
-    data = log.read_file(file, at, _PEEK_BYTES)
+    data = log.readable(file, at, _PEEK_BYTES, quick.SMALLEST)
     if len(data) >= quick.SMALLEST:
         size = quick.total_size(data)
         if len(data) < size <= file.size - at:
-            data = log.read_file(file, at, size)
+            data = log.readable(file, at, size, size)
         if quick.SMALLEST <= size <= len(data):
             message = _message(data[:size], position)
             if message is not None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..formats import dledger_state
 from ..formats.kinds import KINDS
+from . import byte_reader
 from .compressed import open_any, plain_name
 from .config import BrokerConfig
 from .errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
@@ -222,11 +223,14 @@ def _file(path: Path) -> Recognised | None:
 
 def _by_content(path: Path) -> Recognised | None:
     """By the first bytes of a file, and its length."""
+    descriptor = open_any(path)
     try:
-        with os.fdopen(open_any(path), "rb", buffering=0) as file:
-            head = file.read(_HEAD_BYTES)
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise from_os_error(error, path) from error
-    kind = kind_of_text(head) or kind_of_bytes(head, size)
+        size = os.fstat(descriptor).st_size
+        head = bytearray(min(_HEAD_BYTES, size))
+        _, unread = byte_reader.fill_any(descriptor, memoryview(head), 0, str(path))
+    finally:
+        os.close(descriptor)
+    for each in unread:
+        byte_reader.note(each)
+    kind = kind_of_text(bytes(head)) or kind_of_bytes(bytes(head), size)
     return Recognised(path, kind, "its content") if kind is not None else None

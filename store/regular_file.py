@@ -30,12 +30,14 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 def read_regular(path: str | PathLike[str], limit_bytes: int) -> bytes:
     """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`."""
+    from .byte_reader import read
+
     descriptor = _open_any(path)
     try:
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(limit_bytes)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+        size = min(limit_bytes, os.fstat(descriptor).st_size)
+        return read(descriptor, size, 0, os.fspath(path))
+    finally:
+        os.close(descriptor)
 
 
 def _open_any(path: str | PathLike[str]) -> int:

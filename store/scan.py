@@ -33,11 +33,15 @@ _STRIDE = 8
 
 @dataclass(frozen=True)
 class Window:
-    """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on."""
+    """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on.
+
+    unread: ranges [begin, end) of them that the disk does not give; zeros stand there.
+    """
 
     data: bytearray
     size: int
     position: int
+    unread: tuple[tuple[int, int], ...] = ()
 
     @property
     def array(self) -> Bytes:
@@ -214,6 +218,8 @@ def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Ch
         ends = starts + overlapping(array, SIZE_DTYPE)[starts + frame.size_offset]
     columns = decode(MESSAGE, array, begin)
     whole = _whole(columns, ends)
+    for first, behind in window.unread:
+        whole &= (columns.ends <= first) | (starts >= behind)
     if not whole.all():
         kept = slice(0, int(np.argmin(whole)) + 1)
         columns, whole, begin = columns.take(kept), whole[kept], begin[kept]

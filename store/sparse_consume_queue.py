@@ -61,8 +61,8 @@ def _file(
 ) -> Iterator[SparseUnits | SparseRange]:
     expected = -(-start // UNIT_BYTES)
     window = WINDOW_UNITS * UNIT_BYTES
-    for offset in range(expected * UNIT_BYTES, file.size, window):
-        data = files.read_file(file, offset, window)
+    first = expected * UNIT_BYTES
+    for offset, data in files.windows(file, first, file.size, window, UNIT_BYTES):
         whole = len(data) // UNIT_BYTES
         units = np.frombuffer(data, dtype_of(UNIT), whole)
         content = np.frombuffer(data, np.uint8, whole * UNIT_BYTES).reshape(whole, UNIT_BYTES)

@@ -7,7 +7,6 @@ slots. Both are read in windows, and nothing in them is believed: links are not 
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,8 +23,8 @@ from ..formats.timer_log import (
     UNIT_BYTES,
 )
 from ..formats.timer_wheel import SLOT, SLOT_BYTES
+from .byte_reader import next_data, noted_of, read
 from .compressed import open_any
-from .errors import from_os_error
 from .mapped_file_queue import MappedFile, MappedFileQueue
 
 if TYPE_CHECKING:
@@ -69,14 +68,23 @@ def _file(
 ) -> Iterator[TimerUnits | TimerRange]:
     first = -(-start // UNIT_BYTES) * UNIT_BYTES
     window = WINDOW_UNITS * UNIT_BYTES
-    for offset in range(first, file.size, window):
-        data = files.read_file(file, offset, window)
+    reached = first
+    for offset, data in files.windows(file, first, file.size, window, UNIT_BYTES):
+        yield from _hole(file, reached, offset)
         yield from _window(data, file, offset)
-        if len(data) < min(window, file.size - offset):
-            return
+        reached = offset + len(data)
+    yield from _hole(file, reached, file.size)
 
 
-def _window(data: bytes, file: MappedFile, offset: int) -> Iterator[TimerUnits | TimerRange]:
+def _hole(file: MappedFile, begin: int, end: int) -> Iterator[TimerRange]:
+    """Zeros that no disk has, unless they are bytes that it does not give."""
+    if begin < end and not any(u.offset < end and u.end > begin for u in noted_of(file.path)):
+        yield TimerRange("zeros", file.start + begin, end - begin)
+
+
+def _window(
+    data: bytes | bytearray, file: MappedFile, offset: int
+) -> Iterator[TimerUnits | TimerRange]:
     """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
     import numpy as np
 
@@ -104,7 +112,7 @@ def _window(data: bytes, file: MappedFile, offset: int) -> Iterator[TimerUnits |
 _UNIT, _DAMAGE, _ZEROS = range(3)
 
 
-def _written(data: bytes, count: int, size: int) -> npt.NDArray[np.bool_]:
+def _written(data: bytes | bytearray, count: int, size: int) -> npt.NDArray[np.bool_]:
     """bool[count]: which of the pieces of `size` bytes are not all zeros."""
     import numpy as np
 
@@ -112,7 +120,7 @@ def _written(data: bytes, count: int, size: int) -> npt.NDArray[np.bool_]:
     return np.asarray(pieces.any(axis=1), np.bool_)
 
 
-def _rest(data: bytes, position: int, file: MappedFile) -> TimerRange:
+def _rest(data: bytes | bytearray, position: int, file: MappedFile) -> TimerRange:
     """The bytes behind the last place for a unit: the BLANK of the file, zeros or damage."""
     if len(data) >= BLANK_BYTES and position + len(data) == file.end:
         blank = BLANK.parse(data)
@@ -151,12 +159,9 @@ class WheelSlots(NamedTuple):
 
 def _next_used(descriptor: int, slot: int) -> int:
     """The first slot from `slot` on that is not in a hole of a sparse file, or one behind its end."""
-    try:
-        return os.lseek(descriptor, slot * SLOT_BYTES, os.SEEK_DATA) // SLOT_BYTES
-    except OSError as error:
-        if error.errno != errno.ENXIO:
-            return slot  # the file system cannot tell
-        return max(slot, os.fstat(descriptor).st_size // SLOT_BYTES)
+    found = next_data(descriptor, slot * SLOT_BYTES)
+    end = os.fstat(descriptor).st_size if found is None else found
+    return max(slot, end // SLOT_BYTES)
 
 
 def timer_wheel(
@@ -168,23 +173,22 @@ def timer_wheel(
     """
     import numpy as np
 
+    descriptor = open_any(path)
     try:
-        with os.fdopen(open_any(path), "rb", buffering=0) as file:
-            while True:
-                if not unused:
-                    start = _next_used(file.fileno(), start)
-                file.seek(start * SLOT_BYTES)
-                data = file.read(_WINDOW_BYTES)
-                count = len(data) // SLOT_BYTES
-                if not count:
-                    break
-                slots = np.frombuffer(data, dtype_of(SLOT), count)
-                numbers = start + np.arange(count, dtype=np.int64)
-                if not unused:
-                    keep = _written(data, count, SLOT_BYTES)
-                    slots, numbers = slots[keep], numbers[keep]
-                if len(slots):
-                    yield WheelSlots(numbers, slots)
-                start += count
-    except OSError as error:
-        raise from_os_error(error, path) from error
+        while True:
+            if not unused:
+                start = _next_used(descriptor, start)
+            data = read(descriptor, _WINDOW_BYTES, start * SLOT_BYTES, os.fspath(path))
+            count = len(data) // SLOT_BYTES
+            if not count:
+                break
+            slots = np.frombuffer(data, dtype_of(SLOT), count)
+            numbers = start + np.arange(count, dtype=np.int64)
+            if not unused:
+                keep = _written(data, count, SLOT_BYTES)
+                slots, numbers = slots[keep], numbers[keep]
+            if len(slots):
+                yield WheelSlots(numbers, slots)
+            start += count
+    finally:
+        os.close(descriptor)

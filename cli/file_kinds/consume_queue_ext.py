@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Piece, Range, Record
-from .one_file import not_unpacked
+from .one_file import lacking
 from .queues import queue_files
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 elif part.kind == "damage":
                     place = {"position": part.position, "size": part.size}
                     yield Range({"type": "damage", **place, "reason": "not a unit"})
-            yield from not_unpacked(files)
+            yield from lacking(files)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

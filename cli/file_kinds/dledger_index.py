@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Record, Units
-from .one_file import not_unpacked, single_file
+from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
     from ...store.mapped_file_queue import MappedFileQueue
@@ -33,7 +33,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 (part.number * UNIT_BYTES).tolist(),
                 marks=partial(_unit_state, invalid),
             )
-        yield from not_unpacked(files)
+        yield from lacking(files)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     """Header and items of index files, oldest first; `at`: number of the first item."""
     from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
     from ...store.compressed import is_compressed, plain_of, whole_size
-    from .one_file import broken
+    from .one_file import broken, unreadable
 
     for file in index_files(what.path, common.config()):
         name = Path(file.path).name
@@ -45,6 +45,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                         ]
                     },
                 )
+        yield from unreadable(file.path)
         if is_compressed(file.path) and (content := plain_of(file.path)).problem:
             yield broken(name, 0, whole_size(file.path), content, silent=True)
 

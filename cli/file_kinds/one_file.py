@@ -21,13 +21,23 @@ def single_file(path: Path) -> MappedFileQueue:
     return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
 
 
-def not_unpacked(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
-    """What compressed files lack because they are broken."""
+def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
+    """What files lack because the disk does not give it, and compressed ones because they are broken."""
     for file in files.files:
+        yield from unreadable(file.path, file.start)
         content = files.content(file)
         if content.problem:
             size = max(file.size, files.file_size)
             yield broken(Path(file.path).name, file.start, size, content, silent=silent)
+
+
+def unreadable(path: str, start: int = 0) -> Iterator[Range]:
+    """The ranges of a file that begins at `start` which were met and could not be read."""
+    from ...store.byte_reader import noted_of
+
+    for unread in noted_of(path):
+        place = {"type": "damage", "position": start + unread.offset, "size": unread.length}
+        yield Range({**place, "reason": f"unreadable: {unread.reason}"})
 
 
 def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) -> Range:

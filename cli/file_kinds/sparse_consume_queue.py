@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Range, Record, Units
-from .one_file import not_unpacked
+from .one_file import lacking
 from .queues import queue_files
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                     {"topic": topic, "queue_id": queue_id},
                     marks=_unit_state,
                 )
-            yield from not_unpacked(files)
+            yield from lacking(files)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

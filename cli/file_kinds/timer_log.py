@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Range, Units
-from .one_file import not_unpacked, single_file
+from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
     from ...store.recognise import Recognised
@@ -30,7 +30,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
                 reason = {"reason": "not a unit"} if part.kind == "damage" else {}
                 place = {"type": part.kind, "position": part.position, "size": part.size}
                 yield Range(place | reason)
-        yield from not_unpacked(files)
+        yield from lacking(files)
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from ...store.byte_reader import Unread
 from ...store.commit_log import CommitLog
 from ...store.compressed import Plain
 from ...store.config import BrokerConfig
@@ -99,11 +100,11 @@ class RemoteFiles(MappedFileQueue):
             raise Unreadable(f"cannot read ({error})", path=file.path) from error
         return data
 
-    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
-        """Fill `buffer` from byte `offset` of one file on; returns the bytes there were."""
+    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
+        """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
         data = self.read_file(file, offset, len(buffer))
         buffer[: len(data)] = data
-        return len(data)
+        return len(data), []
 
     def content(self, file: MappedFile) -> Plain:
         """All of the file."""

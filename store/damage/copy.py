@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from ..byte_reader import data_ranges, read
 from ..errors import InvalidInput, NotAStore, Refused, from_os_error
 from ..layout import JOURNAL
 from ..mapped_file_queue import is_directory, is_file
@@ -82,8 +82,8 @@ def _copy_file(source: Path, target: Path, files: Files, told: Callable[[int], N
         status = os.fstat(descriptor)
         with files.create(target, like=source) as file:
             file.truncate(status.st_size)
-            for begin, end in _data(descriptor, status.st_size):
-                _copy_range(descriptor, file, begin, end)
+            for begin, end in data_ranges(descriptor, 0, status.st_size):
+                _copy_range(descriptor, str(source), file, begin, end)
             file.sync()
         files.set_times(target, status.st_atime_ns, status.st_mtime_ns)
         told(status.st_size)
@@ -93,25 +93,6 @@ def _copy_file(source: Path, target: Path, files: Files, told: Callable[[int], N
         os.close(descriptor)
 
 
-def _copy_range(descriptor: int, file: OpenFile, begin: int, end: int) -> None:
-    while begin < end:
-        data = os.pread(descriptor, min(_CHUNK_BYTES, end - begin), begin)
-        if not data:
-            return
-        file.pwrite(data, begin)
-        begin += len(data)
-
-
-def _data(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a file that are no holes."""
-    at = 0
-    while at < size:
-        try:
-            at = os.lseek(descriptor, at, os.SEEK_DATA)
-            end = os.lseek(descriptor, at, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            end = size  # this file system knows of no holes
-        yield at, min(end, size)
-        at = end
+def _copy_range(descriptor: int, source: str, file: OpenFile, begin: int, end: int) -> None:
+    for at in range(begin, end, _CHUNK_BYTES):
+        file.pwrite(read(descriptor, min(_CHUNK_BYTES, end - at), at, source, end=end), at)

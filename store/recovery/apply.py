@@ -19,21 +19,21 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
-from ..errors import InUse, Refused, StoreError
+from ..byte_reader import pieces
+from ..errors import InUse, Refused
 from ..layout import Layout
 from ..lock import holder
-from ..regular_file import open_regular
 from ..write.files import Files, OpenFile
 from ..write.lock import StoreLock
 from .edits import digest
 from .fingerprint import Fingerprint
 from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
+from .note import find_note, read_note, write_note
 from .plan import Plan
 from .snapshot import BARRIER_PREFIX
 from .stage import stage
 
 _ZEROS = bytes(1 << 20)
-_PATH_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -198,8 +198,7 @@ def barriers(layout: Layout) -> list[Path]:
 def check_journal_place(layout: Layout) -> None:
     """Whoever goes on must name the journal of who began. Raises Refused."""
     for path in barriers(layout):
-        with path.open("rb") as file:
-            named = file.read(_PATH_BYTES).partition(b"\0")[0]
+        named = read_note(path)
         if named and layout.journal.resolve() != Path(os.fsdecode(named)):
             place = Path(os.fsdecode(named)).parent.parent
             raise Refused(
@@ -219,17 +218,10 @@ def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path
         return None
     # process ids repeat, in containers above all
     path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with files.create(path) as file:
-            if layout.journal_place is not None:
-                file.pwrite(os.fsencode(layout.journal.resolve()), 0)
-            file.truncate(layout.sizes.commit_log.value)
-            file.sync()  # of another length it would let some versions load
-        files.sync_directory(path.parent)
-    except StoreError:
-        _remove_barrier(path, files)
-        raise
-    return path
+    place = b"" if layout.journal_place is None else os.fsencode(layout.journal.resolve())
+    # of another length it would let some versions load
+    write_note(files, path, place, layout.sizes.commit_log.value)
+    return find_note(path)
 
 
 def remove_barriers(layout: Layout, files: Files) -> None:
@@ -317,10 +309,9 @@ def _truncate(journal: Journal, step: Step, files: Files) -> None:
 
 
 def _copy(source: Path, target: OpenFile, offset: int) -> None:
-    with os.fdopen(open_regular(source), "rb") as new:
-        while data := new.read(len(_ZEROS)):
-            target.pwrite(data, offset)
-            offset += len(data)
+    for data in pieces(source):
+        target.pwrite(data, offset)
+        offset += len(data)
 
 
 def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:

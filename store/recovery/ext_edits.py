@@ -48,7 +48,7 @@ def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:
             files.remove(entry)
             yield Edit("remove", entry.path, "empty file behind the last unit of the queue", ())
         for entry in files:
-            yield from _mended(snapshot.bytes_of(entry), entry, named, last=entry is files[-1])
+            yield from _mended(snapshot.bytes_of(entry)[:], entry, named, last=entry is files[-1])
 
 
 def _spare(files: list[Entry], named: Ints) -> list[Entry]:

@@ -24,8 +24,9 @@ from ...formats.consume_queue_ext import (
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import overlapping
 from ..bloom import BloomFilter, consumer_filters, read_filters
+from ..file_bytes import Bytes, FileBytes
 from .loading import LoadedFile, truncate
-from .snapshot import Bytes, Entry, Snapshot
+from .snapshot import Entry, Snapshot
 
 Ints = npt.NDArray[np.int64]
 _SIZE = dtype_of(END)
@@ -77,7 +78,7 @@ class ExtState:
     """The files after load; `read` gives the bytes of one. Written to are only sizes."""
 
     file_bytes: int
-    read: Callable[[Entry], Bytes]
+    read: Callable[[Entry], FileBytes]
     files: list[ExtFile] = field(default_factory=list)
     removed: list[ExtFile] = field(default_factory=list)
 
@@ -95,7 +96,7 @@ class ExtState:
         end = 0
         for file in self.files:
             assert file.entry is not None
-            end = file.start + units_end(self.read(file.entry), file.entry.path)
+            end = file.start + units_end(self.read(file.entry)[:], file.entry.path)
         self._truncate(end)
         if last_address <= EXT_ADDRESS_MAX:
             self._cut_behind(last_address - ADDRESS_BASE)

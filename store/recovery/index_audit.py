@@ -13,15 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.derive import decode, dtype_of
-from ...formats.index_file import ITEM, SLOT, items_offset, slots_offset
-from ...formats.message import MESSAGE
+from ...formats.derive import dtype_of
+from ...formats.index_file import ITEM, SLOT, SLOT_BYTES, items_offset, slots_offset
 from ..batch import Batch
+from ..commit_log import CommitLog
 from ..dispatch import dispatch
+from ..file_bytes import FileBytes
 from ..index_file import Geometry
+from ..mapped_file_queue import MappedFileQueue
 from .edits import Edit
 from .index_state import IndexHeader, read_header
-from .snapshot import Bytes, Entry, Snapshot, map_file
+from .snapshot import Entry, Snapshot
 
 _ITEM_DTYPE = dtype_of(ITEM)
 _SLOT_DTYPE = dtype_of(SLOT)
@@ -200,17 +202,19 @@ def _stored_at(snapshot: Snapshot, position: int) -> int:
         offset = position - int(entry.name) if entry.name.isdigit() else -1
         if entry.directory or not 0 <= offset < entry.size:
             continue
-        columns = decode(MESSAGE, snapshot.bytes_of(entry), np.array([offset], np.int64))
-        if columns.ok[0] and int(columns.ints("physical_offset")[0]) == position:
+        with MappedFileQueue.of_file(entry.path, int(entry.name)) as queue:
+            columns = CommitLog(queue).records(np.array([position], np.int64)).columns
+        if len(columns) and int(columns.ints("physical_offset")[0]) == position:
             return int(columns.ints("store_timestamp")[0])
     return -1
 
 
 def _content_is_sound(header: IndexHeader, geometry: Geometry) -> bool:
-    data = map_file(header.entry.path)
-    slots = data[slots_offset() : items_offset(geometry.slots)].view(_SLOT_DTYPE)["item"]
-    for begin in range(0, len(slots), _WINDOW_ITEMS):
-        part = slots[begin : begin + _WINDOW_ITEMS]
+    data = FileBytes(header.entry.path)
+    for begin in range(0, geometry.slots, _WINDOW_ITEMS):
+        stop = min(geometry.slots, begin + _WINDOW_ITEMS)
+        at, end = (slots_offset() + number * SLOT_BYTES for number in (begin, stop))
+        part = data[at:end].view(_SLOT_DTYPE)["item"]
         if (part < 0).any() or (part >= header.index_count).any():
             return False
     return all(
@@ -219,7 +223,7 @@ def _content_is_sound(header: IndexHeader, geometry: Geometry) -> bool:
     )
 
 
-def _items_are_sound(header: IndexHeader, data: Bytes, first: int, geometry: Geometry) -> bool:
+def _items_are_sound(header: IndexHeader, data: FileBytes, first: int, geometry: Geometry) -> bool:
     """Items have hashes, lie in the header's range, and point back."""
     count = min(_WINDOW_ITEMS, header.index_count - first)
     items = items_at(data, geometry, first, count)
@@ -233,8 +237,8 @@ def _items_are_sound(header: IndexHeader, data: Bytes, first: int, geometry: Geo
     return inside and int(positions.max()) <= header.end_physical_offset
 
 
-def items_at(data: Bytes, geometry: Geometry, first: int, count: int) -> npt.NDArray[np.void]:
-    """Items `first` … of a mapped index file."""
+def items_at(data: FileBytes, geometry: Geometry, first: int, count: int) -> npt.NDArray[np.void]:
+    """Items `first` … of an index file."""
     begin = items_offset(geometry.slots) + first * _ITEM_DTYPE.itemsize
     return data[begin : begin + count * _ITEM_DTYPE.itemsize].view(_ITEM_DTYPE)
 
@@ -243,6 +247,6 @@ def tail_items(entry: Entry, geometry: Geometry, position: int) -> int:
     """How many of the last items of a file belong to the record at `position`."""
     header = read_header(entry)
     first = max(1, header.index_count - _WINDOW_ITEMS)
-    items = items_at(map_file(entry.path), geometry, first, header.index_count - first)
+    items = items_at(FileBytes(entry.path), geometry, first, header.index_count - first)
     other = np.flatnonzero(items["physical_offset"] != position)
     return len(items) - (int(other[-1]) + 1 if len(other) else 0)

@@ -6,7 +6,6 @@ checkpoint's is deleted; what is dispatched later goes behind the newest file th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,8 +13,7 @@ import numpy as np
 
 from ...formats.derive import dtype_of
 from ...formats.index_file import HEADER, HEADER_BYTES
-from ..errors import from_os_error
-from ..regular_file import open_regular
+from ..byte_reader import read_at
 from .snapshot import Entry
 
 _HEADER_DTYPE = dtype_of(HEADER)
@@ -48,14 +46,7 @@ class IndexState:
 
 def read_header(entry: Entry) -> IndexHeader:
     """The header of an index file. Raises Unreadable."""
-    try:
-        descriptor = open_regular(entry.path)
-        try:
-            data = os.pread(descriptor, HEADER_BYTES, 0)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, entry.path) from error
+    data = read_at(entry.path, HEADER_BYTES, 0)
     header = np.frombuffer(data.ljust(HEADER_BYTES, b"\0"), _HEADER_DTYPE)[0]
     names = (
         "begin_timestamp",

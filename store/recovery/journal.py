@@ -37,6 +37,7 @@ from ..layout import JOURNAL as SESSIONS
 from ..regular_file import read_regular
 from ..write.files import Files, write_new
 from ..write.lock import LockWas
+from .note import find_note, read_note
 
 JOURNAL = "journal.json"
 SEALED = "sealed"
@@ -292,10 +293,10 @@ def sessions(journal: Path) -> Iterator[Path]:
 
 def is_needed(folder: Path) -> bool:
     """A further folder belongs to a session that counts, or to one that cannot be seen now."""
-    marker = folder / JOURNAL_IS_IN
-    if not marker.exists():
+    marker = find_note(folder / JOURNAL_IS_IN)
+    if marker is None:
         return False
-    own = Path(os.fsdecode(_read(marker)))
+    own = Path(os.fsdecode(read_note(marker)))
     return (own / SEALED).exists() or not own.parent.exists()
 
 

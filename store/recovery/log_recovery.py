@@ -12,10 +12,11 @@ from ...formats.derive import Columns, decode
 from ..config import BrokerConfig
 from .loading import LoadedFile
 from .profiles import AbnormalStart, NormalStart, Profile
-from .record_check import BodyCheck, Failure, check, knows, schema_of, walk
+from .record_check import BodyCheck, Failure, knows, passes, schema_of, walk
 from .snapshot import Snapshot
 from .sound import SoundRun
 
+_HEAD_BYTES = 4096
 KEPT_FILES = 3
 """Files that a clean start of the older generations looks at."""
 LAST_LOOKED_AT = "the last file that is looked at"
@@ -268,17 +269,15 @@ def _look_back(profile: Profile, switches: Switches) -> int:
 def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Switches) -> _First:
     """The first record of a file."""
     assert file.entry is not None
-    buffer = snapshot.bytes_of(file.entry)
-    rules = profile.record
+    content, rules = snapshot.bytes_of(file.entry), profile.record
     start = np.zeros(1, np.int64)
-    columns = decode(schema_of(rules), buffer, start)
+    columns = decode(schema_of(rules), content[:_HEAD_BYTES], start)
     known = bool(knows(rules, columns.ints("magic_code"))[0])
     if not known:
         return _First(False, False, 0, 0)
-    checked = check(buffer, start, rules, switches.body_check)
     return _First(
         known,
-        bool(checked.passed[0]),
+        passes(content, rules, switches.body_check),
         int(columns.ints("store_timestamp")[0]),
         int(columns.ints("physical_offset")[0]),
     )

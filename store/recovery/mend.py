@@ -110,11 +110,10 @@ def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[E
 
 def _is_in_place(snapshot: Snapshot, entry: Entry) -> bool:
     """The first record of a file names the start of the file."""
-    data = snapshot.bytes_of(entry)
-    ends = np.array([len(data)], np.int64)
-    if len(data) < SMALLEST:
+    head = snapshot.bytes_of(entry)[:SMALLEST]
+    if len(head) < SMALLEST:
         return False
-    columns = decode(MESSAGE, data, np.zeros(1, np.int64), ends)
+    columns = decode(MESSAGE, head, np.zeros(1, np.int64))
     named = int(columns.ints("physical_offset")[0])
     return named == int(entry.name) and int(columns.ints("total_size")[0]) >= SMALLEST
 

@@ -7,7 +7,6 @@ others, who look at one message after the other.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -20,12 +19,11 @@ from ...formats.consume_queue import UNIT_BYTES
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..batch import Batch, Extent
+from ..byte_reader import fill, opened
 from ..commit_log import CommitLog
 from ..dispatch import dispatch
 from ..dispatch_record import Further
-from ..errors import from_os_error
 from ..mark import Mark
-from ..regular_file import open_regular
 from .index_audit import IndexFiles, uncovered
 from .proved import Facts, Found
 from .queue_numbers import Numbers, QueueMessages, QueueNumbers
@@ -258,11 +256,5 @@ def _may_be_torn(batch: Batch) -> bool:
 
 def _read(path: str, offset: int, room: memoryview) -> None:
     """Fill `room` from byte `offset` of a file, as far as that goes. Raises Unreadable."""
-    try:
-        descriptor = open_regular(path)
-        try:
-            os.preadv(descriptor, [room], offset)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    with opened(path) as descriptor:
+        fill(descriptor, room, offset, path)

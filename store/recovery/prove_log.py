@@ -109,7 +109,9 @@ def used_bytes(log: CommitLog, file: MappedFile) -> int:
     low, high = 0, file.size
     while high - low > _STEP_BYTES:
         middle = (low + high) // 2
-        if any(log.queue.read_file(file, middle, _STEP_BYTES)):
+        room = bytearray(min(_STEP_BYTES, file.size - middle))
+        _, unread = log.queue.fill(file, middle, memoryview(room))
+        if unread or any(room):  # who reads it all tells of what cannot be read
             low = middle
         else:
             high = middle

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
-from ..errors import from_os_error
+from ..byte_reader import data_ranges, opened, read
 from ..mapped_file_queue import NAME_DIGITS, file_name
-from ..regular_file import open_regular
 from .edits import Content, Edit
 from .queue_fix import QueueFix
 from .queue_units import Units, pre_fill, read_units
@@ -139,20 +136,14 @@ def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
     """
     last = begin
     window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
-    try:
-        descriptor = open_regular(entry.path)
-        try:
-            for start, stop in _data_extents(descriptor, begin, entry.size):
-                for at in range(start, stop, window):
-                    if gap_bytes is not None and at - last >= gap_bytes:
-                        return last
-                    data = os.pread(descriptor, min(window, stop - at), at)
-                    if data != _ZEROS[: len(data)]:
-                        last = at + len(data.rstrip(b"\0"))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, entry.path) from error
+    with opened(entry.path) as descriptor:
+        for start, stop in data_ranges(descriptor, begin, entry.size):
+            for at in range(start, stop, window):
+                if gap_bytes is not None and at - last >= gap_bytes:
+                    return last
+                data = read(descriptor, min(window, stop - at), at, entry.path)
+                if data != _ZEROS[: len(data)]:
+                    last = at + len(data.rstrip(b"\0"))
     return last
 
 
@@ -163,24 +154,5 @@ def last_unit_byte(entry: Entry, begin: int) -> int:
 
 def written_ranges(entry: Entry) -> list[tuple[int, int]]:
     """Ranges of a file that are no holes. Raises Unreadable."""
-    try:
-        descriptor = open_regular(entry.path)
-        try:
-            return list(_data_extents(descriptor, 0, entry.size))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, entry.path) from error
-
-
-def _data_extents(descriptor: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of a file that are no holes."""
-    while begin < end:
-        try:
-            start = os.lseek(descriptor, begin, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return
-            raise
-        begin = min(end, os.lseek(descriptor, start, os.SEEK_HOLE))
-        yield start, begin
+    with opened(entry.path) as descriptor:
+        return list(data_ranges(descriptor, 0, entry.size))

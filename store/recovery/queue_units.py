@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,8 +10,7 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT
 from ...formats.derive import dtype_of
-from ..errors import from_os_error
-from ..regular_file import open_regular
+from ..byte_reader import fill, opened
 from .snapshot import Entry
 
 Units = npt.NDArray[np.void]
@@ -27,15 +25,9 @@ def read_units(
     units = np.zeros(count, dtype)
     if entry is None:
         return units
-    try:
-        descriptor = open_regular(entry.path)
-        try:
-            room = units.view(np.uint8)
-            read = os.preadv(descriptor, [room.data], first * dtype.itemsize) if count else 0
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, entry.path) from error
+    room = units.view(np.uint8)
+    with opened(entry.path) as descriptor:
+        read = fill(descriptor, room.data, first * dtype.itemsize, entry.path) if count else 0
     room[read - read % dtype.itemsize : read] = 0
     return units
 

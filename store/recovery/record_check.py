@@ -28,10 +28,11 @@ from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import DUP_INFO, crc_ok
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import find
+from ..file_bytes import Bytes, FileBytes
 from ..scan import Window
 from ..scan import walk as follow
 from .profiles import RecordRules
-from .snapshot import Bytes, Entry, Snapshot
+from .snapshot import Entry, Snapshot
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -59,10 +60,11 @@ _HEAD_DTYPE = dtype_of(BLANK)
 
 def size_at(snapshot: Snapshot, entry: Entry, offset: int) -> int:
     """total_size of what stands at a byte of a file if it begins like a record, else 0."""
-    heads = overlapping(snapshot.bytes_of(entry), _HEAD_DTYPE)
-    if offset >= len(heads) or heads["magic_code"][offset] not in (MAGIC_V1, MAGIC_V2):
+    data = snapshot.bytes_of(entry)[offset : offset + _HEAD_DTYPE.itemsize]
+    if len(data) < _HEAD_DTYPE.itemsize:
         return 0
-    return int(heads["total_size"][offset])
+    head = data.view(_HEAD_DTYPE)[0]
+    return int(head["total_size"]) if head["magic_code"] in (MAGIC_V1, MAGIC_V2) else 0
 
 
 class BodyCheck(Enum):
@@ -98,10 +100,14 @@ def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
 
 
 def check(
-    buffer: Bytes, starts: Ints, rules: RecordRules, body: BodyCheck = BodyCheck.BODY_CRC
+    buffer: Bytes,
+    starts: Ints,
+    rules: RecordRules,
+    body: BodyCheck = BodyCheck.BODY_CRC,
+    behind: int = 0,
 ) -> Checked:
-    """Check the records at `starts` of a file."""
-    left = len(buffer) - starts
+    """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
+    left = len(buffer) + behind - starts
     columns = decode(schema_of(rules), buffer, starts)
     heads = overlapping(buffer, _HEAD_DTYPE)
     whole_head = left >= BLANK_BYTES
@@ -177,34 +183,59 @@ class Failure:
 
 
 def walk(
-    buffer: Bytes, offset: int, rules: RecordRules, body: BodyCheck, file_start: int = 0
+    content: FileBytes,
+    offset: int,
+    rules: RecordRules,
+    body: BodyCheck,
+    file_start: int = 0,
+    end: int | None = None,
 ) -> Iterator[Columns | Failure]:
     """Records from `offset` of a file on, in windows; last comes what is no good record.
 
     The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
-    time; the walk never looks behind the file. file_start: its position, makes the walk faster.
+    time; the walk never looks behind the file, or its byte `end`. file_start: its position, makes
+    the walk faster. `starts` and `ends` of what it gives are bytes of the file.
     """
+    stop = len(content) if end is None else min(end, len(content))
+    size = _WINDOW_BYTES
     while True:
-        starts = _chain(buffer, offset, file_start)
-        checked = check(buffer, starts, rules, body)
+        data = content[offset : min(stop, offset + size)]
+        rest = max(0, stop - offset - len(data))
+        starts = _chain(data, file_start + offset)
+        checked = check(data, starts, rules, body, rest)
         good = checked.passed & (checked.size > 0)
         count = len(starts) if good.all() else int(good.argmin())
+        if count == 0 and rest and not checked.columns.ok[0]:
+            size *= 4  # its lengths lead out of the window, not out of the file
+            continue
         if count:
-            yield checked.columns.take(slice(0, count))
-        if count < len(starts):
+            yield _in_file(checked.columns.take(slice(0, count)), offset)
+        if count < len(starts) and (not rest or checked.columns.ok[count] or not count):
             yield Failure(
-                int(starts[count]),
+                offset + int(starts[count]),
                 bool(checked.passed[count]),
                 int(checked.size[count]),
-                int(checked.columns.ends[count]),
+                offset + int(checked.columns.ends[count]),
             )
             return
-        offset = int(starts[-1] + checked.size[-1])
+        size = _WINDOW_BYTES
+        offset += int(starts[count]) if count < len(starts) else int(starts[-1] + checked.size[-1])
 
 
-def _chain(buffer: Bytes, offset: int, file_start: int) -> Ints:
-    """Positions that follow one another by their total_size, from `offset` on: at least one."""
-    size = max(0, min(len(buffer) - offset, _WINDOW_BYTES))
-    window = Window(bytearray(buffer[offset : offset + size]), size, file_start + offset)
+def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
+    """What stands at the beginning of a file passes: a good record, or a BLANK."""
+    first = next(walk(content, 0, rules, body))
+    return first.passed if isinstance(first, Failure) else True
+
+
+def _in_file(columns: Columns, offset: int) -> Columns:
+    """Columns of a window that begins at byte `offset` of a file, with places in the file."""
+    columns.starts, columns.ends = columns.starts + offset, columns.ends + offset
+    return columns
+
+
+def _chain(data: Bytes, position: int) -> Ints:
+    """Bytes that follow one another by their total_size, from the first on: at least one."""
+    window = Window(bytearray(data), len(data), position)
     starts, _stop = follow(window, PLAIN)
-    return starts + offset if len(starts) else np.array([offset], np.int64)
+    return starts if len(starts) else np.zeros(1, np.int64)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..byte_reader import refusing
 from ..commit_log import CommitLog
 from ..dispatch import LMQ_PREFIX
 from ..errors import InvalidInput, Refused
@@ -191,6 +192,7 @@ class Recovery:
         return path.removeprefix(f"{self.layout.root}/")
 
 
+@refusing()
 def examine(
     layout: Layout,
     version: str | None = None,
@@ -265,6 +267,7 @@ def examine(
     return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 
 
+@refusing()
 def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
     """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
     snapshot = Snapshot.of(layout)

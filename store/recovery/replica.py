@@ -9,15 +9,25 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile, gettempdir
 
 from ..checkpoint import read_checkpoint
 from ..commit_log import CommitLog
-from ..errors import InvalidInput, Missing, NotAStore, Refused, Unreadable, Unsupported
+from ..errors import (
+    InvalidInput,
+    Missing,
+    NotAStore,
+    Refused,
+    Unreadable,
+    Unsupported,
+    from_os_error,
+)
 from ..layout import Layout
 from ..mapped_file_queue import MappedFileQueue
 
+_WINDOW_BYTES = 1 << 20
 _EPOCH_FILE = "epochFileCheckpoint"
 
 
@@ -32,7 +42,6 @@ class Replica:
     name: str
     log: CommitLog
     confirmed: int | None = None
-    _maps: dict[str, memoryview] = field(default_factory=dict)
 
     @classmethod
     def open(cls, name: str, own: Layout, file_bytes: int) -> Replica:
@@ -72,17 +81,27 @@ class Replica:
         """The bytes of a range inside one file, fewer where there are not so many."""
         return self.log.read(begin, end - begin)
 
-    def mapped(self, begin: int, end: int) -> memoryview:
-        """The same without loading them. Raises Unreadable."""
-        file = self.log.queue.file_at(begin)
-        if file is None or end > file.end:
-            raise Unreadable("the replica has changed while it was read", path=self.name)
-        view = self._maps.get(file.path)
-        if view is None:
-            descriptor = self.log.queue.descriptor(file)
-            whole = mmap.mmap(descriptor, file.size, access=mmap.ACCESS_READ)
-            view = self._maps[file.path] = memoryview(whole)
-        return view[begin - file.start : end - file.start]
+    def kept(self, begin: int, end: int) -> memoryview:
+        """The same in a temporary file, mapped: a range may be larger than memory.
+
+        The replica's own files are not mapped: a page that their disk does not give would kill the
+        process. Raises Unreadable, NoSpace.
+        """
+        with TemporaryFile(prefix="mqstore-") as target:
+            try:
+                for at in range(begin, end, _WINDOW_BYTES):
+                    data = self.bytes_at(at, min(end, at + _WINDOW_BYTES))
+                    if len(data) < min(end, at + _WINDOW_BYTES) - at:
+                        raise Unreadable(
+                            "the replica has changed while it was read", path=self.name
+                        )
+                    target.write(data)
+                target.flush()
+            except OSError as error:
+                raise from_os_error(
+                    error, gettempdir(), "cannot keep what a replica has"
+                ) from error
+            return memoryview(mmap.mmap(target.fileno(), end - begin, access=mmap.ACCESS_READ))
 
 
 def _places(name: str) -> Iterator[Path]:

@@ -103,13 +103,15 @@ def pieces_of(log: CommitLog, replica: Replica, run: Run) -> Iterator[Piece]:
     begin = -1
     for at, end in _windows(run, replica.log.queue.file_size):
         own = log.read(at, end - at).ljust(end - at, b"\0")
-        if begin >= 0 and (own == replica.mapped(at, end) or at % replica.log.queue.file_size == 0):
-            yield begin, replica.mapped(begin, at)
+        if begin >= 0 and (
+            own == replica.bytes_at(at, end) or at % replica.log.queue.file_size == 0
+        ):
+            yield begin, replica.kept(begin, at)
             begin = -1
-        if begin < 0 and own != replica.mapped(at, end):
+        if begin < 0 and own != replica.bytes_at(at, end):
             begin = at
     if begin >= 0:
-        yield begin, replica.mapped(begin, run.end)
+        yield begin, replica.kept(begin, run.end)
 
 
 def _windows(run: Run, file_bytes: int) -> Iterator[tuple[int, int]]:

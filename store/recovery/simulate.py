@@ -316,14 +316,14 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
     assert file.entry is not None
     size = outcome.snapshot.log_file_bytes
     written = min(file.wrote, end - file.start)
-    buffer = outcome.snapshot.bytes_of(file.entry)[:written]
+    content = outcome.snapshot.bytes_of(file.entry)
     offset = position % size  # a file of an odd number is read at another place
     if offset >= written:
         outcome.hangs = f"dispatch waits for ever at {position}: nothing is written there"
         return end
     while offset < written:
         failure: Failure | None = None
-        for item in walk(buffer, offset, outcome.profile.record, BodyCheck.NONE):
+        for item in walk(content, offset, outcome.profile.record, BodyCheck.NONE, end=written):
             if isinstance(item, Columns):
                 _dispatch(outcome, Records(file, item), None)
                 if (row := unannounceable(item)) is not None:

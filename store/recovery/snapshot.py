@@ -13,20 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from ...formats.hashing import java_hash
 from ..checkpoint import Checkpoint, read_checkpoint
 from ..compressed import refuse_compressed
 from ..errors import StoreError, Unsupported, from_os_error
+from ..file_bytes import FileBytes
 from ..layout import Layout
 from ..mapped_file_queue import is_directory
-from ..regular_file import check_regular
 from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
-
-Bytes = npt.NDArray[np.uint8]
-
 
 BARRIER_PREFIX = "mqstore-recover-"
 """Name of the file in the log directory that keeps brokers from starting during a repair."""
@@ -78,7 +72,6 @@ class Snapshot:
     batch_queues: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
     batch_file_bytes: int = 0
     batch_topics: frozenset[str] = frozenset()
-    _maps: dict[str, Bytes] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, layout: Layout) -> Snapshot:
@@ -113,30 +106,9 @@ class Snapshot:
             has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
         )
 
-    def bytes_of(self, entry: Entry) -> Bytes:
-        """The content of a file, mapped read-only: uint8[size]. Raises Unreadable."""
-        mapped = self._maps.get(entry.path)
-        if mapped is None:
-            mapped = map_file(entry.path)
-            if len(self._maps) >= _MAPPED_AT_ONCE:
-                self._maps.pop(next(iter(self._maps)))
-            self._maps[entry.path] = mapped
-        return mapped
-
-
-_MAPPED_AT_ONCE = 64
-
-
-def map_file(path: str) -> Bytes:
-    """A file as uint8[size], read-only, pages loaded on demand. Raises Unreadable."""
-    try:
-        status = os.stat(path)  # noqa: PTH116
-        check_regular(status, path)
-        if not status.st_size:
-            return np.zeros(0, np.uint8)
-        return np.memmap(path, np.uint8, "r")
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    def bytes_of(self, entry: Entry) -> FileBytes:
+        """The content of a file. Raises Unreadable."""
+        return FileBytes(entry.path)
 
 
 def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...formats.index_file import HEADER_BYTES, file_size
+from ..byte_reader import pieces, read_at
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
 from ..dispatch import Dispatched
-from ..errors import NoSpace, Refused, Unreadable, from_os_error
+from ..errors import NoSpace, Refused, Unreadable
 from ..index_file import Geometry
 from ..layout import JOURNAL as JOURNAL_FOLDER
 from ..layout import Layout
-from ..regular_file import open_regular
-from ..write.files import Files, write_new
+from ..write.files import Files
 from ..write.index import IndexWriter
 from ..write.lock import LockWas
 from .checkpoint_edit import checkpoint_edit
@@ -24,6 +24,7 @@ from .damaged_bytes import keep_damaged, ranges_of
 from .edits import Edit
 from .index_audit import IndexFix, tail_items
 from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind
+from .note import write_note
 from .plan import Plan
 from .survey import Messages, survey
 
@@ -31,6 +32,8 @@ _WINDOW = 1 << 20
 _INDEX_FOLDER = "index"
 #: Room left on the disk beside what the journal needs.
 _SPARE_BYTES = 16 << 20
+_STEP_BYTES = 1 << 10
+"""What the journal tells of an edit, about."""
 _BLOCK_BYTES = 512
 """Unit of st_blocks."""
 
@@ -85,11 +88,15 @@ def _check_space(layout: Layout, plan: Plan) -> None:
     places: dict[int, Path] = {}
 
     def count(path: Path, size: int) -> None:
+        if not size:
+            return
         near = next(each for each in (path, *path.parents) if each.exists())
         device = near.stat().st_dev
         places.setdefault(device, near if near.is_dir() else near.parent)
         needed[device] = needed.get(device, _SPARE_BYTES) + size
 
+    if plan.edits:
+        count(layout.journal, _STEP_BYTES * len(plan.edits))
     for edit in plan.edits:
         path = Path(edit.path)
         kept = edit.length + len(edit.data or b"") if edit.kind == "write" else 0
@@ -218,21 +225,19 @@ class _Stager:
     def _new_folder(self, folder: Path) -> Path:
         """A further folder of the session; it says where the journal is."""
         self.files.make_directory(folder)
-        write_new(self.files, folder / JOURNAL_IS_IN, os.fsencode(self.journal.folder))
+        write_note(self.files, folder / JOURNAL_IS_IN, os.fsencode(self.journal.folder))
         return folder
 
     def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
         """Keep the bytes that are overwritten, and those to write."""
         total = hashlib.sha256()
-        with path.open("rb") as source, self.files.create(folder / step.old_name) as target:
-            source.seek(edit.offset)
-            length = edit.length if edit.kind == "write" else path.stat().st_size - edit.offset
-            for begin in range(0, length, _WINDOW):
-                data = source.read(min(_WINDOW, length - begin))
-                if not data:  # what lies behind the end of the file is new
-                    break
+        with self.files.create(folder / step.old_name) as target:
+            size = edit.length if edit.kind == "write" else None
+            begin = 0
+            for data in pieces(path, edit.offset, size):  # what lies behind its end is new
                 total.update(data)
                 target.pwrite(data, begin)
+                begin += len(data)
         self._unsynced.append(target.path)
         if edit.data is None:
             return replace(step, old_sha256=total.hexdigest())
@@ -281,15 +286,8 @@ def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
         for child in sorted(path.iterdir()):
             total.update(os.fsencode(child.name) + b"/" + sha256_of(child).encode())
         return total.hexdigest()
-    try:
-        with os.fdopen(open_regular(path), "rb") as file:
-            left = file.seek(0, os.SEEK_END) - offset if size is None else size
-            file.seek(offset)
-            while left > 0 and (data := file.read(min(_WINDOW, left))):
-                total.update(data)
-                left -= len(data)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    for data in pieces(path, offset, size):
+        total.update(data)
     return total.hexdigest()
 
 
@@ -346,9 +344,9 @@ def _stage_index(
     if fix.last_kept is not None:
         # the writer continues from the header of the last full file: a hole with that header
         stub = made / fix.last_kept.name
-        with Path(fix.last_kept.path).open("rb") as source, files.create(stub) as target:
+        with files.create(stub) as target:
             target.truncate(file_size(*geometry))
-            target.pwrite(source.read(HEADER_BYTES), 0)
+            target.pwrite(read_at(fix.last_kept.path, HEADER_BYTES, 0), 0)
         skipped = tail_items(fix.last_kept, geometry, fix.indexed_to)
     writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts)
     if plan.items is not None:

@@ -65,7 +65,7 @@ def _needs_wheel(snapshot: Snapshot, kept: list[Entry]) -> bool:
 
 
 def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:
-    return entries_end(snapshot.bytes_of(entry)) > 0
+    return entries_end(snapshot.bytes_of(entry)[:]) > 0
 
 
 def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterator[Edit]:

@@ -26,6 +26,7 @@ from ...formats.timer_log import (
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
 from ..commit_log import CommitLog
 from ..delay_level import TIMER_TOPIC
+from ..file_bytes import FileBytes
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
 from .loading import LoadedFile, Refusal, load_files, truncate
@@ -122,8 +123,7 @@ def rebuilt_wheel(snapshot: Snapshot) -> Array:
 
 def _wheel(path: str) -> Array:
     """The slots of a wheel; what is changed in them stays in memory."""
-    found: Array = np.memmap(path, _SLOT, "c")
-    return found
+    return FileBytes(path).sparse().view(_SLOT)
 
 
 def _recover(

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..byte_reader import pieces
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
 from ..layout import JOURNAL as SESSIONS
 from ..layout import Layout
-from ..regular_file import open_regular, read_regular
 from ..write.files import Files
 from .apply import alone, barriers, check_journal_place, check_places, listing, remove_tree
 from .journal import JOURNAL_IS_IN, SEALED, Journal, State, Step, sessions, unfinished
+from .note import find_note, read_note
 from .stage import sha256_of
 
 _COPY_BYTES = 1 << 20
@@ -234,9 +235,9 @@ def _take_back(journal: Journal, step: Step, files: Files) -> None:
 
 
 def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
-    with files.open(path) as file, os.fdopen(open_regular(kept), "rb") as source:
+    with files.open(path) as file:
         offset = step.offset
-        while data := source.read(_COPY_BYTES):
+        for data in pieces(kept):
             file.pwrite(data, offset)
             offset += len(data)
         if step.before is not None and file.size != step.before.size:
@@ -283,8 +284,8 @@ def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
     found = set()
     for place in places:
         folder = place / SESSIONS / journal.session
-        marker = folder / JOURNAL_IS_IN
-        if marker.is_file() and read_regular(marker, _PATH_BYTES) == os.fsencode(journal.folder):
+        marker = find_note(folder / JOURNAL_IS_IN)
+        if marker is not None and read_note(marker) == os.fsencode(journal.folder):
             found.add(folder)
     return found
 

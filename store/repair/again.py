@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from ..byte_reader import opened, read
 from ..checkpoint import read_checkpoint
-from ..errors import from_os_error
 from ..layout import Layout
 from ..recovery.edits import Edit
 from ..recovery.index_audit import index_files
 from ..recovery.plan import Plan
 from ..recovery.snapshot import Snapshot
-from ..regular_file import open_regular
 from .parts import Part, part_of
 from .repair import Repair, examine
 
@@ -51,14 +50,8 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
         written, wanted = read_checkpoint(path), plan.checkpoint
         return written is not None and wanted is not None and written[:2] == wanted[:2]
     pieces = edit.pieces if edit.data is None else ((edit.offset, edit.data),)
-    try:
-        descriptor = open_regular(path)
-        try:
-            whole = edit.kind != "create" or os.fstat(descriptor).st_size == edit.length
-            return whole and all(
-                os.pread(descriptor, len(data), offset) == data for offset, data in pieces
-            )
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise from_os_error(error, path) from error
+    with opened(path) as descriptor:
+        whole = edit.kind != "create" or os.fstat(descriptor).st_size == edit.length
+        return whole and all(
+            read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces
+        )

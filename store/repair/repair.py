@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..byte_reader import refusing
 from ..commit_log import CommitLog
 from ..errors import NotFound, Refused, Unsupported
 from ..forked import cores
@@ -117,6 +118,7 @@ class Repair:
         }
 
 
+@refusing()
 def examine(
     layout: Layout,
     choice: Choice,
@@ -139,6 +141,7 @@ def examine(
     return Repair(layout, request, plan, config.clamped, session, crashed, seen)
 
 
+@refusing()
 def plan_again(layout: Layout, request: Request) -> Plan:
     """The same plan, made again from what is on disk now. Raises as `examine`."""
     return _plan(layout, request, None, cores())[0]

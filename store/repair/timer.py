@@ -213,13 +213,17 @@ def _write(
     if not len(offsets):
         return
     size = values.dtype.itemsize
-    data = files.content(path)
+    begin = int(offsets.min())
+    data = files.content(path)[begin : int(offsets.max()) + size]
     order = np.argsort(offsets, kind="stable")
     offsets, values = offsets[order], values[order]
     last = np.append(offsets[1:] != offsets[:-1], True)
     offsets, values = offsets[last], values[last]
     pairs = zip(offsets.tolist(), values, strict=True)
-    there = np.array([data[at : at + size].tobytes() == v.tobytes() for at, v in pairs], np.bool_)
+    there = np.array(
+        [data[at - begin : at - begin + size].tobytes() == v.tobytes() for at, v in pairs],
+        np.bool_,
+    )
     offsets, values = offsets[~there], values[~there]
     cuts = np.flatnonzero(np.diff(offsets) > _APART_BYTES) + 1
     for part in np.split(np.arange(len(offsets)), cuts):

@@ -127,9 +127,9 @@ def _places(files: TimerFiles) -> tuple[Ints, Array]:
     units = [np.zeros(0, _UNIT)]
     for file in log.files:
         begin, end = np.searchsorted(position, [file.start, file.end])
-        data = files.content(file.path)
         if begin == end:
             continue
+        data = files.content(file.path)[:]
         known = np.frombuffer(data, _UNIT, len(data) // UNIT_BYTES)
         units.append(known[(position[begin:end] - file.start) // UNIT_BYTES])
     found = np.zeros(len(position), _UNIT)

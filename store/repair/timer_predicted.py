@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.timer_wheel import SLOT
+from ..byte_reader import Unread
+from ..file_bytes import Bytes, FileBytes
 from ..mapped_file_queue import MappedFile, MappedFileQueue, start_of
 from ..recovery.edits import Content, Edit
-from ..recovery.snapshot import list_entries, map_file
+from ..recovery.snapshot import list_entries
 from ..verify.scene import Scene
 from ..verify.timer_entries import TimerFiles
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class PredictedTimer(TimerFiles):
@@ -47,10 +47,10 @@ class PredictedTimer(TimerFiles):
             new[offset : offset + len(piece)] = np.frombuffer(piece, np.uint8)
         return new
 
-    def content(self, path: str) -> Bytes:
+    def content(self, path: str) -> Bytes | FileBytes:
         """The bytes of one of the files, none of one that is gone. Raises Unreadable."""
         if path not in self._changed:
-            return map_file(path)
+            return FileBytes(path)
         found = self._changed[path]
         return np.zeros(0, np.uint8) if found is None else found
 
@@ -64,7 +64,7 @@ class PredictedTimer(TimerFiles):
 
     def read_wheel(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel."""
-        slots = np.frombuffer(self.content(str(self.wheel_path)), dtype_of(SLOT))
+        slots = self.content(str(self.wheel_path))[:].view(dtype_of(SLOT))
         yield np.arange(len(slots), dtype=np.int64), slots
 
     def open_log(self) -> MappedFileQueue:
@@ -91,6 +91,20 @@ class _Files(MappedFileQueue):
     def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
         """Up to `size` bytes of one file from its byte `offset` on."""
         return self._timer.content(file.path)[offset : offset + size].tobytes()
+
+    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
+        """The same into `buffer`."""
+        data = self.read_file(file, offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data), []
+
+    def next_data(self, file: MappedFile, offset: int) -> int | None:
+        """There are no holes."""
+        return offset if offset < file.size else None
+
+    def data_end(self, file: MappedFile, offset: int) -> int:
+        """There are no holes."""
+        return file.size
 
 
 def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections import OrderedDict
@@ -10,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
+from ..byte_reader import fill_any, next_data
 from ..compressed import is_compressed, open_plain
 from ..errors import Missing, Unreadable, from_os_error
 from ..mapped_file_queue import is_directory, is_file
 
-_BAD_BLOCK_BYTES = 4096
 OPEN_SOURCES = 32
 """Sources that are open at a time."""
 
@@ -35,34 +34,15 @@ class Source:
 
     def read(self, buffer: memoryview, at: int) -> int:
         """Fill `buffer` from byte `at` on; returns the bytes there were. Raises Unreadable."""
-        wanted = max(0, min(len(buffer), self.size - at))
-        done = 0
-        while done < wanted:
-            try:
-                got = os.preadv(self._descriptor, [buffer[done:wanted]], at + done)
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise from_os_error(error, self.path) from error
-                got = self._skip(buffer[done:wanted], at + done)
-            if not got:
-                break
-            done += got
-        return done
-
-    def _skip(self, buffer: memoryview, at: int) -> int:
-        """Read what is there of a range with bad blocks, block by block; up to one bad one."""
-        size = min(len(buffer), _BAD_BLOCK_BYTES - at % _BAD_BLOCK_BYTES)
-        try:
-            return os.preadv(self._descriptor, [buffer[:size]], at)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise from_os_error(error, self.path) from error
-        buffer[:size] = bytes(size)
-        begin = at
-        if self.unreadable and self.unreadable[-1][1] == at:
-            begin = self.unreadable.pop()[0]
-        self.unreadable.append((begin, at + size))
-        return size
+        room = buffer[: max(0, min(len(buffer), self.size - at))]
+        got, unread = fill_any(self._descriptor, room, at, os.fspath(self.path))
+        for each in unread:
+            begin, end = each.offset, each.end
+            if self.unreadable and self.unreadable[-1][1] >= begin >= self.unreadable[-1][0]:
+                begin, known = self.unreadable.pop()
+                end = max(end, known)
+            self.unreadable.append((begin, end))
+        return got
 
     def bytes_at(self, at: int, size: int) -> bytes:
         """Up to `size` bytes from byte `at` on."""
@@ -72,10 +52,8 @@ class Source:
 
     def next_data(self, at: int) -> int:
         """The first byte from `at` on that is not in a hole; the size where all is."""
-        try:
-            return min(self.size, os.lseek(self._descriptor, at, os.SEEK_DATA))
-        except OSError as error:
-            return self.size if error.errno == errno.ENXIO else at
+        found = next_data(self._descriptor, at)
+        return self.size if found is None else min(self.size, found)
 
     def forget(self, at: int, size: int) -> None:
         """Leave the page cache as it was."""

@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
+from ..byte_reader import noting
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched
+from ..errors import UnreadableRange
 from ..forked import Forked
 from ..log_items import LogItems
 from ..mark import Mark
@@ -115,8 +117,21 @@ class _Work:
         return self.look()
 
     def look(self) -> list[Left]:
-        """The same in a process that has nobody in front. Raises Unreadable."""
-        log, found = self.scene.store.log, list[Left]()
+        """The same in a process that has nobody in front. Raises Unreadable.
+
+        A part with bytes that cannot be read is left to the run in front.
+        """
+        found = list[Left]()
+        try:
+            with noting(around=False):
+                self._look(found)
+        except UnreadableRange:
+            return found
+        return found
+
+    def _look(self, found: list[Left]) -> None:
+        """Look at the part in pieces, around what is wrong; adds to `found`."""
+        log = self.scene.store.log
         cuts, begin = _cuts(log), self.begin
         for _ in range(_BREAKS_MAX):
             try:
@@ -129,7 +144,6 @@ class _Work:
             if behind is None or (self.stop is not None and behind >= self.stop):
                 break
             begin = behind
-        return found
 
     def _up_to(self, begin: int, stop: int | None) -> list[Left]:
         """What is in front of the cut before something that is wrong."""

@@ -110,7 +110,7 @@ def damage_at_the_end(scene: Scene) -> None:
 
 def _damage(scene: Scene, extent: Extent) -> None:
     file = scene.store.log_files.file_at(extent.position)
-    if file is None:
+    if file is None or extent.unread:  # I-015 tells of it
         return
     items, at = LogItems(scene.store.log, file), extent.position - file.start
     if items.blank(at) is not None:

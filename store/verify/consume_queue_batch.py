@@ -106,9 +106,11 @@ def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
 
 def _next_units(check: BatchCheck, count: int) -> Units:
     """Up to `count` units from the next one on."""
-    parts = [units for _, units in check.units.units(check.next, check.next + count)]
+    number, units = next(
+        check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE))
+    )
     check.units.close()
-    return parts[0] if parts else np.zeros(0, _UNIT_DTYPE)
+    return units if number == check.next else units[:0]  # the next one cannot be read
 
 
 def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:

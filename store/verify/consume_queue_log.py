@@ -48,6 +48,10 @@ def units_of_messages(scene: Scene, messages: Messages) -> None:
         _found(scene, check, messages)
         _compare_tags(scene, check, messages, units)
         return
+    unread = check.reader.unread(messages.offset) & ~right
+    if unread.any():  # nobody can tell
+        check.right.add_any(messages.offset[unread])
+        units, messages, right = units[~unread], messages.take(~unread), right[~unread]
     there = messages.take(right)
     _found(scene, check, there)
     _compare_tags(scene, check, there, units[right])

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ..byte_reader import noted_of
 from ..consume_queue import ConsumeQueue
 from ..errors import Missing
 from ..mapped_file_queue import MappedFile, MappedFileQueue, file_name
@@ -107,6 +108,16 @@ class QueueReader:
             units[number - first : number - first + len(some)] = some[_NAMES]
         return units
 
+    def unread(self, offsets: Ints) -> Flags:
+        """bool[n]: queue offsets, int64[n], whose units were met and cannot be read."""
+        found = np.zeros(len(offsets), np.bool_)
+        for file in self.files.files:
+            for each in noted_of(file.path):
+                first = (file.start + each.offset) // UNIT_BYTES
+                behind = -(-(file.start + each.end) // UNIT_BYTES)
+                found |= (offsets >= first) & (offsets < behind)
+        return found
+
     def windows(self) -> Iterator[tuple[int, Units]]:
         """All units as (queue offset of the first, units), in order; holes of files left out.
 
@@ -136,14 +147,13 @@ class QueueReader:
             hole = max(self.files.data_end(file, data_at), offset + UNIT_BYTES)
             size = min(WINDOW_UNITS, -(-(hole - offset) // UNIT_BYTES)) * UNIT_BYTES
             began = time.monotonic()
-            data = self.files.read_file(file, offset, size)
+            parts = list(self.files.parts(file, offset, size, UNIT_BYTES))
             if self._rate_bytes:
                 time.sleep(max(0.0, size / self._rate_bytes - (time.monotonic() - began)))
-            count = len(data) // UNIT_BYTES
-            if not count:
-                return
-            yield number, np.frombuffer(data, UNIT_DTYPE, count)
-            number += count
+            for at, data in parts:
+                count = len(data) // UNIT_BYTES
+                yield (file.start + at) // UNIT_BYTES, np.frombuffer(data, UNIT_DTYPE, count)
+            number += size // UNIT_BYTES
 
     def place(self, offset: int) -> tuple[str, int | None]:
         """File that holds, or should hold, a unit, and its byte there."""

@@ -18,6 +18,7 @@ from ..recovery.queue_units import Units
 from ..recovery.snapshot import QueueId
 from .consume_queue_reader import QueueReader
 from .scene import Scene
+from .unreadable import is_gone
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -65,12 +66,13 @@ def _resolve_lot(scene: Scene, reader: QueueReader, offsets: Ints, units: Units)
     positions = units["physical_offset"].astype(np.int64)
     records = scene.store.log.records(positions)
     there = np.isin(positions, records.position)
+    gone = is_gone(scene, positions)
     wrong: dict[str, dict[int, str]] = {}
 
     def note(code: str, row: int, text: str) -> None:
         wrong.setdefault(code, {})[row] = f"{reader.queue} unit {offsets[row]}: {text}"
 
-    for row in np.flatnonzero(~there).tolist():
+    for row in np.flatnonzero(~there & ~gone).tolist():
         note("I-062", row, f"no record begins at {positions[row]}")
     named = _Named(records, reader)
     for at, row in enumerate(np.flatnonzero(there).tolist()):

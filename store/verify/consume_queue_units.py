@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
+from ..byte_reader import noted_of
 from ..recovery.queue_units import Units, is_valid
 from .consume_queue_ranges import Ranges
 from .consume_queue_reader import is_pre_fill
@@ -70,10 +71,18 @@ class QueuePass:
             self._expected = first + len(units)
 
     def _holes(self, first: int) -> None:
-        """Units in holes of the files, before `first`, are as invalid as zeros that are written."""
+        """Units in holes of the files, before `first`, are as invalid as zeros that are written.
+
+        Of those that cannot be read nothing is known.
+        """
         for file in self._reader.files.files:
             begin = max(self._expected, -(-file.start // UNIT_BYTES))
             end = min(first, file.end // UNIT_BYTES)
+            for each in noted_of(file.path) if begin < end else ():
+                stop = min(end, (file.start + each.offset) // UNIT_BYTES)
+                if begin < stop:
+                    self._invalid.add_range(begin, stop)
+                begin = max(begin, -(-(file.start + each.end) // UNIT_BYTES))
             if begin < end:
                 self._invalid.add_range(begin, end)
 

@@ -29,6 +29,7 @@ from .index_wanted import Wanted, asked_for
 from .records import Records
 from .register import after, of_records
 from .scene import Scene
+from .unreadable import is_gone
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -258,6 +259,7 @@ class IndexCompare(Carried):
             return
         for begin in range(0, len(strays), _RECORDS_AT_ONCE):
             part = strays.take(np.arange(begin, min(begin + _RECORDS_AT_ONCE, len(strays))))
+            part = part.take(~is_gone(self._scene, part.position))
             wrong = part.take(~asked_for(self._scene.store.log, part))
             self._report_items("I-100", wrong, _no_record(wrong))
 

@@ -13,6 +13,7 @@ from .covered import covered_of
 from .records import Records
 from .register import CHECKS, checks_of
 from .scene import Scene
+from .unreadable import Going
 
 if TYPE_CHECKING:
     from ..dispatch import Dispatched
@@ -64,10 +65,10 @@ class LogPass:
         self._scene = scene
         self._covered = covered_of(scene)
         self._topics = TopicTable()
-        self._records = checks_of(CHECKS.records, groups)
-        self._stale = checks_of(CHECKS.stale, groups)
-        self._messages = checks_of(CHECKS.messages, groups)
-        self._extents = checks_of(CHECKS.extents, groups)
+        moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
+        self._records, self._stale, self._messages, self._extents = (
+            Going(scene, moment, checks_of(moment, groups)) for moment in moments
+        )
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:
         """All items, without what records add to queues and index."""
@@ -86,8 +87,7 @@ class LogPass:
         """Good records of this log."""
         records, log = Records(batch, dispatched, self._topics), self._scene.log
         self._covered.add(int(batch.position[0]), batch.end)
-        for check in self._records:
-            check(self._scene, records)
+        self._records(records)
         log.end = batch.end
         log.records += len(batch)
         log.bytes += batch.end - int(batch.position[0])
@@ -97,8 +97,7 @@ class LogPass:
 
     def messages(self, messages: Messages) -> None:
         """Messages of one queue."""
-        for check in self._messages:
-            check(self._scene, messages)
+        self._messages(messages)
         self._note(messages.queue, messages)
 
     def _note(self, queue: QueueId, messages: Messages) -> None:
@@ -109,9 +108,10 @@ class LogPass:
     def extent(self, extent: Extent) -> None:
         """What is no record."""
         self._scene.log.bytes += extent.size
+        if extent.unread:
+            self._scene.gone.append((extent.position, extent.end))
         self._covered.add(extent.position, extent.end)
-        for check in self._extents:
-            check(self._scene, extent)
+        self._extents(extent)
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
@@ -120,5 +120,4 @@ class LogPass:
         records, log = Records(batch), self._scene.log
         if batch.mark is Mark.DEAD_TAIL:
             log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
-        for check in self._stale:
-            check(self._scene, records)
+        self._stale(records)

@@ -32,7 +32,7 @@ class Checks:
 
     before: once, before the log is read. records: for each batch of good records of this log.
     stale: for each batch of others. messages: for the messages of one queue, in log order.
-    extents: for what is no record. after: once, when the log has been read.
+    extents: for what is no record. after: once, when the log has been read. last: behind all others.
     """
 
     before: dict[str, Once] = field(default_factory=dict)
@@ -41,11 +41,13 @@ class Checks:
     messages: dict[str, OfMessages] = field(default_factory=dict)
     extents: dict[str, OfExtent] = field(default_factory=dict)
     after: dict[str, Once] = field(default_factory=dict)
+    last: dict[str, Once] = field(default_factory=dict)
 
     @property
     def codes(self) -> set[str]:
         """Every invariant that some function checks."""
-        moments = (self.before, self.records, self.stale, self.messages, self.extents, self.after)
+        of_log = (self.records, self.stale, self.messages, self.extents)
+        moments = (self.before, *of_log, self.after, self.last)
         return {code for moment in moments for code in moment}
 
 
@@ -97,3 +99,8 @@ def of_extents(*codes: str) -> Callable[[OfExtent], OfExtent]:
 def after(*codes: str) -> Callable[[Once], Once]:
     """Checks these invariants when the log has been read."""
     return _in(CHECKS.after, codes)
+
+
+def last(*codes: str) -> Callable[[Once], Once]:
+    """Checks these invariants when all other checks are done, whichever groups are asked for."""
+    return _in(CHECKS.last, codes)

@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..byte_reader import noting
 from ..errors import Missing
 from ..page_cache import aside
 from ..recovery.snapshot import unmendable
@@ -17,9 +18,10 @@ from ..store import Store
 from .catalogue import GROUPS
 from .log_pass import Part, items_of, parts_of
 from .reading import LogPass, read, wants_crc
-from .register import CHECKS, checks_of
+from .register import CHECKS, Once, checks_of
 from .scene import Scene, Scope, never
 from .start import start_beside
+from .unreadable import going_on
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def verify(
     began = time.monotonic()
     scope = scope or Scope()
     load_checks(scope.groups or GROUPS)
-    with aside(store.rate_bytes is not None):
+    with aside(store.rate_bytes is not None), noting():
         scene = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
     findings = list(scene.findings)
     return Verdict(
@@ -184,15 +186,24 @@ def _read_parts(
 def check_groups(scene: Scene, groups: frozenset[str], read_log: Callable[[], None]) -> None:
     """All checks of some groups in their order. read_log: the pass over the log."""
     for once in checks_of(CHECKS.before, groups):
-        once(scene)
+        with going_on(scene, _codes(CHECKS.before, once)):
+            once(scene)
     read_log()
     late: list[str] = []
     stopped = bool(scene.stopped())
     end = time.monotonic() + _GRACE_S
     for once in checks_of(CHECKS.after, groups):
         if (stopped or scene.stopped()) and time.monotonic() > end:
-            late += [code for code, check in CHECKS.after.items() if check is once]
-        else:
+            late += _codes(CHECKS.after, once)
+            continue
+        with going_on(scene, _codes(CHECKS.after, once)):
             once(scene)
     if late:
         scene.unread.append(f"not checked any more: {', '.join(sorted(late))}")
+    for once in CHECKS.last.values():
+        once(scene)
+
+
+def _codes(moment: dict[str, Once], check: Once) -> list[str]:
+    """What a check of some moment is for."""
+    return [code for code, registered in moment.items() if registered is check]

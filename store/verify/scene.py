@@ -137,6 +137,8 @@ class Scene:
         self.behind = behind
         self.scope = scope
         self.unread: list[str] = []
+        #: Log positions [begin, end) of ranges with bytes that cannot be read.
+        self.gone: list[tuple[int, int]] = []
         self._asked_to_stop = asked_to_stop
         self._changing = changing
         limit = scope.max_duration_s

@@ -14,9 +14,9 @@ from ...formats.derive import dtype_of
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..delay_level import TIMER_TOPIC
+from ..file_bytes import Bytes, FileBytes
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..ordered import rows_of
-from ..recovery.snapshot import map_file
 from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
@@ -150,9 +150,9 @@ class TimerFiles:
         file_bytes = size if origin != "default" else None
         return MappedFileQueue.open(self._layout.timer_log, file_bytes)
 
-    def content(self, path: str) -> npt.NDArray[np.uint8]:
-        """The bytes of one of the files, read-only. Raises Unreadable."""
-        return map_file(path)
+    def content(self, path: str) -> Bytes | FileBytes:
+        """The bytes of one of the files, by slices. Raises Unreadable."""
+        return FileBytes(path)
 
     @cached_property
     def ticks(self) -> Ticks:

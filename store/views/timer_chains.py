@@ -162,8 +162,7 @@ def _columns(files: MappedFileQueue, file: MappedFile, end: int | None) -> Itera
     """int64[n, 6] for each window of a file, up to the end of the log or to zeros."""
     stop = file.size if end is None else min(file.size, end - file.start)
     window = WINDOW_UNITS * UNIT_BYTES
-    for begin in range(0, stop, window):
-        data = files.read_file(file, begin, min(window, stop - begin))
+    for begin, data in files.windows(file, 0, stop, window, UNIT_BYTES):
         units = np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
         position = file.start + begin + np.arange(len(units), dtype=np.int64) * UNIT_BYTES
         tick = units["curr_write_time"].astype(np.int64) + units["delayed_time"]

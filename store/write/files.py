@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from ..byte_reader import read
 from ..errors import Refused, from_os_error
 from ..regular_file import check_regular
 
@@ -172,13 +173,7 @@ class OpenFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; short at the end of the file only."""
-        parts = []
-        with told(self.path, "cannot read", offset):
-            while size and (part := os.pread(self._descriptor, size, offset)):
-                parts.append(part)
-                size -= len(part)
-                offset += len(part)
-        return b"".join(parts)
+        return read(self._descriptor, size, offset, os.fspath(self.path))
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data` at `offset`. Raises NoSpace, Unreadable: part may be written."""

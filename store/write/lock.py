@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ...formats.lock import CONTENT, LOCKED_RANGE
-from ..errors import InUse
+from ..errors import InUse, NoSpace
 from ..lock import held_here, holder, identity, note_held, note_released
 from .files import Files, OpenFile, told
 
@@ -70,8 +70,7 @@ class StoreLock:
             content = file.pread(_LARGEST_KEPT, 0)
             was = LockWas(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
             if key is not None and content != CONTENT:
-                file.truncate(len(CONTENT))
-                file.pwrite(CONTENT, 0)
+                _say_what_it_is(file)
         except BaseException:
             if key is not None and not there:
                 files.unlink(path)
@@ -117,6 +116,15 @@ class StoreLock:
         trace: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def _say_what_it_is(file: OpenFile) -> None:
+    """Write what a broker writes into its lock file; on a full disk it stays empty, and locks as well."""
+    file.truncate(len(CONTENT))
+    try:
+        file.pwrite(CONTENT, 0)
+    except NoSpace:
+        file.truncate(0)
 
 
 def _lock(file: OpenFile) -> tuple[int, int] | None:

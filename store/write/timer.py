@@ -12,7 +12,6 @@ anywhere, no message is lost, and none is in the wheel twice unless the cut tore
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,9 +22,10 @@ from ...formats.message_properties import REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_O
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
+from ..byte_reader import read_at
 from ..consume_queue import ConsumeQueue
 from ..delay_level import TIMER_TOPIC
-from ..errors import NotFound
+from ..errors import Missing, NotFound
 from ..layout import Layout
 from ..mapped_file_queue import MappedFileQueue, file_name
 from ..one_record import read_message
@@ -184,9 +184,9 @@ class TimerWriter:
     def _stored_slot(self, number: int) -> Slot:
         """A slot as the wheel file has it."""
         try:
-            with self._layout.timer_wheel.open("rb") as file:
-                return Slot.from_bytes(os.pread(file.fileno(), SLOT_BYTES, number * SLOT_BYTES))
-        except FileNotFoundError:
+            data = read_at(self._layout.timer_wheel, SLOT_BYTES, number * SLOT_BYTES)
+            return Slot.from_bytes(data)
+        except Missing:
             return Slot(0, 0, 0, 0, 0)
 
     def _write_wheel(self, slots: Mapping[int, Slot]) -> None:

@@ -6,7 +6,8 @@ an exit code other than 0 as `[5]`. Each transcript has an empty folder of its o
 hours east of UTC.
 
 The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
-`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean. `$ mqstore …` runs in this process, before a pipe, too,
+`$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that
+this process cannot read. `$ mqstore …` runs in this process, before a pipe, too,
 and to its end; a line with other shell syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is
 this checkout's.
 
@@ -34,6 +35,7 @@ import pytest
 from mqstore.cli.app import run
 
 from .. import recovery_cases, stores
+from ..failing_disk import fail_here
 
 DISK = Path(__file__).parents[1] / "store" / "salvage" / "deleted.img.gz"
 COMMAND = "  $ "
@@ -91,6 +93,9 @@ class World:
             return self._damage(*words[1:])
         if words[0] == "disk":
             (self.folder / words[1]).write_bytes(gzip.decompress(DISK.read_bytes()))
+            return Result("", "", 0)
+        if words[0] == "bad":
+            fail_here(self.folder / words[1], int(words[2]), int(words[3]))
             return Result("", "", 0)
         first, pipe, filters = command.partition(" | ")
         if (

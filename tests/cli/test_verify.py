@@ -280,16 +280,16 @@ def _main() -> None:
     """`verify`, which says on stderr when it has begun to read the log."""
     from mqstore.store.commit_log import CommitLog
 
-    read, told = CommitLog.read_into, False
+    read, told = CommitLog.read_around, False
 
-    def read_into(log: CommitLog, *arguments: Any) -> int:
+    def read_around(log: CommitLog, *arguments: Any) -> Any:
         nonlocal told
         if not told:
             told = True
             print("reading", file=sys.stderr, flush=True)
         return read(log, *arguments)
 
-    CommitLog.read_into = read_into  # type: ignore[assignment,method-assign]
+    CommitLog.read_around = read_around  # type: ignore[assignment,method-assign]
     sys.exit(run(["verify", *sys.argv[1:]]))
 
 

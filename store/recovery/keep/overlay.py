@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
+from ...byte_reader import Unread
 from ...mapped_file_queue import MappedFile, MappedFileQueue
 from .records import Piece
 
@@ -49,14 +50,14 @@ class PatchedQueue(MappedFileQueue):
             return self._base.read_file(file._replace(size=self._present[file.path]), offset, size)
         return bytes(self._patched(file, offset, size))
 
-    def read_into(self, file: MappedFile, offset: int, buffer: memoryview) -> int:
+    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
         """As for any queue, with the pieces laid over it."""
         size = max(0, min(len(buffer), file.size - offset))
         if self._is_plain(file, offset, size):
             whole = file._replace(size=self._present[file.path])
-            return self._base.read_into(whole, offset, buffer[:size])
+            return self._base.fill(whole, offset, buffer[:size])
         buffer[:size] = self._patched(file, offset, size)
-        return size
+        return size, []
 
     def _is_plain(self, file: MappedFile, offset: int, size: int) -> bool:
         """Nothing lies over this range, and the file has all of it."""

@@ -17,7 +17,7 @@ from mqstore.store.verify.run import load_checks
 from .mutations import mutations
 
 RANGES = {
-    "layout": ("001-014",),
+    "layout": ("001-015",),
     "commit_log": ("020-056",),
     "consume_queue": ("060-087",),
     "index": ("090-109",),
@@ -27,8 +27,8 @@ RANGES = {
     "compaction": ("160-167", "170-171"),
     "start": ("180-188",),
 }
-"""The codes by group: those of spec 08, and of mqstore itself: I-156, and the next start."""
-TOTAL = 152 + 10
+"""The codes by group: those of spec 08, and of mqstore itself: I-015, I-156, and the next start."""
+TOTAL = 152 + 11
 NOT_MENDED = {"I-039", "I-155"}
 """What no command can put right: the message is as it was sent; a database only a backup has."""
 

@@ -1,4 +1,4 @@
-"""Damage to the layout, I-001 … I-014."""
+"""Damage to the layout, I-001 … I-015."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from random import Random
 
 from mqstore.store.mapped_file_queue import file_name
 from mqstore.store.store import Store
+from tests.failing_disk import fail_here
 
 from . import on
 
 _HOUR_S = 3600
+_PAGE_BYTES = 4096
 _WORDS = (
     "backup",
     "nohup.out",
@@ -194,3 +196,13 @@ def i_014(store: Path, random: Random) -> str:
     else:
         (database / "CURRENT").write_text(f"MANIFEST-{random.randrange(10**6):06}x\n")
     return ("CURRENT removed", "MANIFEST removed", "CURRENT names another file")[what]
+
+
+def i_015(store: Path, random: Random) -> str:
+    """The disk does not give a page of a file."""
+    path = random.choice([*_log(store), *sorted((store / "index").iterdir()), store / "checkpoint"])
+    page = (
+        random.randrange(max(1, len(path.read_bytes().rstrip(b"\0")) // _PAGE_BYTES)) * _PAGE_BYTES
+    )
+    fail_here(path, page, _PAGE_BYTES)
+    return f"page {page} of {path.name} cannot be read"

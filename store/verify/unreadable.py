@@ -1,0 +1,82 @@
+"""Bytes that the disk does not give (I-015), and what cannot be checked for want of them.
+
+Readers go around such ranges and note them (`store/byte_reader.py`); a check that cannot go around ends
+there. Whichever groups are asked for, what was met is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..byte_reader import note, noted, unread_of
+from ..errors import UnreadableRange
+from .register import last
+from .scene import Scene
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_NOT_CHECKED = "not checked to the end"
+
+
+@last("I-015")
+def every_byte_is_there(scene: Scene) -> None:
+    """What was read of the files could be read."""
+    for unread in noted():
+        text = f"cannot read {unread.length} bytes at {unread.offset}: {unread.reason}"
+        scene.findings.add("I-015", unread.path, text, offset=unread.offset, length=unread.length)
+    for place, codes in _ended(scene).items():
+        scene.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
+
+
+def _ended(scene: Scene) -> dict[str, set[str]]:
+    """Codes of checks that could not go on, by the place where they ended."""
+    return scene.kept(_NOT_CHECKED, dict[str, set[str]])
+
+
+@contextmanager
+def going_on(scene: Scene, codes: Iterable[str]) -> Iterator[None]:
+    """A check in this block ends at bytes that cannot be read, the run does not. codes: its own."""
+    try:
+        yield
+    except UnreadableRange as error:
+        note(unread_of(error))
+        _ended(scene).setdefault(f"cannot read {error.path}", set()).update(codes)
+
+
+def is_gone(scene: Scene, positions: Ints) -> Flags:
+    """bool[n]: log positions, int64[n], at which nobody can tell whether a record begins."""
+    gone = np.zeros(len(positions), np.bool_)
+    for begin, end in scene.gone:
+        gone |= (positions >= begin) & (positions < end)
+    return gone
+
+
+class Going:
+    """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
+
+    def __init__(
+        self, scene: Scene, moment: dict[str, Any], checks: list[Callable[..., None]]
+    ) -> None:
+        self._scene = scene
+        self._moment = moment
+        self._checks = checks
+
+    def __call__(self, item: Any) -> None:
+        """Hand an item to all of them."""
+        for check in self._checks:
+            try:
+                check(self._scene, item)
+            except UnreadableRange as error:
+                self._leave_out(check, error)
+
+    def _leave_out(self, check: Callable[..., None], error: UnreadableRange) -> None:
+        codes = [code for code, registered in self._moment.items() if registered is check]
+        with going_on(self._scene, codes):
+            raise error
+        self._checks = [other for other in self._checks if other is not check]

@@ -1,0 +1,130 @@
+"""A disk with bad blocks: commands run with `failing_disk.c` loaded, which fails reads as a kernel does.
+
+    answers = run([["dump", str(store)]], [Bad(path, 8192, 4096)], tmp_path)
+
+All commands of one call run in one process. `fail_here` does the same to this process, for reads by
+pread(2) alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_RUN = """
+import contextlib, io, json, sys
+from mqstore.cli.app import run
+
+class Stream(io.TextIOWrapper):
+    def __init__(self):
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="surrogateescape", write_through=True)
+
+for line in sys.stdin:
+    out, err = Stream(), Stream()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(json.loads(line))
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]
+    print(json.dumps([code, *texts]), flush=True)
+"""
+
+
+class Bad(NamedTuple):
+    """A range of a file that the disk does not give."""
+
+    path: Path
+    offset: int
+    length: int
+    error: int = errno.EIO
+
+
+class Answer(NamedTuple):
+    """What a command left."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Its NDJSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@cache
+def library() -> Path:
+    """The shim, compiled once."""
+    made = Path(mkdtemp(prefix="mqstore-failing-disk-")) / "failing_disk.so"
+    command = ["cc", "-O1", "-shared", "-fPIC", "-o", str(made), str(_SOURCE)]
+    subprocess.run(command, check=True)
+    return made
+
+
+def run(
+    commands: Iterable[Sequence[str]], bad: Iterable[Bad], folder: Path, below: Path | None = None
+) -> list[Answer]:
+    """Run command lines on a disk with bad ranges. below: count what is read in it: see `counted`."""
+    ranges = folder / "bad"
+    ranges.write_text("".join(f"{b.offset} {b.length} {b.error} {b.path.resolve()}\n" for b in bad))
+    environment = {**os.environ, "LD_PRELOAD": str(library()), "FAILING_DISK": str(ranges)}
+    if below is not None:
+        environment |= {
+            "COUNTED_READS": str(folder / "reads"),
+            "COUNTED_BELOW": str(below.resolve()),
+        }
+        (folder / "reads").write_text("")
+    lines = "".join(json.dumps(list(command)) + "\n" for command in commands)
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN],
+        check=False,
+        input=lines,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, (done.returncode, done.stderr)  # a mapped page that fails kills
+    return [Answer(*json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def counted(folder: Path) -> int:
+    """Bytes that the commands of the last `run` have read."""
+    return sum(map(int, (folder / "reads").read_text().split()))
+
+
+_failing: dict[str, tuple[int, int]] = {}
+
+
+def fail_here(path: Path, offset: int, length: int) -> None:
+    """From now on this process cannot read a range of a file."""
+    if not _failing:
+        os.pread = _failing_pread
+        os.preadv = _failing_preadv  # type: ignore[assignment]
+    _failing[os.path.realpath(path)] = (offset, offset + length)
+
+
+_pread, _preadv = os.pread, os.preadv
+
+
+def _allowed(descriptor: int, size: int, offset: int) -> int:
+    begin, end = _failing.get(str(Path(f"/proc/self/fd/{descriptor}").readlink()), (0, 0))
+    if begin <= offset < end:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    return min(size, begin - offset) if offset < begin else size
+
+
+def _failing_pread(descriptor: int, size: int, offset: int) -> bytes:
+    return _pread(descriptor, _allowed(descriptor, size, offset), offset)
+
+
+def _failing_preadv(descriptor: int, rooms: Sequence[Any], offset: int, flags: int = 0) -> int:
+    (room,) = rooms
+    part = memoryview(room)[: _allowed(descriptor, len(room), offset)]
+    return _preadv(descriptor, [part], offset, flags)
