@@ -110,18 +110,20 @@ def _check_space(layout: Layout, plan: Plan) -> None:
         slots = file_size(layout.sizes.index_slots.value, 0)
         count(layout.index, used + slots)
     for device, place in places.items():
-        _check_room(place, needed[device])
+        _check_room(place, needed[device], movable=layout.journal_place is None)
 
 
-def _check_room(directory: Path, needed: int) -> None:
+def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
+    """movable: some of it is the journal, which can lie elsewhere. Raises NoSpace."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     status = os.statvfs(there)
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise NoSpace(
-            f"{needed} bytes needed for the journal, {free} free",
+            f"{needed} bytes needed for {'the journal' if movable else 'new files'}, {free} free",
             path=there,
-            hint="make room on the disk, or keep the journal elsewhere: --journal DIR",
+            hint="make room on the disk"
+            + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
         )
 
 

@@ -7,7 +7,8 @@ hours east of UTC.
 
 The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
 `$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that
-this process cannot read. `$ mqstore …` runs in this process, before a pipe, too,
+this process cannot read, `$ small-disk DIR` makes a file system of its own there where this user may mount one, and `$ fill DIR`
+leaves not one byte of it. `$ mqstore …` runs in this process, before a pipe, too,
 and to its end; a line with other shell syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is
 this checkout's.
 
@@ -36,6 +37,7 @@ from mqstore.cli.app import run
 
 from .. import recovery_cases, stores
 from ..failing_disk import fail_here
+from ..full_disk import fill, small_disk
 
 DISK = Path(__file__).parents[1] / "store" / "salvage" / "deleted.img.gz"
 COMMAND = "  $ "
@@ -68,6 +70,7 @@ class World:
     """The folder and environment of one transcript."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.disks = contextlib.ExitStack()
         self.folder = folder / "world"
         self.folder.mkdir()
         programs = folder / "bin"
@@ -96,6 +99,17 @@ class World:
             return Result("", "", 0)
         if words[0] == "bad":
             fail_here(self.folder / words[1], int(words[2]), int(words[3]))
+            return Result("", "", 0)
+        if words[0] == "small-disk":
+            (
+                self.disks.enter_context(small_disk(self.folder / words[1]))
+                if os.geteuid() == 0
+                else (self.folder / words[1]).mkdir()
+            )
+            return Result("", "", 0)
+        if words[0] == "fill":
+            if os.geteuid() == 0:
+                fill(self.folder / words[1])
             return Result("", "", 0)
         first, pipe, filters = command.partition(" | ")
         if (
@@ -126,7 +140,8 @@ class World:
         return Result(stdout, stderr, result.code)
 
     def _unpack(self, name: str, target: str = "store") -> Result:
-        stores.unpack(name, self.folder).rename(self.folder / target)
+        place = self.folder / target
+        stores.unpack(name, place.parent).rename(place)
         return Result("", "", 0)
 
     def _damage(self, kind: str, version: str = "", exit: str = "") -> Result:
@@ -182,6 +197,11 @@ def parse(text: str) -> Iterator[Step]:
 
 def run_transcript(path: Path, world: World, rewrite: bool) -> None:
     """Run a transcript and compare, or write what the commands print now."""
+    with world.disks:
+        _run_transcript(path, world, rewrite)
+
+
+def _run_transcript(path: Path, world: World, rewrite: bool) -> None:
     lines: list[str] = []
     wrong: list[str] = []
     for step in parse(path.read_text("utf-8")):
