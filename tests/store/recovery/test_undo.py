@@ -125,9 +125,21 @@ def test_a_recovery_that_did_not_begin_leaves_no_lock(root: Path, at: int) -> No
     """The disk said no before the journal was sealed."""
     (root / "lock").unlink(missing_ok=True)
     before = everything(root)
-    files = FailingFiles(at, errno.ENOSPC)
+    files = FailingFiles(at, errno.EIO)
     with pytest.raises(StoreError):
         recover(root, CONFIG, VERSION, files)
+    assert everything(root) == before
+
+
+def test_a_lock_of_which_a_full_disk_has_not_one_byte_locks_as_well(root: Path) -> None:
+    (root / "lock").unlink(missing_ok=True)
+    before = everything(root)
+    files = CountingFiles()
+    recover(root, CONFIG, VERSION, files)
+    take_back(root)
+    at = files.steps.index(("write", "lock"))
+    recover(root, CONFIG, VERSION, FailingFiles(at, errno.ENOSPC))
+    take_back(root)
     assert everything(root) == before
 
 
