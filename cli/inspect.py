@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .exit_codes import ExitCode, exit_code_of_status
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, command_app, shared
 
@@ -80,6 +81,7 @@ def inspect(
     if views:
         _views(what, views, now, common)
         return
+    code: ExitCode | None = None
     if what.kind == STORE:
         from ..store.description import describe_path
         from ..store.verify.first_sight import at_first_sight
@@ -87,6 +89,7 @@ def inspect(
 
         description = describe_path(path, common.config())
         verdict, given = at_first_sight(description), common.given()
+        code = exit_code_of_status(verdict.status)
         record = store_json(description, verdict, given)
         page = store_text(description, verdict, given, common.utc, all_topics=common.verbose)
     else:
@@ -95,7 +98,7 @@ def inspect(
         record = summary(what, common)
         page = summary_text(record, common.utc)
     with common.open_output() as out:
-        out.record(record, text=lambda _: page)
+        out.record(record, text=lambda _: page, verdict=code)
 
 
 def _views(what: Recognised, views: list[str], now: str | None, common: Common) -> None:
