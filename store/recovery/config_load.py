@@ -210,7 +210,7 @@ def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
         level = below
     for place, value in level:
         if table.value is not None:
-            if not _fits(table.value, value) or value is None:
+            if not _fits(table.value, value) or value in (None, ""):
                 yield f"{place} is no {table.value.type}"
         elif not isinstance(value, dict):
             yield f"{place} is no object"
@@ -231,7 +231,7 @@ def _is_number(key: Any) -> bool:
 
 def _fits(field_: JsonField, value: Any) -> bool:
     """Whether a broker's parser makes one of the field's type of it."""
-    if value is None or field_.fits(value):
+    if value is None or value == "" or field_.fits(value):
         return True
     if field_.type == "integer":
         return isinstance(value, bool | float) or (isinstance(value, str) and _is_number(value))

@@ -74,8 +74,12 @@ _Key = tuple[Any, ...]
 
 def entries_of(name: str, text: Text) -> dict[_Key, int]:
     """The entries that can be read: key → offset, 0 of what is none. The key begins with the table."""
-    kind = FILES[name]
-    value = {member: inner for member, inner in text.value.items() if member not in _NOT_LOADED}
+    kind, value = FILES[name], dict(text.value)
+    for table in KINDS[kind].tables:
+        if table.member in value and table.value is not None:
+            value[table.member] = _numbers(value[table.member])
+    for member in _NOT_LOADED & set(value):
+        del value[member]
     types = {table.record_type for table in KINDS[kind].tables} - {"data_version"}
     found: dict[_Key, int] = {}
     for row in ConfigFile(Path(name), kind, value).records():
@@ -83,6 +87,16 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
             key = (row.get("table", ""), *(row.get(key) for key in _KEYS))
             found[key] = row["offset"] if row["type"] in _OFFSET_RECORDS else 0
     return found
+
+
+def _numbers(value: Any) -> Any:
+    """Offsets as a broker's parser takes them: `true` and texts of digits are numbers, too."""
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    text = str(value).removeprefix("-")
+    if isinstance(value, bool) or (isinstance(value, str) and text.isascii() and text.isdecimal()):
+        return int(value)
+    return value
 
 
 def entry_text(key: _Key) -> str:

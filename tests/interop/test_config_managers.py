@@ -32,7 +32,7 @@ STORES = {
     "4.9.7": ("4.9.7-clean", "4.9.7-cqext", "4.9.7-lmq"),
     "5.1.4": ("5.1.4-clean", "5.1.4-timer-clean", "5.1.4-v2"),
     "5.3.3": ("5.3.3-clean", "5.3.3-cqext", "5.3.3-lmq", "5.3.3-pop", "5.3.3-timer-clean"),
-    "5.4.0": ("5.3.3-clean", "5.5.0-pop", "5.5.0-timer-clean"),
+    "5.4.0": ("5.3.3-clean", "5.3.3-lmq", "5.3.3-pop", "5.3.3-timer-clean"),
     "5.5.0": ("5.5.0-clean", "5.5.0-pop", "5.5.0-timer-clean"),
 }
 #: Their managers drop entries at the load that are too old, or of another bloom filter.
