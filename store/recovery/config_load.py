@@ -23,7 +23,7 @@ from .config_rules import ConfigRules
 
 _VERSION = "dataVersion"
 _INTEGERS = frozenset({"integer"})
-_CONSTANTS = frozenset({"mode", "topicFilterType"})
+_CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
 """Texts that name one of a few constants: another one counts as none, what is no text is refused."""
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
@@ -231,6 +231,10 @@ def _is_number(key: Any) -> bool:
 
 def _fits(field_: JsonField, value: Any) -> bool:
     """Whether a broker's parser makes one of the field's type of it."""
+    if isinstance(value, dict) and any(
+        not isinstance(inner, str | None) for key, inner in value.items() if key in _CONSTANTS
+    ):
+        return False
     if value is None or value == "" or field_.fits(value):
         return True
     if field_.type == "integer":
