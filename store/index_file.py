@@ -25,7 +25,7 @@ from ..formats.index_file import (
     items_offset,
     slots_offset,
 )
-from .byte_reader import Unread, failed, fill_any, note, unread_of
+from .byte_reader import Unread, failed, fill_any, next_data, note, unread_of
 from .compressed import open_any
 from .errors import UnreadableRange
 
@@ -249,9 +249,15 @@ class IndexFile:
         least = (self.size - slots_offset()) // SLOT_BYTES % step
         places = (self.size - items_offset(least)) // ITEM_BYTES - count
         header = self.header
-        for place in range(0, places, WINDOW_ITEMS):
-            size = min(WINDOW_ITEMS, places - place) * ITEM_BYTES
+        place = 0
+        while place < places:
             at = items_offset(least) + place * ITEM_BYTES
+            behind = next_data(self._descriptor, at + count * ITEM_BYTES)
+            if behind is None:
+                return  # a hole has no last item
+            place += (behind - at - count * ITEM_BYTES) // ITEM_BYTES
+            at = items_offset(least) + place * ITEM_BYTES
+            size = max(0, min(WINDOW_ITEMS, places - place)) * ITEM_BYTES
             first = np.frombuffer(self._read(at + ITEM_BYTES, size), dtype)
             last = np.frombuffer(self._read(at + count * ITEM_BYTES, size), dtype)
             fits = (
@@ -260,6 +266,7 @@ class IndexFile:
                 & (last["key_hash"] > 0)
             )
             yield from (least + (place + i) * step for i in np.flatnonzero(fits).tolist())
+            place += WINDOW_ITEMS
 
     def close(self) -> None:
         """Close the file; a later read opens it again."""
