@@ -43,6 +43,7 @@ from .runs import Run
 from .source import Sources
 
 _CHUNK_BYTES = 4 << 20
+_INDEX_OPTION = "messageIndexEnable"
 _MORE = "there is more to mend; see mqstore recover"
 
 
@@ -225,6 +226,8 @@ def complete(
     told = [f"mappedFileSizeCommitLog={restored.file_bytes}"]
     if offsets.light:
         told += [f"{name}=true" for name in LIGHT_QUEUE_OPTIONS if config.get(name) is None]
+    if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
+        told.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(told))
     found = examine(layout, version, policy=Policy.KEEP)
     values = {**vars(restored), "version": found.main_version}
