@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..store.counted import counted
 from ..store.errors import InvalidInput
 from ..store.time_range import parse_time
 from ..store.write.message_json import NUMBER_LIMITS
@@ -64,7 +65,7 @@ def _noted(lines: Iterator[str], note: Callable[[int], None]) -> Iterator[str]:
 def _record(names: list[str], row: list[str]) -> dict[str, Any]:
     """The object of a row. Raises ValueError, InvalidInput."""
     if len(row) != len(names):
-        raise ValueError(f"{len(row)} cells under {len(names)} names")
+        raise ValueError(f"{counted(len(row), 'cell')} under {counted(len(names), 'name')}")
     cells = zip(names, row, strict=True)
     record = {name: _value(name, cell) for name, cell in cells if cell}
     if "body" in names and "body_base64" not in record:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..store.counted import counted
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, command_app, shared
 from .selection_options import (
@@ -187,6 +188,6 @@ class _Damage:
             yield from chunk.records()
 
     def __str__(self) -> str:
-        ranges = "1 damaged range" if self.ranges == 1 else f"{self.ranges} damaged ranges"
+        ranges = counted(self.ranges, "damaged range")
         first = f"at {self.first['position']}: {self.first['reason']}"
-        return f"{ranges}, {self.bytes} bytes, the first {first}"
+        return f"{ranges}, {counted(self.bytes, 'byte')}, the first {first}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..store.addresses import Address, Finder, parse_address
+from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
 from ..store.found import Found, Via
 from ..store.store import Store
@@ -64,7 +65,7 @@ def answer_addresses(
     if count.wrong is not None:
         raise count.wrong
     if count.missing:
-        what = "1 address has" if count.missing == 1 else f"{count.missing} addresses have"
+        what = counted(count.missing, "address has", "addresses have")
         raise NotFound(f"{what} no message, of {count.all}", path=path)
 
 

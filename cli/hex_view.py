@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..store.counted import counted
 from .terminal import paint, time_text
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class HexView:
         """The lines of one record: a title, then each field's bytes, name, value and meaning."""
         from ..formats.derive import spans
 
-        yield paint(f"-- {piece.title}, {len(piece.data)} bytes", "bold", self._colour)
+        yield paint(f"-- {piece.title}, {counted(len(piece.data), 'byte')}", "bold", self._colour)
         if piece.schema is None:
             yield from self._rows(piece.position, piece.data, "", "")
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ..store.counted import counted
 from .terminal import time_text
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def _lost(row: dict[str, Any], common: Common) -> str:
     place = "?" if row["topic"] is None else row["topic"]
     if row["queue_id"] is not None:
         place += f"/{row['queue_id']} at {row['queue_offset']}"
-    size = "" if row["size"] is None else f", {row['size']} bytes"
+    size = "" if row["size"] is None else f", {counted(row['size'], 'byte')}"
     return f"  {place}  {_when(row, common)}  position {row['position']:,}{size}{_who(row)}"
 
 
@@ -68,17 +69,27 @@ def timer_lines(found: Recovery) -> list[str]:
     timers, items = found.prediction.timers, found.prediction.index_items_lost
     lines = []
     if items:
-        lines = ["", f"{items:,} index items would be lost, older than what is indexed anew (B19)."]
+        lost = counted(items, "index item", form=",")
+        lines = ["", f"{lost} would be lost, older than what is indexed anew (B19)."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""
-    lines += ["", f"Of {timers.pending:,} timed messages that wait{why}:"]
+    waiting = counted(
+        timers.pending, "timed message that waits", "timed messages that wait", form=","
+    )
+    lines += ["", f"Of {waiting}{why}:"]
     if timers.never_fired:
         lines.append(f"  {timers.never_fired:>9,}  would never fire")
     if timers.fired_twice:
         lines.append(f"  {timers.fired_twice:>9,}  would fire twice")
     if timers.loops:
-        lines.append(f"  {timers.loops:>9,}  ticks would lead to themselves, and stop the timer")
+        ticks = counted(
+            timers.loops,
+            " tick would lead to itself",
+            " ticks would lead to themselves",
+            form=">9,",
+        )
+        lines.append(f"  {ticks}, and stop the timer")
     if timers.stuck_at is not None:
         lines.append(
             f"  none behind queue offset {timers.stuck_at:,} would be read: no number there"
@@ -93,7 +104,8 @@ def cut_lines(found: Recovery, rows: int | None) -> list[str]:
         return []
     lines = (
         f"  {c.topic}/{c.queue_id} at {c.queue_offset}  position {c.position:,}  "
-        f"{c.lost_bytes} bytes of properties lost, left: {', '.join(c.properties) or 'none'}"
+        f"{counted(c.lost_bytes, 'byte')} of properties lost,"
+        f" left: {', '.join(c.properties) or 'none'}"
         for c in cut
     )
     title = "A torn write cut the properties of these; body and header are whole:"
@@ -107,7 +119,8 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         return []
     lines = ["", f"From the replica {brought.replica}:"]
     parts = (
-        f"  {p.size:,} bytes at {p.position:,}: {p.records:,} record{'s' * (p.records != 1)}"
+        f"  {counted(p.size, 'byte', form=',')} at {p.position:,}:"
+        f" {counted(p.records, 'record', form=',')}"
         for p in brought.parts
     )
     lines += _folded(parts, len(brought.parts), rows)
@@ -115,12 +128,15 @@ def replica_lines(found: Recovery, rows: int | None) -> list[str]:
         lines.append("  nothing")
     if brought.lacks:
         lines.append("It does not have; tombstones there make the two logs differ:")
-        lacks = (f"  {m.size:,} bytes at {m.position:,}: {m.reason}" for m in brought.lacks)
+        lacks = (
+            f"  {counted(m.size, 'byte', form=',')} at {m.position:,}: {m.reason}"
+            for m in brought.lacks
+        )
         lines += _folded(lacks, len(brought.lacks), rows)
     if brought.goes_on:
         lines.append("It goes on behind the end of this log, which ends in order.")
     if brought.earlier_bytes:
-        bytes_ = f"{brought.earlier_bytes:,} bytes"
+        bytes_ = counted(brought.earlier_bytes, "byte", form=",")
         lines.append(f"It has {bytes_} in front of this log, whose first files may have expired.")
     return lines
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import AsBroker, tell_nearest
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
@@ -63,7 +64,7 @@ def compact(
         say(str(error))
     ask = {"topics": ",".join(topic), **source_options(common)}
     options = options_of(config, as_broker, keep_times=True)
-    common.explain(f"starting Spark on {master} for {len(sizes)} stores")
+    common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
     with showing("compacting", sum(sizes.values()), STAGES * len(sizes), common) as tell:
         readable = {root: folders[root] for root in sizes}
         manifest = compact_stores(readable, ask, to, options, master, settings, tell)
@@ -85,4 +86,4 @@ def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    return f"{row['to']}: {row['kept']} of {row['messages']} messages of {row['store']}"
+    return f"{row['to']}: {row['kept']} of {counted(row['messages'], 'message')} of {row['store']}"

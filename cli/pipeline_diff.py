@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .command_line import path_text
 from .exit_codes import ExitCode
 from .options import Common, shared
@@ -56,7 +57,7 @@ def diff(
     total_bytes = log_bytes([*of_a, *of_b], config)
     for name in alone:
         common.warn(f"{name}: only one side has this store")
-    common.explain(f"starting Spark on {master} for {len(of_a)} pairs of stores")
+    common.explain(f"starting Spark on {master} for {counted(len(of_a), 'pair')} of stores")
     with (
         showing("comparing", total_bytes, 2, common) as tell,
         spark_session(master, settings) as session,
@@ -66,7 +67,8 @@ def diff(
     for lost in damage.first:
         common.warn(f"not compared: {damage_text(lost)}")
     for store, (places, size) in damage.cut.items():
-        common.warn(f"not compared: {store}: in all {size} bytes, in {places} places")
+        cut = f"in all {counted(size, 'byte')}, in {counted(places, 'place')}"
+        common.warn(f"not compared: {store}: {cut}")
     with common.open_output() as output:
         found = ({"type": "difference", **row} for row in rows)
         output.records(found, text=_text, columns=_COLUMNS)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .exit_codes import ExitCode
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, To, damage_text, showing, source_options
@@ -86,7 +87,7 @@ def export(
     ask = {"path": "\n".join(roots), "body": body.value, **given}
     ask |= {"topics": ",".join(topic)} if topic else {}
     ask |= {"fields": columns} if columns else {}
-    common.explain(f"starting Spark on {master} for {len(roots)} stores")
+    common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     sizes, unread = log_sizes(roots, common.config())
     if not sizes:
         raise unread[0]
@@ -119,5 +120,7 @@ def report_of(to: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(report: Mapping[str, Any]) -> str:
-    counts = f"{report['rows']} messages, {len(report['files'])} files, {report['bytes']} bytes"
+    files = len(report["files"])
+    things = ((report["rows"], "message"), (files, "file"), (report["bytes"], "byte"))
+    counts = ", ".join(counted(count, thing) for count, thing in things)
     return f"{report['to']}: {counts}, {report['status']}"

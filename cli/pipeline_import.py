@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import AsBroker, tell_nearest
 from .options import Common, shared
 from .pipeline_options import Spark, To, showing
@@ -58,4 +59,6 @@ def import_(
         manifest = import_store(files, to, options, master, settings, tell)
     record = {"type": "import", "to": str(to), "messages": manifest["messages"]}
     with common.open_output() as output:
-        output.record(record, text=lambda row: f"{row['to']}: {row['messages']} messages")
+        output.record(
+            record, text=lambda row: f"{row['to']}: {counted(row['messages'], 'message')}"
+        )

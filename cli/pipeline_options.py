@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .command_line import path_text
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say
@@ -119,7 +120,7 @@ def words_of(done: Done, stages: int | None) -> str:
     now = int(done.stages) + 1
     words = [f"stage {now}" if stages is None else f"stage {min(now, stages)} of {stages}"]
     if done.of_tasks:
-        words.append(f"{done.tasks} of {done.of_tasks} tasks")
+        words.append(f"{done.tasks} of {counted(done.of_tasks, 'task')}")
     if done.records_per_s >= 1:
         words.append(f"{done.records_per_s:,.0f} records/s")
     return ", ".join(words)
@@ -145,7 +146,7 @@ def damage_text(row: Mapping[str, Any]) -> str:
 
     row: `store`, `position` and `size` (None for all of it), `reason`.
     """
-    at = "" if row["position"] is None else f" at {row['position']}, {row['size']} bytes"
+    at = "" if row["position"] is None else f" at {row['position']}, {counted(row['size'], 'byte')}"
     return f"{row['store']}{at} ({row['reason']})"
 
 

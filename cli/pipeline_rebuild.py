@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import Common, say, shared
@@ -62,7 +63,8 @@ def rebuild(
     plan = plan_of(roots, common.config(), broker_version, tell_of)
     for store in plan.stores:
         common.explain(
-            f"{store.root}: log {store.start} to {store.stop}, {store.units_per_file} units in a"
+            f"{store.root}: log {store.start} to {store.stop},"
+            f" {counted(store.units_per_file, 'unit')} in a"
             f" file, rules of broker {store.broker_version}"
         )
     common.explain(f"starting Spark on {master}")
@@ -123,20 +125,27 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
     """What is not in the queues, a line each."""
     lines = [
         f"damage in the log, its records are in no queue: {row['store']} at {row['position']},"
-        f" {row['size']} bytes ({row['reason']})"
+        f" {counted(row['size'], 'byte')} ({row['reason']})"
         for row in report["damage"]
     ]
     for queue in report["queues"]:
         name = f"{queue['store']}: {queue['topic']}/{queue['queue_id']}"
         if queue["missing"]:
-            lines.append(f"{name}: {queue['missing']} queue offsets have no record, pre-filled")
+            have = counted(queue["missing"], "queue offset has", "queue offsets have")
+            lines.append(f"{name}: {have} no record, pre-filled")
         if queue["duplicates"]:
-            lines.append(f"{name}: {queue['duplicates']} records repeat a queue offset, left out")
+            repeat = counted(queue["duplicates"], "record repeats", "records repeat")
+            lines.append(f"{name}: {repeat} a queue offset, left out")
     return lines
 
 
 def _text(report: Mapping[str, Any]) -> str:
-    counts = f"{len(report['queues'])} queues, {report['files']} files, {report['units']} units"
-    items = sum(file["items"] for file in report["index"])
-    index = f"{len(report['index'])} index files, {items} items"
-    return f"{report['to']}: {counts}, {index}, {report['status']}"
+    things = (
+        (len(report["queues"]), "queue"),
+        (report["files"], "file"),
+        (report["units"], "unit"),
+        (len(report["index"]), "index file"),
+        (sum(file["items"] for file in report["index"]), "item"),
+    )
+    counts = ", ".join(counted(count, thing) for count, thing in things)
+    return f"{report['to']}: {counts}, {report['status']}"

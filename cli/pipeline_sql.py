@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, showing, source_options, told_unread
 from .selection_options import Since, Until
@@ -48,7 +49,7 @@ def sql(
     options = source_options(common, since, until)
     roots = stores_of(stores)
     code = told_unread(roots, common)
-    common.explain(f"starting Spark on {master} for {len(roots)} stores")
+    common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     with (
         showing("asking", 0, None, common) as tell,
         spark_session(master, SETTINGS | settings) as session,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, showing
@@ -57,18 +58,18 @@ def stats(
     times = parse_range(since, until)
     inside = [name for name in wanted if name != "store"]
     tasks, unread = tasks_of(stores_of(stores), common.config(), inside, times)
-    common.explain(f"starting Spark on {master} for {len(tasks)} parts of logs")
+    common.explain(f"starting Spark on {master} for {counted(len(tasks), 'part')} of logs")
     total_bytes = sum(stop - start for start, stop in (task["split"] for task in tasks))
     with (
         showing("counting", total_bytes, 1, common) as tell,
         spark_session(master, settings) as session,
         watched(session, tell),
     ):
-        counted, failed = stats_on(session, tasks, wanted)
+        stats, failed = stats_on(session, tasks, wanted)
     unread += failed
     for error in unread:
         say(str(error))
-    rows = [{"type": "stats", **row} for row in counted.rows(top)]
+    rows = [{"type": "stats", **row} for row in stats.rows(top)]
     with common.open_output() as output:
         output.records(iter(rows), text=lambda row: _text(row, wanted), columns=_columns(wanted))
     if unread:
@@ -97,4 +98,5 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...]) -> str:
     names = "  ".join(str(row[name]) for name in by)
     sizes = f"p50 {row['p50_bytes']}, p99 {row['p99_bytes']}, max {row['largest_bytes']}"
     share = f"{row['share']:6.1%}"
-    return f"{bytes_text(row['bytes']):>10} {share} {row['records']:>10} records  {sizes}  {names}"
+    records = counted(row["records"], "record ", "records", form=">10")
+    return f"{bytes_text(row['bytes']):>10} {share} {records}  {sizes}  {names}"

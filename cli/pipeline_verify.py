@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, say, shared
@@ -71,7 +72,7 @@ def verify(
         broker_version=broker_version,
         sizes=sizes_in_parts(sizes, common.config()),
     )
-    common.explain(f"starting Spark on {master} for {len(roots)} stores")
+    common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     with (
         showing("checking", sum(sizes.values()), stages_of(tasks), common) as tell,
         spark_session(master, settings) as session,

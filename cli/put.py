@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import AsBroker, tell_nearest
 from .command_line import path_text
 from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
@@ -258,7 +259,8 @@ class Target:
                 writer.close()
         for topic, queue_id, count in writer.unserved:
             self.common.warn(
-                f"{topic} has {count} queues in topics.json: a broker does not serve queue {queue_id}"
+                f"{topic} has {counted(count, 'queue')} in topics.json:"
+                f" a broker does not serve queue {queue_id}"
             )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..pipeline.arrow_messages import columns_of_rows
+from ..store.counted import counted
 from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from ..store.write.batch import NewBatch
 from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
@@ -171,15 +172,21 @@ class _Stream:
     def remarks(self) -> Iterator[str]:
         """What people should know of the messages."""
         if self._skipped:
-            yield (
-                f"{self._skipped} records left out: damage, BLANKs, stale records are no messages"
-            )
+            left = counted(self._skipped, "record")
+            yield f"{left} left out: damage, BLANKs, stale records are no messages"
         if self._known:
-            yield f"{self._known} messages left out: the store has them already"
+            yield counted(
+                self._known,
+                "message left out: the store has it already",
+                "messages left out: the store has them already",
+            )
         if self._damaged:
-            yield (
-                f"{self._damaged} messages have a body that failed its checksum;"
-                " their copies have a checksum of what is there"
+            yield counted(
+                self._damaged,
+                "message has a body that failed its checksum;"
+                " its copy has a checksum of what is there",
+                "messages have a body that failed its checksum;"
+                " their copies have a checksum of what is there",
             )
 
     def append(self, portion: Portion) -> None:

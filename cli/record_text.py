@@ -46,13 +46,13 @@ class RecordText:
         return "  ".join([*parts, _body(record), *_marks(record)])
 
     def _damage(self, record: Record) -> str:
-        return (
-            f"{record['position']:>{_PLACE}}  -- damage: {record['size']} bytes, {record['reason']}"
-        )
+        size = counted(record["size"], "byte")
+        return f"{record['position']:>{_PLACE}}  -- damage: {size}, {record['reason']}"
 
     def _blank(self, record: Record) -> str:
         position = record["position"] if "position" in record else record["physical_offset"]
-        return f"{position:>{_PLACE}}  -- blank: {record['size']} bytes to the end of the file"
+        size = counted(record["size"], "byte")
+        return f"{position:>{_PLACE}}  -- blank: {size} to the end of the file"
 
     def _unit(self, record: Record) -> str:
         topic, queue_id = record.get("topic"), record.get("queue_id")
@@ -60,7 +60,8 @@ class RecordText:
         state = f"  {record['state']}" if "state" in record else ""
         return (
             f"{queue}@{record['queue_offset']}  -> {record['physical_offset']}"
-            f"  {record['size']} bytes  tags_code={record['tags_code']}{_ext(record)}{state}"
+            f"  {counted(record['size'], 'byte')}"
+            f"  tags_code={record['tags_code']}{_ext(record)}{state}"
         )
 
     def _any(self, record: Record) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ..store.counted import counted
 from ..store.next_commands import (
     NOTHING_GIVEN,
     Command,
@@ -37,6 +39,8 @@ ROWS = 12
 _NAMED = 3
 """Files of one change that are named before they are counted."""
 _PLAN = "The plan (nothing is written without --apply):"
+_COUNTED = re.compile(r"(\d+) (unit|tick|offset|position|byte)s?\b", re.ASCII)
+"""How the reason of a change begins that is told once for all files."""
 _DEAD = "records taken for cut off by an earlier start: too old behind a hole, or counted again"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -119,7 +123,7 @@ def question(found: Recovery) -> str:
         return "Go on with the recovery that was cut off?"
     assert found.plan is not None
     lost = found.plan.lost.messages
-    return f"{len(found.plan.edits)} changes, {_messages(lost)} lost. Carry them out?"
+    return f"{counted(len(found.plan.edits), 'change')}, {_messages(lost)} lost. Carry them out?"
 
 
 def _cure(before: Judged, given: Given) -> str:
@@ -134,7 +138,7 @@ def _cure(before: Judged, given: Given) -> str:
     if not steps:
         return "Nothing to do."
     if before.verdict.status is Status.CLEAN:
-        return f"{_count(len(found.plan.edits), 'change')} would tidy up: `{steps[0]}`."
+        return f"{counted(len(found.plan.edits), 'change', form=',')} would tidy up: `{steps[0]}`."
     loses = f" loses {_messages(found.plan.lost.messages)}" if found.plan.edits else " is next"
     return f"`{steps[0]}`{loses}."
 
@@ -171,11 +175,7 @@ def _command(found: Recovery, given: Given) -> Command:
 
 
 def _messages(count: int) -> str:
-    return "no message" if not count else _count(count, "message")
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    return "no message" if not count else counted(count, "message", form=",")
 
 
 def _facts(found: Recovery) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _given_up(found: Recovery, common: Common, rows: int | None) -> list[str]:
     if found.wish.policy != "keep":
         return _tally("Messages that the plan gives up:", found.plan.lost, common, rows)
     shares = list(found.plan.lost)
-    lines = (_counted(share) for share in shares)
+    lines = (_size_of(share) for share in shares)
     return ["", "Messages whose records are damaged or gone:", *folded(lines, len(shares), rows)]
 
 
@@ -264,7 +264,7 @@ def _tally(title: str, tally: Tally, common: Common, rows: int | None) -> list[s
     return ["", title, *folded((_share(s, common) for s in shares), len(shares), rows)]
 
 
-def _counted(share: Share) -> str:
+def _size_of(share: Share) -> str:
     return f"  {share.messages:>9,}  {_size(share.bytes):>9}  {share.queue}"
 
 
@@ -273,7 +273,7 @@ def _share(share: Share, common: Common) -> str:
     last = time_text(share.last_store_timestamp, common.utc)
     reason = f"  {share.reason}" if share.reason else ""
     span = f"{first} … {last}" if first != last else first
-    return f"{_counted(share)}  {span}{reason}"
+    return f"{_size_of(share)}  {span}{reason}"
 
 
 def _size(count: int) -> str:
@@ -310,24 +310,25 @@ def steps_text(edits: Iterable[Edit | Step], layout: Layout, one_by_one: bool) -
     """A line for each edit, or two for all of a kind that have the same reason but for a number; each
     names its files, as long as they are few.
     """
-    files: dict[tuple[str, str], dict[str, None]] = {}
-    counts: Counter[tuple[str, str]] = Counter()
+    files: dict[tuple[str, str, str], dict[str, None]] = {}
+    counts: Counter[tuple[str, str, str]] = Counter()
     for edit in edits:
         if one_by_one:
             yield f"  {edit.kind:<8} {edit.path.removeprefix(f'{layout.root}/')}: {edit.reason}"
             continue
-        number, _, rest = edit.reason.partition(" ")
-        counted = number.isascii() and number.isdigit()
-        key = (edit.kind, rest if counted else edit.reason)
+        told = _COUNTED.match(edit.reason)
+        rest = edit.reason[told.end() :] if told else edit.reason
+        key: tuple[str, str, str] = (edit.kind, told[2] if told else "", rest)
         files.setdefault(key, {})[edit.path.removeprefix(f"{layout.root}/")] = None
-        counts[key] += int(number) if counted else 0
-    for (kind, reason), paths in files.items():
-        number = f"{counts[kind, reason]:,} " if counts[kind, reason] else ""
+        counts[key] += int(told[1]) if told else 0
+    for key, paths in files.items():
+        kind, thing, rest = key
+        reason = f"{counted(counts[key], thing, form=',')}{rest}" if thing else rest
         names, more = list(paths)[:_NAMED], len(paths) - _NAMED
         if more == 1 - _NAMED:
-            yield f"  {kind:<8} {names[0]}: {number}{reason}"
+            yield f"  {kind:<8} {names[0]}: {reason}"
             continue
-        yield f"  {kind:<8} {len(paths)} files: {number}{reason}"
+        yield f"  {kind:<8} {len(paths)} files: {reason}"
         yield f"             {', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
 

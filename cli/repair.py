@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .change_options import (
     Apply,
@@ -191,7 +192,7 @@ def _apply(
 
     found = before.repair
     if asks:
-        what = f"{len(found.plan.edits)} changes. Carry them out?"
+        what = f"{counted(len(found.plan.edits), 'change')}. Carry them out?"
         if found.interrupted:
             what = "Go on with what was cut off?"
         from .repair_text import repair_text

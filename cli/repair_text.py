@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from ..store.counted import counted
 from ..store.next_commands import Command, next_commands, repair_command
 from ..store.repair.parts import queue_text
 from ..store.verify.verdict import Status, first_sentence
@@ -56,7 +57,8 @@ def _verdict(before: Judged, applied: Applied | None, after: Judged | None, aski
     """The sentence that `verify` has, and what a repair does about it."""
     found = before.repair
     lost = found.plan.lost.messages
-    loses = f" {lost:,} message{'s are' if lost != 1 else ' is'} lost." if lost else ""
+    gone = counted(lost, "message is", "messages are", form=",")
+    loses = f" {gone} lost." if lost else ""
     if applied is not None:
         done = "went on with what was cut off" if applied.resumed else "repaired"
         return f"Done: {done}.{loses} {_now(after)}"
@@ -67,7 +69,7 @@ def _verdict(before: Judged, applied: Applied | None, after: Judged | None, aski
         return f"{sentence}. Nothing to repair in {_parts(found)}."
     files = len({edit.path for edit in found.plan.edits})
     unasked = "" if asking else " Nothing is written without --apply."
-    return f"{sentence}. {files} file{'s' * (files != 1)} to repair.{loses}{unasked}"
+    return f"{sentence}. {counted(files, 'file')} to repair.{loses}{unasked}"
 
 
 def _now(after: Judged | None) -> str:
@@ -75,7 +77,7 @@ def _now(after: Judged | None) -> str:
     if after is None:
         return ""
     if left := len(after.repair.plan.edits):
-        return f"{left} changes follow from these: run it again."
+        return f"{counted(left, 'change follows', 'changes follow')} from these: run it again."
     if after.verdict.status is Status.CLEAN:
         return "A broker can be started."
     return f"But: {escape(first_sentence(after.verdict, after.repair.layout.root))}."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import FOUND, Common, command_app, shared
@@ -197,7 +198,7 @@ def _text(record: Mapping[str, Any]) -> str:
     from .terminal import bytes_text
 
     read = bytes_text(record["bytes"])
-    lines = [f"{_count(record['records'], 'record')} in {read}: {record['whole']} whole"]
+    lines = [f"{counted(record['records'], 'record')} in {read}: {record['whole']} whole"]
     for name, what in (
         ("body", "with torn properties"),
         ("structure", "with a damaged body"),
@@ -222,22 +223,20 @@ def _text(record: Mapping[str, Any]) -> str:
 def _made(record: Mapping[str, Any]) -> list[str]:
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson tells of each record."]
     if record["layout"] == "compact":
-        lines.append(f"  {_count(record['stored'], 'message')} put")
+        lines.append(f"  {counted(record['stored'], 'message')} put")
         for name, what in (("left_out", "not asked for"), ("refused", "refused: see the manifest")):
             if record[name]:
                 lines.append(f"  {record[name]} {what}")
         return lines
     if record["tombstones"] or record["fillers"]:
         lines.append(
-            f"  holes closed with {_count(record['tombstones'], 'tombstone')} and"
-            f" {_count(record['fillers'], 'filler')}"
+            f"  holes closed with {counted(record['tombstones'], 'tombstone')} and"
+            f" {counted(record['fillers'], 'filler')}"
         )
     if record["unplaced"]:
-        lines.append(f"  {record['unplaced']} queue offsets are missing")
+        lines.append(
+            f"  {counted(record['unplaced'], 'queue offset is', 'queue offsets are')} missing"
+        )
     if record["left"]:
         lines.append(f"  not complete: {record['left']}")
     return lines
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -135,22 +135,25 @@ class _Page:
 
     def _log(self) -> Iterator[str]:
         log = self._store.log
-        files = f"{log.files} file{'s' if log.files != 1 else ''}, {bytes_text(log.bytes)}"
+        files = f"{counted(log.files, 'file')}, {bytes_text(log.bytes)}"
         yield _line("log", f"{log.start} … {log.end}  ({bytes_text(log.end - log.start)}; {files})")
         yield _line(
             "", f"{self._time(log.first_store_timestamp)} … {self._time(log.last_store_timestamp)}"
         )
         yield _line("", f"end: {log.end_reason}")
         if log.damaged_ranges:
-            ranges = f"{log.damaged_ranges} range{'s' if log.damaged_ranges != 1 else ''}"
-            yield _line("", f"damage: {ranges}, {log.damaged_bytes} bytes (dump shows them)")
+            ranges = counted(log.damaged_ranges, "range")
+            yield _line(
+                "", f"damage: {ranges}, {counted(log.damaged_bytes, 'byte')} (dump shows them)"
+            )
         if log.origin != "default":
             for path in log.directories:
                 yield _line("", f"in {path} ({log.origin})")
 
     def _sizes(self) -> str:
         sizes = self._store.layout.sizes
-        index = f"index {sizes.index_slots.value} slots, {sizes.index_items.value} items"
+        slots = counted(sizes.index_slots.value, "slot")
+        index = f"index {slots}, {counted(sizes.index_items.value, 'item')}"
         parts = [
             f"commit log {_size(sizes.commit_log)}",
             f"consume queue {_size(sizes.consume_queue)}",
@@ -188,7 +191,7 @@ class _Page:
             yield _line("index", "no files")
             return
         items = sum(max(0, file.header.index_count - 1) for file in files)
-        yield _line("index", f"{len(files)} file{'s' if len(files) != 1 else ''}, {items} items")
+        yield _line("index", f"{counted(len(files), 'file')}, {counted(items, 'item')}")
         headers = [file.header for file in files if file.header.index_count > 1]
         if headers:
             first, last = headers[0], headers[-1]
@@ -206,14 +209,15 @@ class _Page:
         for topic, group in shown:
             yield f"  {topic:<{min(width, 50)}}  {_offsets(group)}"
         if len(topics) > len(shown):
-            yield f"  … and {len(topics) - len(shown)} more topics (--verbose shows all)"
+            more = counted(len(topics) - len(shown), "more topic")
+            yield f"  … and {more} (--verbose shows all)"
 
     def _config(self) -> Iterator[str]:
         """Files with entries in one line, those that a broker does not take in one each."""
-        from ..store.config_summary import WHOLE, counted
+        from ..store.config_summary import WHOLE, entries_text
 
         found = self._store.config
-        told = [counted(one.entries) for one in found if one.state == WHOLE and one.entries]
+        told = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]
         texts = [", ".join(told)] if told else []
         texts += [f"{one.file}: {one.text}" for one in found if one.state != WHOLE]
         for number, text in enumerate(texts):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..store.counted import counted
 from .change_options import FollowLinks, Wait, Yes, agree, can_ask, files_of
 from .options import Common, command_app, keep_journal_in, shared
 
@@ -91,8 +92,9 @@ def _list(layout: Layout, common: Common) -> None:
     def line(record: Mapping[str, Any]) -> str:
         return (
             f"{escape(record['session'])}  {time_text(record['began'], common.utc)}"
-            f"  {record['command'] or 'unknown'}, {record['state']}: {record['changes']} changes in"
-            f" {record['files']} files, {bytes_text(record['kept_bytes'])} kept"
+            f"  {record['command'] or 'unknown'}, {record['state']}:"
+            f" {counted(record['changes'], 'change')} in"
+            f" {counted(record['files'], 'file')}, {bytes_text(record['kept_bytes'])} kept"
         )
 
     rows = [
@@ -132,7 +134,8 @@ def _undo(
 
     journal = undoing.session_to_undo(layout, name)
     if not yes and journal is not None:
-        what = f"Take back {journal.command} {journal.session}, {len(journal.steps)} changes?"
+        changes = counted(len(journal.steps), "change")
+        what = f"Take back {journal.command} {journal.session}, {changes}?"
         agree(what, _changes_text(layout, journal, common))
     elif not yes:
         lines = [f"  {path}" for path in barriers(layout)]
@@ -189,7 +192,7 @@ def _undone_text(record: Mapping[str, Any]) -> str:
         result = "those files are as they were before, others were not looked at."
     return (
         f"Taken back{again}: {record['command']} {escape(record['session'])}, "
-        f"{record['changes']} changes in {record['files']} files; {result}"
+        f"{counted(record['changes'], 'change')} in {counted(record['files'], 'file')}; {result}"
     )
 
 

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..store.counted import counted
+
 if TYPE_CHECKING:
     from ..store.next_commands import Command, Given
     from ..store.verify.finding import Finding
     from ..store.verify.verdict import Verdict
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_WORDS = {"fatal": "fatal", "error": "errors", "warning": "warnings", "info": "infos"}
+_SEVERAL = {"fatal": "fatal"}
 
 
 def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> str:
@@ -67,10 +69,9 @@ def _verdict(path: Path | str, verdict: Verdict) -> str:
     for severity in reversed(Severity):
         number = sum(f.severity is severity for f in verdict.findings)
         if number and severity > Severity.INFO:
-            word = _WORDS[severity.label]
-            counts.append(f"{number} {word.removesuffix('s') if number == 1 else word}")
+            counts.append(counted(number, severity.label, _SEVERAL.get(severity.label, "")))
     tail = f"; {', '.join(counts)}" if counts else ""
-    work = f"{verdict.records} records, {_size(verdict.bytes)} of log"
+    work = f"{counted(verdict.records, 'record')}, {_size(verdict.bytes)} of log"
     if verdict.seconds >= _LONG_S:
         work += f" in {verdict.seconds:.0f} s"
     return f"{path}: {said}{tail} ({work})"

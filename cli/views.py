@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..store.counted import counted
 from .terminal import escape, time_text
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _delays_text(record: Record, common: Common) -> Iterator[str]:
         first, last = row["first_deliver_timestamp"], row["last_deliver_timestamp"]
         due = "" if first is None else f"  due {_time(first, common)} … {_time(last, common)}"
         yield (
-            f"  level {row['level']:>2} ({wait}): {row['messages']:,} messages,"
+            f"  level {row['level']:>2} ({wait}): {counted(row['messages'], 'message', form=',')},"
             f" {row['pending']:,} pending, {row['overdue']:,} overdue{due}"
         )
 
@@ -134,8 +135,9 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
         waiting = "" if left is None else f", {left:,} not consumed"
         yield (
             f"  {row['kind'].replace('_', ' ')}  {escape(row['group'])}  of"
-            f" {escape(row['original_topic']) or '(not told)'}: {row['messages']:,} messages"
-            f"{waiting}, consumed up to {row['most_reconsumed']} times in vain,"
+            f" {escape(row['original_topic']) or '(not told)'}:"
+            f" {counted(row['messages'], 'message', form=',')}"
+            f"{waiting}, consumed up to {counted(row['most_reconsumed'], 'time')} in vain,"
             f" {_time(row['first_store_timestamp'], common)} …"
             f" {_time(row['last_store_timestamp'], common)}"
         )
@@ -143,7 +145,8 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
 
 def _pop_text(record: Record, common: Common) -> Iterator[str]:
     yield (
-        f"pop: {record['check_points']:,} check points at {_time(record['now'], common)}:"
+        f"pop: {counted(record['check_points'], 'check point', form=',')}"
+        f" at {_time(record['now'], common)}:"
         f" {_pop_counts(record)}"
     )
     for name in ("stray_acks", "wrong_bodies"):
@@ -192,7 +195,7 @@ def _transaction(row: Record, common: Common) -> str:
     return (
         f"  {row['state'].replace('_', ' ')}  {escape(row['unique_key'])}"
         f"  {escape(row['topic'])}/{row['queue_id']}  {_time(row['store_timestamp'], common)}"
-        f"  of {escape(row['producer_group'])}, {row['checks']} checks,"
+        f"  of {escape(row['producer_group'])}, {counted(row['checks'], 'check')},"
         f" half message at {row['positions'][-1]}"
     )
 

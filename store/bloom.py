@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ..formats.murmur3 import murmur3_low
 from . import config_json
+from .counted import counted
 from .errors import InvalidInput, Missing, Unsupported
 from .regular_file import read_regular
 
@@ -57,7 +58,9 @@ class BloomFilter(NamedTuple):
         hashes = math.ceil(_log(0.5, rate))
         bits = math.ceil(consumers * _log(2, 1 / rate) * _log(2, math.e))
         if bits > BITS_MAX:
-            raise InvalidInput(f"no bloom filter: {bits} bits fit into no unit")
+            raise InvalidInput(
+                f"no bloom filter: {counted(bits, 'bit fits', 'bits fit')} into no unit"
+            )
         return cls(_BYTE * math.ceil(bits / _BYTE), hashes)
 
     @classmethod

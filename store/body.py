@@ -9,6 +9,7 @@ import zlib
 from dataclasses import dataclass
 
 from ..formats.sys_flag import COMPRESSION_MASK, SysFlag
+from .counted import counted
 
 MAX_BODY_BYTES = 64 << 20
 _COMPRESSED = int(SysFlag.COMPRESSED)
@@ -48,7 +49,7 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
 
 
 def _too_large(max_bytes: int) -> ValueError:
-    return ValueError(f"more than {max_bytes} bytes (--max-body)")
+    return ValueError(f"more than {counted(max_bytes, 'byte')} (--max-body)")
 
 
 def _unzlib(stored: bytes, max_bytes: int) -> bytes:

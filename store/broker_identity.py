@@ -7,6 +7,7 @@ from typing import Any
 
 from ..formats.broker_identity import FIELDS, IDENTITY, SEPARATOR
 from .config_parse import Parsed
+from .counted import counted
 
 _NUMBER = re.compile(r"[+-]?\d{1,19}")
 _LONG_MOST = (1 << 63) - 1
@@ -30,7 +31,7 @@ def parse(data: bytes) -> Parsed:
         found[field.name] = int(part) if field.type == "integer" else part
         at += len(part.encode("utf-8", "surrogateescape")) + len(SEPARATOR)
     if len(parts) < len(FIELDS) - 1:
-        reason = f"{len(parts)} parts, not the {len(FIELDS) - 1} of an identity"
+        reason = f"{counted(len(parts), 'part')}, not the {len(FIELDS) - 1} of an identity"
         return Parsed(value, reason, len(data))
     return Parsed(value)
 

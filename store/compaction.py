@@ -14,6 +14,7 @@ from .batch_consume_queue import is_valid
 from .commit_log import CommitLog, Extent, ExtentKind
 from .config_file import read_config_file
 from .consume_queue import QueueDirectory, has_topic, no_topic, queue_directories
+from .counted import counted
 from .errors import Missing, NotFound
 from .found import Found, Note, Via
 from .layout import Layout
@@ -141,9 +142,11 @@ def _of_queue(
             raise _no_message(files, queue, offset)
     name = f"compaction queue {queue.topic}/{queue.queue_id}"
     if lost:
-        note(f"{lost} units of {name} point at no record: left out")
+        points = counted(lost, f"unit of {name} points", f"units of {name} point")
+        note(f"{points} at no record: left out")
     if foreign:
-        note(f"{foreign} units of {name} point at messages of other topics: left out")
+        points = counted(foreign, f"unit of {name} points", f"units of {name} point")
+        note(f"{points} at messages of other topics: left out")
 
 
 def _places(files: MappedFileQueue, offset: int, count: int | None, note: Note) -> Iterator[Places]:
@@ -163,7 +166,9 @@ def _places(files: MappedFileQueue, offset: int, count: int | None, note: Note) 
         if count == 0:
             break
     if damaged:
-        note(f"{damaged} bytes of {files.directories[0]} are no units: left out")
+        where = files.directories[0]
+        bytes_are = counted(damaged, f"byte of {where} is", f"bytes of {where} are")
+        note(f"{bytes_are} no units: left out")
 
 
 def _no_message(files: MappedFileQueue, queue: QueueDirectory, offset: int) -> NotFound:

@@ -12,6 +12,8 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from .counted import counted
+
 DEEPEST = 100
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
@@ -64,7 +66,7 @@ def parse(data: bytes) -> Parsed:
 def _nothing(data: bytes) -> str:
     if not data:
         return "empty"
-    return f"{len(data)} NUL bytes and nothing else" if b"\0" in data else "only blanks"
+    return f"{counted(len(data), 'NUL byte')} and nothing else" if b"\0" in data else "only blanks"
 
 
 def _note(text: str, data: bytes, left: int) -> str:
@@ -72,7 +74,8 @@ def _note(text: str, data: bytes, left: int) -> str:
     if text.startswith(_BOM):
         notes.append("begins with a byte order mark")
     if left and "\0" in text[-left:]:
-        notes.append(f"{text[-left:].count(chr(0))} NUL bytes behind the end")
+        zeros = text[-left:].count(chr(0))
+        notes.append(f"{counted(zeros, 'NUL byte')} behind the end")
     if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
         notes.append("not valid UTF-8")
     return "; ".join(notes)

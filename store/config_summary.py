@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .config_file import BACKUP, ConfigFile, config_files, read_config_file, stand_in
+from .counted import counted
 from .errors import StoreError
 from .rocksdb import RocksDb, is_rocksdb
 from .rocksdb_records import read_entries
@@ -33,7 +34,7 @@ def summary_of(file: ConfigFile) -> ConfigSummary:
     """Of a file that was read."""
     counts = Counter(record["type"] for record in file.records())
     entries = {name: count for name, count in counts.items() if name not in _NOT_COUNTED}
-    told = counted(entries)
+    told = entries_text(entries)
     if file.problem is None:
         text = (told or "no entries") + (f"; {file.note}" if file.note else "")
         return ConfigSummary(file.path.name, WHOLE, entries, text)
@@ -66,7 +67,7 @@ def summaries_of(directory: Path) -> Iterator[ConfigSummary]:
             yield ConfigSummary(path.name, UNREAD, {}, str(error))
         else:
             entries = {name: n for name, n in entries.items() if name not in _NOT_COUNTED}
-            yield ConfigSummary(path.name, WHOLE, entries, counted(entries) or "no entries")
+            yield ConfigSummary(path.name, WHOLE, entries, entries_text(entries) or "no entries")
 
 
 def databases(directory: Path) -> list[Path]:
@@ -83,12 +84,12 @@ def count_entries(path: Path) -> dict[str, int]:
     return dict(counts)
 
 
-def counted(entries: dict[str, int]) -> str:
+def entries_text(entries: dict[str, int]) -> str:
     """`2 topic configs, 1 forbidden`."""
-    return ", ".join(_counted(name.replace("_", " "), count) for name, count in entries.items())
+    return ", ".join(counted(count, *_thing(name)) for name, count in entries.items())
 
 
-def _counted(name: str, count: int) -> str:
-    if count == 1:
-        return f"1 {name}"
-    return f"{count} {name[:-1]}ies" if name.endswith("y") else f"{count} {name}s"
+def _thing(record_type: str) -> tuple[str, str]:
+    """What one of these, and more of them, are called."""
+    name = record_type.replace("_", " ")
+    return name, f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"

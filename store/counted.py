@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 
-def counted(count: int, thing: str, several: str = "") -> str:
+def counted(count: int, thing: str, several: str = "", *, form: str = "") -> str:
     """`1 record`, `2 records`; several: what more than one of them are called, or do.
+
+    form: of the number, as in a format string.
 
     >>> counted(1, "record"), counted(0, "record"), counted(2, "index", "indexes")
     ('1 record', '0 records', '2 indexes')
+    >>> counted(1, "message has", "messages have"), counted(2048, "message", form=",")
+    ('1 message has', '2,048 messages')
     """
-    return f"{count} {thing if count == 1 else several or thing + 's'}"
+    return f"{count:{form}} {thing if count == 1 else several or thing + 's'}"

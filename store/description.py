@@ -21,6 +21,7 @@ from .commit_log import Batch, CommitLog, LogEnd
 from .config import BrokerConfig
 from .config_summary import ConfigSummary, summaries_of
 from .consume_queue import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
+from .counted import counted
 from .errors import Missing, NotFound, from_os_error
 from .generation import Generation, generation_of
 from .index import Index
@@ -287,10 +288,14 @@ def _odd_files(layout: Layout) -> Iterator[str]:
     files = layout.commit_log_files()
     compressed = sum(file.compressed for file in files.files)
     if compressed:
-        yield f"{compressed} log files are compressed: no broker reads these"
+        yield counted(
+            compressed,
+            "log file is compressed: no broker reads it",
+            "log files are compressed: no broker reads these",
+        )
     for file in files.files:
         if file.size != files.file_size:
-            yield f"{file.path} has {file.size} bytes, not {files.file_size}"
+            yield f"{file.path} has {counted(file.size, 'byte')}, not {files.file_size}"
     for gap in files.gaps:
         yield f"no file of the log holds {gap.position} … {gap.position + gap.size}"
 

@@ -13,6 +13,7 @@ from typing import Any
 from ..formats.epoch_file import CRC_UNCHECKED, EPOCHS, HEADER, LINE_END, SEPARATOR
 from ..formats.hashing import crc31
 from .config_parse import Parsed
+from .counted import counted
 
 _LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _NUMBER = re.compile(r"[+-]?\d{1,19}")
@@ -48,7 +49,7 @@ def parse(data: bytes) -> Parsed:
         return Parsed(value, str(wrong), at, gives_up=True)
     if len(rows) != header["count"]:
         strange = {at for at, _ in found[2:]} - {at for at, _ in rows}
-        reason = f"{len(rows)} entries, not {header['count']} as it says"
+        reason = f"{counted(len(rows), 'entry', 'entries')}, not {header['count']} as it says"
         return Parsed(value, reason, min(strange, default=0))
     if header["crc"] != CRC_UNCHECKED:
         crc = crc31(b"".join(line + LINE_END for _, line in found[2:]))

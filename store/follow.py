@@ -22,6 +22,7 @@ from ..formats.commit_log import HEAD_BYTES
 from ..formats.derive import Ragged
 from .batch import Batch
 from .commit_log import CommitLog
+from .counted import counted
 from .errors import Missing
 from .found import Note
 from .layout import Layout
@@ -204,7 +205,9 @@ class Follower:
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 found = int(item.position[0]) - self._log.frame_of(file).payload
                 size = found - self.position
-                self._note(f"{size} bytes at {self.position} are no records: passed over")
+                at = self.position
+                bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
+                self._note(f"{bytes_are} no records: passed over")
                 self.position = found
                 self._broken = None
                 return self._poll()

@@ -10,6 +10,7 @@ import numpy as np
 from ..formats.message_properties import UNIQ_KEY
 from ..formats.property_columns import Items
 from .batch import Batch
+from .counted import counted
 from .errors import NotFound
 from .found import Note, Via
 from .inner_batch import unwrapped
@@ -36,7 +37,7 @@ def places_of_keys(store: Store, keys: Iterable[Key], note: Note) -> Places:
             places[key] = position, -1, Via.INDEX
     rest = [key for key in wanted if key not in places]
     if rest:
-        what = "one unique key is" if len(rest) == 1 else f"{len(rest)} unique keys are"
+        what = counted(len(rest), "unique key is", "unique keys are")
         note(f"{what} not in the index: scanning the log")
         places.update(_by_scan(store, rest))
     return places

@@ -18,6 +18,7 @@ from ..formats.derive.ragged import Bytes, Ints
 from ..formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from .batch import Batch, Extent, ExtentKind
 from .byte_reader import Unread, noted_of
+from .counted import counted
 from .mapped_file_queue import MappedFile
 from .mark import Mark
 from .scan import Window, check, find_item, number_at, walk
@@ -219,7 +220,8 @@ class LogItems:
         window = self.peek(at)
         fault = self._fault(at, window)
         if fault is Fault.NO_ROOM:
-            return f"{window.size} bytes are left: the file does not end with a BLANK"
+            left = counted(window.size, "byte is left", "bytes are left")
+            return f"{left}: the file does not end with a BLANK"
         if fault is Fault.NO_MAGIC:
             return f"no magic code: {number_at(window, self.frame.magic_offset):08x}"
         size = number_at(window, self.frame.size_offset)

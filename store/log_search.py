@@ -13,6 +13,7 @@ from itertools import dropwhile
 import numpy as np
 
 from .commit_log import Batch, Extent, ExtentKind
+from .counted import counted
 from .errors import NotFound
 from .found import Found, Note, Via
 from .inner_batch import messages_in
@@ -116,10 +117,10 @@ def _scan(
 
 
 def _about(damage: list[Extent]) -> str:
-    ranges = "1 damaged range" if len(damage) == 1 else f"{len(damage)} damaged ranges"
+    ranges = counted(len(damage), "damaged range")
     size = sum(extent.size for extent in damage)
     first = f"at {damage[0].position}: {damage[0].reason}"
-    return f"{ranges}, {size} bytes, the first {first}; what lies behind was read, too"
+    return f"{ranges}, {counted(size, 'byte')}, the first {first}; what lies behind was read, too"
 
 
 def found_in(batch: Batch, via: Via) -> Iterator[Found]:

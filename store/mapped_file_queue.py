@@ -32,6 +32,7 @@ from .compressed import (
     plain_of,
     whole_size,
 )
+from .counted import counted
 from .errors import UnreadableRange, from_os_error
 from .file_windows import Windows
 
@@ -214,7 +215,7 @@ class MappedFileQueue(Windows):
         found = plain_of(file.path)
         problem = found.problem
         if found.size != file.size and not problem:
-            problem = f"it has {found.size} bytes, not {file.size} as it says"
+            problem = f"it has {counted(found.size, 'byte')}, not {file.size} as it says"
         return Plain(min(file.size, found.size), problem)
 
     def next_data(self, file: MappedFile, offset: int) -> int | None:

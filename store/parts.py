@@ -6,7 +6,7 @@ Only a bounded part of each is read. What they hold is told by `dump`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..formats.kinds import KINDS
@@ -14,6 +14,7 @@ from .batch_consume_queue import BatchConsumeQueue
 from .config_file import FILES, read_config_file
 from .config_summary import WHOLE, summary_of
 from .consume_queue import QueueDirectory, queue_directories
+from .counted import counted
 from .errors import Missing
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
@@ -58,7 +59,8 @@ def _batch_queues(layout: Layout) -> Iterator[Part]:
                 ends = queue.summary()
                 batches += queue.stop - queue.first
                 count += ends.max_offset - ends.min_offset
-        text = f"{topic}: {_counted(queues)}, {batches} batches of {count} messages"
+        held = f"{counted(batches, 'batch', 'batches')} of {counted(count, 'message')}"
+        text = f"{topic}: {counted(len(queues), 'queue')}, {held}"
         yield Part(layout.batch_consume_queue.name, text)
 
 
@@ -68,15 +70,15 @@ def _compaction(layout: Layout) -> Iterator[Part]:
     topics = _by_topic(queue_directories(layout.compaction_queues))
     for topic, queues in topics.items():
         streams = [MappedFileQueue.open(queue.path) for queue in queues]
-        text = f"{topic}: {_counted(queues)}"
+        text = f"{topic}: {counted(len(queues), 'queue')}"
         if sum(file.size for files in streams for file in files.files) <= _WALKED_BYTES:
             left = damaged = 0
             for files in streams:
                 with files:
                     found = sparse_summary(files)
                 left, damaged = left + found.units, damaged + found.damaged_bytes
-            text += f", {left} messages left"
-            text += f", {damaged} damaged bytes" if damaged else ""
+            text += f", {counted(left, 'message')} left"
+            text += f", {counted(damaged, 'damaged byte')}" if damaged else ""
         yield Part(name, text)
     yield from _files(layout, "position-checkpoint", quiet=not topics)
 
@@ -85,7 +87,8 @@ def _ext(layout: Layout) -> Iterator[Part]:
     topics = _by_topic(queue_directories(layout.consume_queue_ext))
     if topics:
         queues = [queue for found in topics.values() for queue in found]
-        text = f"tag codes and SQL bit maps of {_counted(queues)}: {', '.join(sorted(topics))}"
+        count = counted(len(queues), "queue")
+        text = f"tag codes and SQL bit maps of {count}: {', '.join(sorted(topics))}"
         yield Part(layout.consume_queue_ext.name, text)
 
 
@@ -128,7 +131,7 @@ def _epochs(records: list[Record]) -> str:
     if not epochs:
         return "no epochs"
     last = epochs[-1]
-    return f"{len(epochs)} epochs, {last['epoch']} begins at {last['start_offset']}"
+    return f"{counted(len(epochs), 'epoch')}, {last['epoch']} begins at {last['start_offset']}"
 
 
 def _positions(records: list[Record]) -> str:
@@ -143,7 +146,3 @@ _TEXTS: Mapping[str, Callable[[list[Record]], str]] = {
     "epoch-file": _epochs,
     "position-checkpoint": _positions,
 }
-
-
-def _counted(queues: Sequence[QueueDirectory]) -> str:
-    return "1 queue" if len(queues) == 1 else f"{len(queues)} queues"

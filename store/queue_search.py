@@ -12,6 +12,7 @@ from ..formats.hashing import tags_code
 from ..formats.property_columns import find as find_property
 from .commit_log import Batch
 from .consume_queue import ConsumeQueue, no_topic
+from .counted import counted
 from .delay_level import SCHEDULE_TOPIC
 from .found import Found, Note, Via
 from .log_search import CLOCK_SLACK_MS, found_in
@@ -108,9 +109,11 @@ def records_at(
             wanted = selection.wanted(kept, offsets=offsets, last_first=last_first)
             yield from found_in(wanted, Via.QUEUE)
     if lost:
-        note(f"{lost} units of {topic} point at no record, the first at {first_lost}: left out")
+        points = counted(lost, f"unit of {topic} points", f"units of {topic} point")
+        note(f"{points} at no record, the first at {first_lost}: left out")
     if foreign:
-        note(f"{foreign} units of {topic} point at messages of other topics: left out")
+        points = counted(foreign, f"unit of {topic} points", f"units of {topic} point")
+        note(f"{points} at messages of other topics: left out")
 
 
 def of_topic(batch: Batch, topic: str) -> npt.NDArray[np.bool_]:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.message_properties import DELAY
+from .counted import counted
 from .delay_level import SCHEDULE_TOPIC, parse_levels
 from .errors import NotFound, StoreError
 from .mapped_file_queue import MappedFileQueue
@@ -53,7 +54,9 @@ def shown_levels(layout: Layout) -> Levels:
     count = max([len(usual), *waits])
     every = tuple(shown.get(level) or level_ms(usual, level) for level in range(1, count + 1))
     messages = sum(found.total() for found in waits.values())
-    return Levels(every, proven, f"{messages} units of {SCHEDULE_TOPIC}" if common else "")
+    return Levels(
+        every, proven, f"{counted(messages, 'unit')} of {SCHEDULE_TOPIC}" if common else ""
+    )
 
 
 def level_ms(levels: tuple[int, ...], level: int) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.message_properties import TIMER_OUT_MS
 from ..formats.timer_wheel import FILE_BYTES, SLOTS
+from .counted import counted
 from .delay_level import TIMER_TOPIC
 from .errors import NotFound, StoreError
 from .mapped_file_queue import MappedFileQueue
@@ -87,7 +88,7 @@ def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
     if not agree[best]:
         return None
     count = agree[best]
-    return Shown(best, f"{count} slot{'s' * (count > 1)} of timerwheel")
+    return Shown(best, f"{counted(count, 'slot')} of timerwheel")
 
 
 def _by_multiples(times: list[int]) -> Shown | None:
@@ -100,7 +101,7 @@ def _by_multiples(times: list[int]) -> Shown | None:
         fits = sum(time % precision_ms == 0 for time in different)
         if different and fits >= _MOST * len(different):
             enough = fits >= _BY_CHANCE[precision_ms] or precision_ms < DEFAULT_MS
-            return Shown(precision_ms, f"{fits} times of the timer") if enough else None
+            return Shown(precision_ms, f"{counted(fits, 'time')} of the timer") if enough else None
     return None
 
 

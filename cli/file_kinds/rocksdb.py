@@ -43,14 +43,14 @@ def _pieces(number: int, entry: Entry) -> Any:
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Column families and what is in them; of consume queues the queues and their messages."""
     from ...formats.rocksdb_consume_queue import BOUNDS
-    from ...store.config_summary import count_entries, counted
+    from ...store.config_summary import count_entries, entries_text
     from ...store.rocksdb import RocksDb
     from ...store.rocksdb_consume_queue import RocksdbConsumeQueues
 
     with RocksDb.open(what.path) as database:
         families = list(database.column_families)
     if BOUNDS not in families:
-        contents = [counted({name: n}) for name, n in count_entries(what.path).items()]
+        contents = [entries_text({name: n}) for name, n in count_entries(what.path).items()]
         return {"column_families": families, "contents": contents}
     queues = RocksdbConsumeQueues.at(what.path)
     found = queues.summaries()

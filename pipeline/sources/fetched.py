@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from ...store.counted import counted
 from ...store.errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
 from .fleet import is_uri
 
@@ -84,7 +85,7 @@ def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
             files.append((info, path))
     needed = sum(info.size for info, _ in files)
     if needed > shutil.disk_usage(target).free:
-        raise NoSpace(f"no room for a copy of {needed} bytes", path=root)
+        raise NoSpace(f"no room for a copy of {counted(needed, 'byte')}", path=root)
     for info, path in files:
         _fetch(place, info, path)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ...formats.timer_log import UNIT
+from ...store.counted import counted
 from ...store.layout import TIMER_LOG, Layout
 from ...store.mapped_file_queue import MappedFileQueue
 from ...store.timer import TimerUnits, timer_log
@@ -31,7 +32,9 @@ class TimerTable(Table):
                     columns = {name: item.units[name] for name in names}
                     yield len(item.units), {"position": item.position, **columns}
                 elif item.kind == "damage":
-                    reason = f"{item.size} bytes of the timer log at {item.position} are no units"
+                    of = f"of the timer log at {item.position}"
+                    bytes_are = counted(item.size, f"byte {of} is", f"bytes {of} are")
+                    reason = f"{bytes_are} no units"
                     yield 1, {"position": item.position, PROBLEM: reason}
 
 

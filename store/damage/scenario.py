@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..batch import Batch
 from ..config_file import read_config_file
+from ..counted import counted
 from ..errors import NotFound
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..mark import Mark
@@ -97,7 +98,7 @@ class Scene:
                 found = queue.summary()
                 if found.max_offset - found.min_offset >= units:
                     return MappedFileQueue.open(directory.path), found.min_offset, found.max_offset
-        text = f"the store has no consume queue of {units} units in files"
+        text = f"the store has no consume queue of {counted(units, 'unit')} in files"
         raise NotFound(text, path=self.store.layout.root)
 
     def table_of(self, kind: str, member: str) -> tuple[Path, dict[str, Any], dict[str, Any]]:

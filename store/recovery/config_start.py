@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config_file import BACKUP, TEMPORARY
+from ..counted import counted
 from ..layout import Layout
 from .config_databases import load_databases
 from .config_load import Loaded, Start, load_config
@@ -108,21 +109,15 @@ class ConfigStart:
     @property
     def sentence(self) -> str:
         """What is lost, for somebody who has no time; "" for nothing."""
-        parts = [
-            _counted(
-                len(self.lost_topics), "topic is no longer served", "topics are no longer served"
-            ),
-            _counted(len(self.lost_groups), "group is forgotten", "groups are forgotten"),
-            _counted(
-                len(self.lost_positions),
-                "position of a group is lost",
-                "positions of groups are lost",
-            ),
-            _counted(len(self.lost_delays), "delay level begins again", "delay levels begin again"),
-            _counted(len(self.lost_entries), "other entry is lost", "other entries are lost"),
-            *self.unknown,
-        ]
-        return ", ".join(filter(None, parts))
+        parts = (
+            (self.lost_topics, "topic is no longer served", "topics are no longer served"),
+            (self.lost_groups, "group is forgotten", "groups are forgotten"),
+            (self.lost_positions, "position of a group is lost", "positions of groups are lost"),
+            (self.lost_delays, "delay level begins again", "delay levels begin again"),
+            (self.lost_entries, "other entry is lost", "other entries are lost"),
+        )
+        known = (counted(len(lost), one, several) for lost, one, several in parts if lost)
+        return ", ".join(filter(None, (*known, *self.unknown)))
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""
@@ -206,10 +201,6 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
             if entry not in {entry_text(key) for file, key in back if file == name}
         ),
     )
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}" if count else ""
 
 
 def _in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..counted import counted
 from .profiles import LoadRules, OnOddFile
 from .snapshot import Entry
 
@@ -80,7 +81,7 @@ def _fault_of(
         reason = f"{_NOT_MATCHED}: the last file is empty"
         return rules.empty_last, Refusal("empty-last-file", reason, entry.path)
     if entry.size != file_bytes:
-        reason = f"{_NOT_MATCHED}: {entry.size} bytes, not {file_bytes}"
+        reason = f"{_NOT_MATCHED}: {counted(entry.size, 'byte')}, not {file_bytes}"
         return rules.wrong_length, Refusal("wrong-length", reason, entry.path)
     return None
 

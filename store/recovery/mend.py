@@ -12,6 +12,7 @@ import numpy as np
 
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST
+from ..counted import counted
 from ..errors import Refused, from_os_error
 from .edits import Edit
 from .log_plan import LARGEST_GAP
@@ -39,7 +40,7 @@ def mend(
             edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
         elif entry.size != size and not any_length:
             raise Refused(
-                f"a log file of {entry.size} bytes among files of {size}",
+                f"a log file of {counted(entry.size, 'byte')} among files of {size}",
                 path=entry.path,
                 hint="restore its length, or move it out of the store",
             )
@@ -99,7 +100,7 @@ def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[E
     if len(own) != 1:
         missing = (int(groups[1][0].name) - int(groups[0][-1].name)) // size - 1
         raise Refused(
-            f"{missing} log files are missing",
+            f"{counted(missing, 'log file is', 'log files are')} missing",
             path=groups[0][-1].path,
             hint="restore them, or move what is of another log out of the store",
         )
@@ -126,7 +127,7 @@ def _check_queue_size(snapshot: Snapshot) -> None:
     size, count = sizes.most_common(1)[0]
     if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
         raise Refused(
-            f"queue files have {size} bytes, not {snapshot.queue_file_bytes}",
+            f"queue files have {counted(size, 'byte')}, not {snapshot.queue_file_bytes}",
             path=snapshot.layout.consume_queue,
             hint="check mappedFileSizeConsumeQueue",
         )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
 from ..byte_reader import data_ranges, opened, read
+from ..counted import counted
 from ..mapped_file_queue import NAME_DIGITS, file_name
 from .edits import Content, Edit
 from .queue_fix import QueueFix
@@ -77,7 +78,7 @@ def _new_file(
         data[at[run] - first] = units[run]
         pieces.append((first * unit_bytes, _bytes(data)))
     path = str(directory / file_name(start))
-    reason = f"{len(units)} units of messages in the log"
+    reason = f"{counted(len(units), 'unit')} of messages in the log"
     return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
 
 
@@ -91,7 +92,7 @@ def _changes(
         there = read_units(entry, first, count, units.dtype)
         there[at[run] - first] = units[run]
         data = _bytes(there)
-        reason = f"{run.stop - run.start} units of messages in the log"
+        reason = f"{counted(run.stop - run.start, 'unit')} of messages in the log"
         yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
 
 

@@ -15,6 +15,7 @@ from tempfile import TemporaryFile, gettempdir
 
 from ..checkpoint import read_checkpoint
 from ..commit_log import CommitLog
+from ..counted import counted
 from ..errors import (
     InvalidInput,
     Missing,
@@ -66,7 +67,8 @@ class Replica:
         for file in queue.files:
             if file.size > file_bytes or file.start % file_bytes:
                 raise Refused(
-                    f"no copy of this log: its files have other sizes than {file_bytes} bytes",
+                    "no copy of this log: its files have other sizes than"
+                    f" {counted(file_bytes, 'byte')}",
                     path=file.path,
                     hint="give the log of this broker's slave or master",
                 )

@@ -11,6 +11,7 @@ from ...formats.index_file import HEADER_BYTES, file_size
 from ..byte_reader import pieces, read_at
 from ..checkpoint import Checkpoint
 from ..commit_log import Batch, CommitLog, Extent
+from ..counted import counted
 from ..dispatch import Dispatched
 from ..errors import NoSpace, Refused, Unreadable
 from ..index_file import Geometry
@@ -120,7 +121,7 @@ def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
     free = status.f_bavail * status.f_frsize
     if free < needed:
         raise NoSpace(
-            f"{needed} bytes needed for {'the journal' if movable else 'new files'}, {free} free",
+            f"{counted(needed, 'byte')} needed for {'the journal' if movable else 'new files'}, {free} free",
             path=there,
             hint="make room on the disk"
             + (", or keep the journal elsewhere: --journal DIR" if movable else ""),

@@ -16,6 +16,7 @@ import numpy as np
 from ...formats.blank import MAGIC_BLANK
 from ...formats.timer_log import BLANK, BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
+from ..counted import counted
 from ..timer_check import TimerCheck, read_timer_check
 from .edits import Edit
 from .queue_edits import is_whole_file, last_byte
@@ -70,7 +71,7 @@ def _has_entry(snapshot: Snapshot, entry: Entry) -> bool:
 
 def _whole(snapshot: Snapshot, entry: Entry, size: int, *, last: bool) -> Iterator[Edit]:
     """Give a file its length; behind its last entry a BLANK leads on to the next file."""
-    reason = f"{entry.size} bytes, not {size}: a broker does not start"
+    reason = f"{counted(entry.size, 'byte')}, not {size}: a broker does not start"
     end = entries_end(snapshot.bytes_of(entry)[:size]) // UNIT_BYTES * UNIT_BYTES
     yield Edit("truncate", entry.path, reason, ("I-003",), length=size)
     if (torn := min(entry.size, size) - end) > 0 and last_byte(entry, end) > end:
@@ -89,5 +90,5 @@ def new_wheel(snapshot: Snapshot, kept: list[Entry]) -> Edit:
     used = np.flatnonzero(slots["time"])
     pieces = tuple((int(n) * SLOT_BYTES, slots[n].tobytes()) for n in used)
     path = str(snapshot.layout.timer_wheel)
-    reason = f"{len(used)} ticks of the timer log"
+    reason = f"{counted(len(used), 'tick')} of the timer log"
     return Edit("create", path, reason, _WHEEL_CODES, length=FILE_BYTES, pieces=pieces)

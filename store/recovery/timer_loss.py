@@ -18,6 +18,7 @@ from ...formats.derive import dtype_of
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
 from ..commit_log import CommitLog
+from ..counted import counted
 from .queue_state import QueueState
 from .queue_units import is_valid
 from .simulate import Outcome
@@ -61,11 +62,12 @@ class TimerLoss:
         """What a broker would do to messages that no consumer would see; "" if each fires."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
         if self.never_fired:
-            return f"leave {self.never_fired:,} of {self.pending:,} timed messages unfired{why}"
+            messages = counted(self.pending, "timed message", form=",")
+            return f"leave {self.never_fired:,} of {messages} unfired{why}"
         if self.stuck_at is not None:
             return f"fire no timed message behind offset {self.stuck_at:,} of its queue{why}"
         if self.loops:
-            ticks = f"{self.loops:,} tick{'s' * (self.loops != 1)}"
+            ticks = counted(self.loops, "tick", form=",")
             return f"lead the timer into a loop at {ticks}{why}, and fire no more"
         return ""
 
@@ -73,7 +75,7 @@ class TimerLoss:
     def twice_text(self) -> str:
         """How many messages would be delivered twice, "" for none."""
         why = f" ({', '.join(self.bugs)})" if self.bugs else ""
-        count = f"{self.fired_twice:,} timed message{'s' * (self.fired_twice != 1)}"
+        count = counted(self.fired_twice, "timed message", form=",")
         return f"{count}{why}" if self.fired_twice else ""
 
     def to_json(self) -> dict[str, Any]:

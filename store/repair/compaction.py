@@ -27,6 +27,7 @@ from ..compaction import open_log
 from ..config_file import BACKUP
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
+from ..counted import counted
 from ..layout import Layout
 from ..mapped_file_queue import MappedFileQueue, file_name
 from ..mark import Mark
@@ -104,7 +105,7 @@ def _queue_edits(
             cut = known is not None and known.size != size
             if data is not None and (cut or data != old):
                 path = os.fspath(queue.queue_path / file_name(file.start))
-                reason = f"{len(units)} units of records in the compaction log"
+                reason = f"{counted(len(units), 'unit')} of records in the compaction log"
                 pieces = ((0, data.rstrip(b"\0")),)
                 yield Edit("create", path, reason, ("I-163",), length=size, pieces=pieces)
     for stray in there.values():
@@ -173,7 +174,7 @@ def _position_edits(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -
     }
     if wrong:
         table.update(wrong)
-        reasons.append(f"{len(wrong)} positions behind the end of their queue")
+        reasons.append(f"{counted(len(wrong), 'position')} behind the end of their queue")
     if reasons:
         data = dumps(content).encode("utf-8", "surrogatepass")
         pieces = ((0, data),)

@@ -19,6 +19,7 @@ from ...formats.message_properties import crc_ok
 from ..commit_log import Batch, CommitLog
 from ..compaction import open_log
 from ..consume_queue import ConsumeQueue, queue_directories
+from ..counted import counted
 from ..errors import NotFound
 from ..layout import Layout
 from ..mapped_file_queue import MappedFile, MappedFileQueue
@@ -134,7 +135,7 @@ def _length(file: MappedFile, behind: MappedFile | None, size: int) -> Iterator[
     with MappedFileQueue.of_file(file.path, file.start) as files:
         if file.size > size and files.next_data(files.files[0], size) is not None:
             return  # what lies there is not thrown away
-    reason = f"{file.size} bytes, not {size}: its queue file does not fit"
+    reason = f"{counted(file.size, 'byte')}, not {size}: its queue file does not fit"
     yield Edit("truncate", file.path, reason, ("I-161",), length=size)
 
 

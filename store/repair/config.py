@@ -15,6 +15,7 @@ from ...formats.kinds import KINDS, Syntax
 from ..config_file import BACKUP, FILES
 from ..config_json import dumps, loads
 from ..consume_queue import queue_directories
+from ..counted import counted
 from ..dispatch import LMQ_PREFIX
 from ..errors import InvalidInput
 from ..layout import Layout
@@ -76,9 +77,13 @@ def config_repair(
             continue
         moved = list(clamp(name, content, bounds))
         mended = list(mend_entries(name, content, proven))
-        reasons = [reason, f"{len(moved)} offsets outside of a queue" if moved else ""]
+        reasons = [reason, f"{counted(len(moved), 'offset')} outside of a queue" if moved else ""]
         reasons += [what for _, what in mended[:_TOLD]]
-        reasons += [f"{len(mended) - _TOLD} more entries"] if len(mended) > _TOLD else []
+        reasons += (
+            [counted(len(mended) - _TOLD, "more entry", "more entries")]
+            if len(mended) > _TOLD
+            else []
+        )
         if any(reasons):
             data = dumps(content).encode("utf-8", "surrogatepass")
             edit = _edit(path, data, reasons, moved, mended)
@@ -162,9 +167,9 @@ def _content(
     why = loaded.main.problem or "entries are missing"
     if loaded.start is Start.BACKUP:
         more = kept + count
-        besides = f", and {more} entries that it lacks" if more else ""
+        besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
         return content, f"taken from {backup.name}{besides}: {why}"
-    proved = f"{count} entries that the store proves"
+    proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     if not loaded.main.there:
         return content, f"made anew, with {proved}: {why}"
     return content, f"what is left of it, and {proved}: {why}"

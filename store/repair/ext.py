@@ -17,6 +17,7 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE
 from ..commit_log import CommitLog
 from ..consume_queue_ext import ExtRange, ext_units_at
+from ..counted import counted
 from ..dispatch import dispatch
 from ..mapped_file_queue import MappedFileQueue
 from ..ordered import rows_of
@@ -147,7 +148,7 @@ def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
     units = read_units(entry, first, last + 1 - first).copy()
     units["tags_code"][numbers - first] = [codes[number] for number in numbers.tolist()]
     data = units.tobytes()
-    reason = f"{len(numbers)} units with an address that is none in consumequeue_ext"
+    reason = f"{counted(len(numbers), 'unit')} with an address that is none in consumequeue_ext"
     return Edit("write", entry.path, reason, ("I-080",), first * UNIT_BYTES, len(data), data)
 
 

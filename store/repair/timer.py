@@ -21,6 +21,7 @@ from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..commit_log import Batch, CommitLog, Extent
+from ..counted import counted
 from ..delay_level import TIMER_TOPIC
 from ..layout import Layout
 from ..recovery.edits import Edit
@@ -312,7 +313,11 @@ def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
     """
     path, data = files.check_path, files.check.to_bytes()
     codes = ("I-130", "I-131", "I-132")
-    twice = f"; up to {again} messages are delivered once more" if again else ""
+    twice = (
+        f"; up to {counted(again, 'message is', 'messages are')} delivered once more"
+        if again
+        else ""
+    )
     if files.has_check and path.stat().st_size >= len(data):
         reason = f"positions and times that cannot be{twice}"
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)

@@ -19,6 +19,7 @@ import numpy as np
 from ...formats.commit_log import DLEDGER
 from ..commit_log import CommitLog
 from ..config import BrokerConfig
+from ..counted import counted
 from ..errors import InvalidInput, Refused
 from ..layout import COMMIT_LOG, Layout
 from ..mapped_file_queue import MappedFileQueue, file_name
@@ -78,7 +79,7 @@ def check_layer(layer: Layer, file_bytes: int) -> None:
     for run in layer.runs:
         if not _fits(run, file_bytes):
             raise InvalidInput(
-                f"log files of {file_bytes} bytes would cut a record in two",
+                f"log files of {counted(file_bytes, 'byte')} would cut a record in two",
                 offset=run.position // file_bytes * file_bytes + file_bytes,
                 hint="name the size that the broker had with --set mappedFileSizeCommitLog=BYTES",
             )

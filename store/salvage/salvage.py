@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..config import BrokerConfig
+from ..counted import counted
 from ..damage.copy import check_empty
 from ..errors import NotFound, Refused
 from ..layout import COMMIT_LOG
@@ -106,7 +107,7 @@ def look(images: Iterable[Path], paths: list[Path], wanted: Wanted, told: Told) 
         unreadable += sum(end - begin for begin, end in source.unreadable)
     if not found.runs:
         named = ", ".join(map(str, images))
-        raise NotFound(f"no record in {found.bytes} bytes", path=named)
+        raise NotFound(f"no record in {counted(found.bytes, 'byte')}", path=named)
     join(found, sources)
     mark_odd(found.runs)
     arranged = arrange(found.runs, sources, wanted.grade)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..checkpoint import Checkpoint
+from ..counted import counted
 from ..errors import Missing, NotFound, StoreError
 from ..index_file import IndexFile
 from ..regular_file import read_regular
@@ -57,7 +58,7 @@ def page(scene: Scene) -> None:
     size = len(found.data)
     if size != PAGE_BYTES:
         more = "more than " if size > PAGE_BYTES else ""
-        text = f"it has {more}{min(size, PAGE_BYTES)} bytes, not {PAGE_BYTES}"
+        text = f"it has {more}{counted(min(size, PAGE_BYTES), 'byte')}, not {PAGE_BYTES}"
         scene.findings.add("I-110", found.path, text)
     known = FIELDS.sizeof()
     if not scene.profile.queues.has_flushed_position:
@@ -184,8 +185,9 @@ def complete_after_a_stop(scene: Scene) -> None:
     count = _missing(scene).messages
     if count:
         gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
+        has = counted(count, "message has", "messages have")
         text = (
-            f"{gone}{count} messages have no queue unit although there is no abort file:"
+            f"{gone}{has} no queue unit although there is no abort file:"
             " a start does not look for them"
         )
         scene.findings.add("I-114", os.fspath(scene.store.layout.abort), text, count=count)
@@ -220,7 +222,8 @@ def start_after_a_crash(scene: Scene) -> None:
     if missing.messages:
         gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
         text = (
-            f"{gone}{missing.messages} messages have no queue unit, the first at {missing.position}, but"
+            f"{gone}{counted(missing.messages, 'message has', 'messages have')} no queue unit,"
+            f" the first at {missing.position}, but"
             f" the next start begins at {start.position} ({start.reason})"
         )
         scene.findings.add("I-116", path, text, count=missing.messages)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...formats.commit_log import Frame
 from ..batch import Extent, ExtentKind
+from ..counted import counted
 from ..log_items import WINDOW_BYTES, Fault, LogItems
 from ..mapped_file_queue import MappedFile
 from ..mark import Mark
@@ -194,9 +195,10 @@ def behind_the_end(scene: Scene, records: Records) -> None:
     _close(scene, chain)
     if chain.damage is not None:
         first, end = int(records.position[0]), records.batch.end
+        count, them = len(records), "it" if len(records) == 1 else "them"
         text = (
-            f"{len(records)} good records from {first} on, behind the damage at"
-            f" {chain.damage.position}: a start that meets it gives them up"
+            f"{counted(count, 'good record')} from {first} on, behind the damage at"
+            f" {chain.damage.position}: a start that meets it gives {them} up"
         )
         scene.log_finding("I-042", first, end - first, text, count=len(records))
     chain.end, chain.blank = records.batch.end, None
@@ -214,15 +216,19 @@ def not_of_this_log(scene: Scene, records: Records) -> None:
     elif mark is not Mark.EMBEDDED:
         _close(scene, chain)
     if mark is Mark.DEAD_TAIL:
-        text = f"{len(records)} whole records from {first} on that a broker's start has given up"
+        whole = counted(len(records), "whole record")
+        text = f"{whole} from {first} on that a broker's start has given up"
         scene.log_finding(
             "I-042", first, end - first, text, count=len(records), severity=Severity.INFO
         )
     elif mark is Mark.EARLIER_LIFE:
         own = int(records.columns.ints("physical_offset")[0])
-        text = (
-            f"{len(records)} records from {first} on that name other positions ({own} …):"
-            " the next start takes them for new messages"
+        text = counted(
+            len(records),
+            f"record from {first} on that names another position ({own} …):"
+            " the next start takes it for a new message",
+            f"records from {first} on that name other positions ({own} …):"
+            " the next start takes them for new messages",
         )
         scene.log_finding("I-054", first, end - first, text, count=len(records))
     if mark is not Mark.EMBEDDED:

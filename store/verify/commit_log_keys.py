@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...formats.derive.ragged import Ragged, overlapping
 from ...formats.message_properties import UNIQ_KEY
+from ..counted import counted
 from .carried import Carried
 from .records import Flags, Ints, Records
 from .register import after, of_records
@@ -65,7 +66,12 @@ def repeated_keys(scene: Scene) -> None:
     """Told once for each topic: retries and batches make many of them."""
     repeats = scene.kept(_Seen, _Seen).repeats
     for topic, repeat in repeats.items():
-        text = f"{repeat.count} messages of {topic} have the unique key of one before them"
+        one, several = f"message of {topic} has", f"messages of {topic} have"
+        text = counted(
+            repeat.count,
+            f"{one} the unique key of one before it",
+            f"{several} the unique key of one before them",
+        )
         more = {"count": repeat.count, "topic": topic}
         scene.log_finding("I-051", repeat.position, repeat.size, text, **more)
 

@@ -16,6 +16,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.property_columns import crc_values, ends_with_crc_item
+from ..counted import counted
 from ..dispatch import java_split
 from .carried import Carried
 from .catalogue import Severity
@@ -161,10 +162,11 @@ def light_queues(scene: Scene, records: Records) -> None:
         if len(wanted) == len(given) and all(numbers):
             continue
         harm = _Harm.BLOCKS if len(wanted) == len(given) else _Harm.LEFT_OUT
-        text = f"{len(wanted)} light queues with the offsets {','.join(given)[:60]!r}"
+        light = counted(len(wanted), "light queue")
+        text = f"{light} with the offsets {','.join(given)[:60]!r}"
         if offsets.length[row] <= 0:
             harm = _Harm.NONE
-            text = f"{len(wanted)} light queues, none of them told to the broker that stored it"
+            text = f"{light}, none of them told to the broker that stored it"
         size = int(records.ends[row] - records.position[row])
         poison.found.append((int(records.position[row]), size, text, harm))
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ...formats.sparse_consume_queue import UNIT_BYTES
 from ..config_file import read_config_file
+from ..counted import counted
 from ..errors import Missing
 from ..ordered import rows_of
 from ..recovery.snapshot import QueueId
@@ -55,7 +56,7 @@ def files_have_sizes_that_fit(scene: Scene) -> None:
             else:
                 fits = file.size == log_bytes(wanted, unit)
             if not fits or unit % UNIT_BYTES:
-                text = f"{file.size} bytes; its queue file has {unit}"
+                text = f"{counted(file.size, 'byte')}; its queue file has {unit}"
                 _tell(scene, "I-161", queue, file.path, text)
 
 
@@ -150,7 +151,7 @@ def _tell_units(scene: Scene, queue: CompactedQueue, wrong: Flags) -> None:
     units = queue.units
 
     def told(row: int) -> str:
-        place = f"{units.size[row]} bytes at {units.physical_offset[row]}"
+        place = f"{counted(int(units.size[row]), 'byte')} at {units.physical_offset[row]}"
         return f"the unit of queue offset {units.base[row]} names {place}: not that message"
 
     for file in queue.queue_files:
@@ -234,9 +235,9 @@ def keys_are_there_once(scene: Scene) -> None:
         records = queue.records
         done = records.queue_offset <= upto.get((queue.topic, queue.queue_id), -1)
         keys = records.keys[done & (records.keys >= 0)]
-        values, counts = np.unique(keys, return_counts=True)
+        counts = np.unique(keys, return_counts=True)[1]
         if (extra := int((counts - 1).sum())) > 0:
-            text = f"{len(values[counts > 1])} keys are there more than once"
+            text = f"{counted(int((counts > 1).sum()), 'key is', 'keys are')} there more than once"
             _tell(scene, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
 
 

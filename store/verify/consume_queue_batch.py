@@ -15,6 +15,7 @@ from ...formats import message_properties as names
 from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..batch_consume_queue import is_valid
+from ..counted import counted
 from ..recovery.queue_units import Units
 from ..recovery.survey import Messages
 from .catalogue import Severity
@@ -155,9 +156,8 @@ def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
         text = f"{check.queue} has no unit for message {missing.first}, record at"
         text += f" {missing.position}"
         if not check.units.files.files:
-            text = (
-                f"the queue {check.queue} is missing: the log has {missing.count:,} records of it"
-            )
+            records = counted(missing.count, "record", form=",")
+            text = f"the queue {check.queue} is missing: the log has {records} of it"
         more: dict[str, Any] = {}
         if is_late(scene, missing):
             more = {"severity": Severity.INFO, "unclean": not scene.live}
@@ -243,7 +243,8 @@ class _Sequence:
         before = np.append(np.int64(base[0] if self._end is None else self._end), base + count)[:-1]
         wrong = (base < 0) | (count < 1) | (base != before)
         for row in np.flatnonzero(wrong & named).tolist():
-            text = f"it begins at {base[row]} with {count[row]} messages, the one before ends at"
+            messages = counted(int(count[row]), "message")
+            text = f"it begins at {base[row]} with {messages}, the one before ends at"
             _report(self._scene, self._check, "I-081", first + row, f"{text} {before[row]}")
         dead = named & (position + units["size"] > self._scene.log.end)
         if not self._whole or not dead.any():

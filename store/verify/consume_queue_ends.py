@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.message import SMALLEST
+from ..counted import counted
 from ..dispatch import LMQ_PREFIX
 from ..recovery.snapshot import QueueId
 from .catalogue import Severity
@@ -52,7 +53,7 @@ def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
     if not len(counts):
         return
     count = int(counts.sum())
-    many = f"{count:,} messages" if count > 1 else "1 message"
+    many = counted(count, "message", form=",")
     alone = "" if queues.any_there else ", and so are all others"
     text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
     more: dict[str, Any] = {}

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...formats import batch_consume_queue, consume_queue
 from ..consume_queue import LARGEST_QUEUE_ID
+from ..counted import counted
 from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
 from ..errors import Missing
@@ -97,7 +98,7 @@ def queues_of_topics(scene: Scene) -> None:
         count = topics.queues(queue.topic) if topics is not None else None
         path = queues.paths.get(queue) or queues.batch_paths[queue]
         if count and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
-            text = f"topics.json gives the topic {count} queues"
+            text = f"topics.json gives the topic {counted(count, 'queue')}"
             _add(scene, queue, "I-076", path, text)
     for topic in sorted({queue.topic for queue in queues.batch_paths}):
         simple = sorted(queue for queue in queues.paths if queue.topic == topic)

@@ -66,7 +66,7 @@ def how_many_more(first: Finding, like: Iterable[Finding]) -> str:
     message tells; "" for none.
     """
     counts = [finding.count for finding in like]
-    in_text = f"{first.count:,}" in re.findall(r"\d[\d,]*", first.message)
+    in_text = str(first.count) in re.findall(r"\d+", re.sub(r"\b,\b", "", first.message))
     items = sum(counts) - (first.count if in_text else 1)
     if not items:
         return ""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..counted import counted
 from ..recovery.config_start import config_start
 from ..recovery.profiles import profile_of
 from ..recovery.snapshot import QueueId
@@ -47,8 +48,11 @@ def _of_description(seen: Description) -> Iterator[Finding]:
     """What the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
     if log.damaged_ranges:
-        ranges = f"{log.damaged_ranges:,} range{'s' * (log.damaged_ranges != 1)}"
-        text = f"{log.damaged_bytes:,} bytes in {ranges} are no records"
+        ranges = counted(log.damaged_ranges, "range", form=",")
+        size = counted(
+            log.damaged_bytes, f"byte in {ranges} is", f"bytes in {ranges} are", form=","
+        )
+        text = f"{size} no records"
         path = os.fspath(log.directories[0]) if log.directories else root
         yield Finding.of("I-020", path, text, log.damaged_ranges)
     if seen.restart is not None and not seen.restart.file:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.index_file import ITEM_BYTES, SLOT_BYTES, items_offset, slots_offset
+from ..counted import counted
 from ..errors import Missing
 from ..index_file import IndexFile
 from .catalogue import Severity
@@ -185,7 +186,7 @@ class _Chains:
                 self._slot(first + row, int(items[row]), int(newest[row]), count)
         told = file.header.hash_slot_count
         if told not in (used, file.last):  # up to 4.7.0 a broker counts puts
-            text = f"its header counts {told} slots in use, {used} are"
+            text = f"its header counts {counted(told, 'slot')} in use, not {used}"
             header_only(self._scene, "I-093", file, text)
 
     def _slot(self, slot: int, item: int, newest: int, count: int) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...formats.index_file import HEADER_BYTES, file_size, items_offset
+from ..counted import counted
 from ..errors import Missing, StoreError
 from ..index_file import IndexFile
 from ..mapped_file_queue import MappedFile, MappedFileQueue
@@ -62,7 +63,7 @@ def names_and_lengths(scene: Scene) -> None:
             text = "it is empty: the next start indexes records again that are indexed (B20)"
             add(scene, "I-109", file, text, severity=Severity.WARNING if newest else None)
         elif file.size != usual:
-            text = f"{file.size} bytes, with its slots and items it should have {usual}"
+            text = f"{counted(file.size, 'byte')}, with its slots and items it should have {usual}"
             add(scene, "I-090", file, text)
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...formats import message_properties as names
 from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
+from ..counted import counted
 from ..errors import Missing
 from ..index_file import IndexFile
 from ..lost import tombstones
@@ -317,7 +318,7 @@ def _report_no_index(scene: Scene, with_keys: int) -> None:
     wanted = all(config.get_bool(option, True) for option in ("messageIndexEnable", _FILES_WANTED))
     if not wanted:
         return
-    many = f"{with_keys:,} messages have keys" if with_keys > 1 else "1 message has a key"
+    many = counted(with_keys, "message has a key", "messages have keys", form=",")
     text = f"the index is missing: {many}, and no key finds any"
     more: dict[str, Any] = {}
     if (scene.crashed or scene.live) and not scene.log.dispatched:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...formats.lock import CONTENT
 from ..batch import Extent, ExtentKind
+from ..counted import counted
 from ..errors import Missing, StoreError
 from ..layout import JOURNAL
 from ..lock import holder
@@ -115,12 +116,14 @@ def kind_of_queues(scene: Scene) -> None:
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
     store_type = scene.store.config.get("storeType") or ""
     if layout.rocksdb_queues and topics:
-        text = f"a RocksDB, and beside it {len(topics)} topics, {topics[0]!r} among them"
+        text = f"a RocksDB, and beside it {counted(len(topics), 'topic')}, {topics[0]!r} among them"
         scene.findings.add("I-010", path, text)
     elif store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
         scene.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     elif store_type not in _FILE_STORES and topics:
-        scene.findings.add("I-010", path, f"{len(topics)} topics, but storeType is {store_type}")
+        scene.findings.add(
+            "I-010", path, f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
+        )
 
 
 def _has_queues(entry: Entry) -> bool:

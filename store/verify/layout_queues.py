@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ..compressed import is_compressed_name, plain_name
+from ..counted import counted
 from ..log_items import LogItems
 from ..mapped_file_queue import NAME_DIGITS, file_name, start_of
 from ..recovery.profiles import OnOddFile
@@ -157,7 +158,7 @@ def _fault(
         harmless = last and rules.empty_last is not OnOddFile.REFUSE
         return "I-004", "it is empty", Severity.WARNING if harmless else None
     if size and entry.size != size and not directory.gaps:
-        return "I-003", f"it has {entry.size} bytes, not {size}", None
+        return "I-003", f"it has {counted(entry.size, 'byte')}, not {size}", None
     return None
 
 
@@ -200,5 +201,5 @@ def _check_index(scene: Scene) -> None:
     usual = max(lengths, key=lambda length: (lengths[length], length))
     for entry in files:
         if entry.size != usual:
-            text = f"it has {entry.size} bytes, the others {usual}"
+            text = f"it has {counted(entry.size, 'byte')}, the others {usual}"
             scene.findings.add("I-003", os.fspath(entry.path), text)

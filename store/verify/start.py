@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..counted import counted
 from ..errors import StoreError
 from ..forked import Forked
 from ..generation import generation_of
@@ -39,7 +40,9 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
     yield from _of_prediction(root, worst)
     if plan is not None and plan.lost.messages and not worst.lost.messages:
-        text = f"{_messages(plan.lost.messages)} that queue units name {_are(plan.lost.messages)}"
+        count = plan.lost.messages
+        are = "is" if count == 1 else "are"
+        text = f"{counted(count, 'message', form=',')} that queue units name {are}"
         yield Finding.of("I-186", root, f"{text} gone", plan.lost.messages)
 
 
@@ -50,11 +53,12 @@ def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:
     elif worst.outcome == "hangs":
         yield Finding.of("I-180", root, f"{broker} would hang at its start: {worst.reason}")
     if lost := worst.lost.messages:
-        topics = f"{worst.lost.topics} topic{'s' * (worst.lost.topics != 1)}"
-        text = f"{broker} would lose {_messages(lost)} of {topics}"
+        topics = counted(worst.lost.topics, "topic")
+        text = f"{broker} would lose {counted(lost, 'message', form=',')} of {topics}"
         yield Finding.of("I-181", root, text, lost)
     if hidden := worst.invisible.messages:
-        yield Finding.of("I-182", root, f"{broker} would leave {_messages(hidden)} unread", hidden)
+        text = f"{broker} would leave {counted(hidden, 'message', form=',')} unread"
+        yield Finding.of("I-182", root, text, hidden)
     timers = worst.timers
     if timers is not None and (text := timers.unfired_text):
         yield Finding.of("I-183", root, f"{broker} would {text}", max(timers.never_fired, 1))
@@ -70,14 +74,6 @@ def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
     if config.forgets:
         text = f"a broker {config.version} would forget configuration: {config.sentence}"
         yield Finding.of("I-188", root, text)
-
-
-def _messages(count: int) -> str:
-    return f"{count:,} message{'s' * (count != 1)}"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def predict(layout: Layout, version: str | None) -> Predicted:

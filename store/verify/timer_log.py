@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
+from ..counted import counted
 from ..mapped_file_queue import MappedFile
 from ..regular_file import read_regular
 from ..timer import TimerRange
@@ -156,10 +157,11 @@ def entries_name_their_records(scene: Scene) -> None:
         place = f"entry at {entries.position[number]}"
         if not known[number]:
             return f"{place}: no record of the timer topic begins at {entries.offset_py[number]}"
+        size = counted(int(records.size[row[number]]), "byte")
         return (
-            f"{place}: the record at {entries.offset_py[number]} has {records.size[row[number]]} "
-            f"bytes and topic hash {records.topic_hash[row[number]]}, not "
-            f"{entries.size_py[number]} and {entries.topic_hash[number]}"
+            f"{place}: the record at {entries.offset_py[number]} has {size}"
+            f" and topic hash {records.topic_hash[row[number]]}, not"
+            f" {entries.size_py[number]} and {entries.topic_hash[number]}"
         )
 
     def of_time(number: int) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config_file import read_config_file
+from ..counted import counted
 from ..delay_level import TIMER_TOPIC
 from ..errors import Missing
 from ..recovery.snapshot import QueueId
@@ -37,7 +38,8 @@ def the_flushed_position_is_in_the_log(scene: Scene) -> None:
     ends = {log.end, *(file.end for file in log.files if file.start < log.end <= file.end)}
     path = os.fspath(files.check_path)
     if position < 0 or (position > log.end and position not in ends):
-        text = f"{position} bytes of the timer log were on the disk, it says; "
+        were = counted(position, "byte of the timer log was", "bytes of the timer log were")
+        text = f"{were} on the disk, it says; "
         text += f"the log ends at {log.end}" if log.files else "the timer log is missing"
         scene.findings.add("I-130", path, text)
     elif position not in ends and not bool(log.aligned(np.array([position], np.int64))[0]):
@@ -53,7 +55,8 @@ def the_queue_is_not_overtaken(scene: Scene) -> None:
     if not files.there:
         count = len(timer_columns(scene).position)
         if count:
-            text = f"the timer has no file, its topic {count} messages: a start reads them all"
+            reads = counted(count, "message: a start reads it", "messages: a start reads them all")
+            text = f"the timer has no file, its topic {reads}"
             text += " again, and delivers once more what was due"
             scene.findings.add("I-131", path, text, severity=Severity.WARNING)
         return
@@ -71,7 +74,8 @@ def the_queue_is_not_overtaken(scene: Scene) -> None:
     lowest = min(offsets, key=lambda name: offsets[name])
     if offsets[lowest] == 0 and count:
         none = "timercheck is missing" if not files.check_path.exists() else f"{lowest} is 0"
-        text = f"{none} and the timer log has {count} entries: a start reads the whole"
+        entries = counted(count, "entry", "entries")
+        text = f"{none} and the timer log has {entries}: a start reads the whole"
         text += " queue again and delivers twice what waits (B34)"
         scene.findings.add("I-131", path, text)
 
@@ -176,7 +180,7 @@ def _wrong_counts(path: Path, member: str, *, signed: bool) -> list[str]:
         if not isinstance(count, int):
             found.append(f"{topic}: no count")
         elif count < 0 and not signed:
-            found.append(f"{topic}: {count} messages wait")
+            found.append(f"{topic}: {counted(count, 'message waits', 'messages wait')}")
     return found
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
+from ..counted import counted
 from .catalogue import Severity
 from .scene import Scene
 from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
@@ -29,7 +30,7 @@ def the_wheel_has_its_length(scene: Scene) -> None:
     files = timer_files(scene)
     size = files.wheel_bytes
     if size not in (0, FILE_BYTES):
-        text = f"{size} bytes, not {FILE_BYTES}: a broker does not start"
+        text = f"{counted(size, 'byte')}, not {FILE_BYTES}: a broker does not start"
         scene.findings.add("I-120", os.fspath(files.wheel_path), text)
 
 
@@ -274,7 +275,8 @@ def slots_count_their_entries(scene: Scene) -> None:
     adds, deletes, wrong, usual = counts(scene)
 
     def told(row: int) -> str:
-        made = f"{adds[row]} messages and {deletes[row]} that cancel"
+        messages = counted(int(adds[row]), "message")
+        made = f"{messages} and {counted(int(deletes[row]), 'that cancels', 'that cancel')}"
         return f"slot {slots.number[row]} counts {slots.num[row]}, its chain has {made}"
 
     _tell(scene, "I-125", slots, wrong & ~usual, told)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
 
+from ..counted import counted
 from .catalogue import Severity
 from .finding import Finding
 from .scene import LogFacts
@@ -96,7 +97,7 @@ def _more(serious: Sequence[Finding]) -> str:
     if not others:
         count = sum(finding.count for finding in serious) - 1
         return f" (and {count:,} more)" if count else ""
-    return f" (and {others} other kind{'s' * (others != 1)} of damage)"
+    return f" (and {counted(others, 'other kind')} of damage)"
 
 
 def _as_far(verdict: Verdict) -> str:

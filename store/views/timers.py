@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...formats.derive.ragged import Ints
+from ..counted import counted
 from ..found import Note
 from ..places import Places, batches
 from ..store import Store
@@ -139,7 +140,8 @@ def timers(store: Store, now_ms: int, note: Note) -> Timers:
 
 def _tell(entries: Entries, note: Note) -> None:
     if entries.cut:
-        note(f"timers: the chains of {entries.cut} slots of the wheel lead to what is no entry")
+        leads = counted(entries.cut, "slot of the wheel leads", "slots of the wheel lead")
+        note(f"timers: {leads} to what is no entry")
     if entries.stuck_ms is not None:
         note(f"timers: {_STUCK}")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..batch import Batch
+from ..counted import counted
 from ..found import Note
 from ..mark import Mark
 from ..places import batches, of_queue
@@ -35,7 +36,7 @@ def topic_records(store: Store, topic: str, note: Note) -> Iterator[Batch]:
                     lost += len(places) - len(batch)
                     yield batch.take(equal(batch.columns.ragged("topic"), utf8(topic)))
     if lost:
-        note(f"{topic}: {lost} units point at no record")
+        note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
 
 
 def unreliable(store: Store) -> str:

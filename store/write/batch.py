@@ -12,6 +12,7 @@ from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, MESSAGES_MAX
 from ...formats.message import PROPERTIES_BYTES_MAX
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded
 from .new_message import NewMessage, Rules
 from .profile import WriterProfile
@@ -99,7 +100,7 @@ def _check(batch: NewBatch, rules: Rules) -> None:
     size = len(encoded(batch))
     if size > rules.max_body_bytes:
         raise LimitExceeded(
-            f"a batch of {size} bytes, more than maxMessageSize {rules.max_body_bytes}",
+            f"a batch of {counted(size, 'byte')}, more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from ...formats.message import MAGIC_V1, MAGIC_V2
+from ..counted import counted
 from ..errors import LimitExceeded, Refused
 from ..mapped_file_queue import file_name
 from .files import Files, OpenFile
@@ -46,7 +47,8 @@ def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
     """
     if size + BLANK_BYTES > file_size:
         raise LimitExceeded(
-            f"a record of {size} bytes does not fit into a commit log file of {file_size}"
+            f"a record of {counted(size, 'byte')} does not fit"
+            f" into a commit log file of {file_size}"
         )
     room = file_size - position % file_size
     if size + BLANK_BYTES <= room:
@@ -148,7 +150,8 @@ class LogWriter:
         """Close a file."""
         if blank.size < BLANK_BYTES:
             raise Refused(
-                f"{blank.size} bytes are left in the commit log file: no room for a BLANK",
+                f"{counted(blank.size, 'byte is left', 'bytes are left')} in the commit log file:"
+                " no room for a BLANK",
                 offset=blank.position,
             )
         data = BLANK.build({"total_size": blank.size, "magic_code": MAGIC_BLANK})

@@ -18,6 +18,7 @@ from ...formats.index_file import (
     items_offset,
     slots_offset,
 )
+from ..counted import counted
 from ..errors import InvalidInput
 from ..index_file import Geometry, Header
 from ..layout import Layout
@@ -64,7 +65,9 @@ class IndexWriter:
         now: Callable[[], datetime] = datetime.now,
     ) -> None:
         if geometry.slots <= 0 or geometry.items <= 1:
-            raise InvalidInput(f"index of {geometry.slots} slots and {geometry.items} items")
+            raise InvalidInput(
+                f"index of {counted(geometry.slots, 'slot')} and {counted(geometry.items, 'item')}"
+            )
         self.directory = directory
         #: end time of the newest file that has become full, None if none has
         self.full_end_timestamp: int | None = None

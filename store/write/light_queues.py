@@ -14,6 +14,7 @@ from ...formats import message_properties as names
 from ...formats.derive import Ragged
 from ...formats.property_columns import find
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ..counted import counted
 from ..dispatch import LMQ_PREFIX, java_split
 from ..errors import InvalidInput, LimitExceeded
 from .new_message import Rules
@@ -92,7 +93,8 @@ def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
         size = int(columns["total_size"][row]) + grown
         if light is not None and light.whole_records and size > rules.max_body_bytes:
             raise LimitExceeded(
-                f"a record of {size} bytes that names light queues, more than maxMessageSize "
+                f"a record of {counted(size, 'byte')} that names light queues,"
+                " more than maxMessageSize "
                 f"{rules.max_body_bytes}",
                 hint="--set maxMessageSize=BYTES raises the limit",
             )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
 from ...formats.message import TOPIC_BYTES_MAX_V1
+from ..counted import counted
 from ..errors import InvalidInput
 from .new_message import NewMessage, check_sizes
 
@@ -62,6 +63,6 @@ def check_producer(message: NewMessage, writer: StoreWriter) -> None:
     count = writer.topics.queues(topic) if writer.topics else None
     if count is not None and message.queue_id >= count:
         raise InvalidInput(
-            f"queue {message.queue_id}: {topic} has {count} queues in topics.json",
+            f"queue {message.queue_id}: {topic} has {counted(count, 'queue')} in topics.json",
             hint="a smaller --queue, or --no-topic-config",
         )

@@ -13,6 +13,7 @@ from ...formats.derive.ragged import Ints, overlapping
 from ...formats.message import SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR
 from ...formats.primitives import IPV6_BYTES
+from ..counted import counted
 from ..dictionary import Dictionary, dictionary
 from ..errors import InvalidInput
 from .new_message import (
@@ -70,7 +71,9 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
         column = columns[name]
         if isinstance(column, np.ndarray | Ragged):
             if len(column) != total:
-                raise InvalidInput(f"column {name} has {len(column)} rows, body has {total}")
+                raise InvalidInput(
+                    f"column {name} has {counted(len(column), 'row')}, body has {total}"
+                )
             column = column[key]
         chosen[name] = column
     return chosen

@@ -16,6 +16,7 @@ from ...formats.message import (
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, NAME_VALUE_SEPARATOR
 from ...formats.primitives import IPV6_BYTES
 from ..config import BrokerConfig
+from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded
 from .profile import WriterProfile
 
@@ -90,7 +91,8 @@ def check_sizes(body_bytes: int, properties_bytes: int, rules: Rules) -> None:
     """Raises LimitExceeded for a body or properties that a broker refuses."""
     if body_bytes > rules.max_body_bytes:
         raise LimitExceeded(
-            f"a body of {body_bytes} bytes, more than maxMessageSize {rules.max_body_bytes}",
+            f"a body of {counted(body_bytes, 'byte')},"
+            f" more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
     if properties_bytes > PROPERTIES_BYTES_MAX:
@@ -103,7 +105,8 @@ def check_record(record_bytes: int, rules: Rules) -> None:
     """Raises LimitExceeded for a record, or the records of a batch, that old brokers refuse."""
     if rules.profile.whole_records and record_bytes > rules.max_body_bytes:
         raise LimitExceeded(
-            f"a record of {record_bytes} bytes, more than maxMessageSize {rules.max_body_bytes}",
+            f"a record of {counted(record_bytes, 'byte')},"
+            f" more than maxMessageSize {rules.max_body_bytes}",
             hint="--set maxMessageSize=BYTES raises the limit",
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..checkpoint import read_checkpoint
 from ..config import BrokerConfig
+from ..counted import counted
 from ..errors import NotAStore, Refused, Unclean, Unsupported, from_os_error
 from ..layout import Layout
 from ..recovery.profiles import NEWEST
@@ -52,7 +53,8 @@ def check_layout(layout: Layout) -> None:
                 continue  # made, but never written: it gets its size when it is
             if file.size != size or file.start % size:
                 raise Refused(
-                    f"a commit log file of {file.size} bytes at {file.start}, others have {size}",
+                    f"a commit log file of {counted(file.size, 'byte')} at {file.start},"
+                    f" others have {size}",
                     path=file.path,
                     hint="no broker loads such a log; see mqstore inspect",
                 )

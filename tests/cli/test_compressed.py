@@ -116,7 +116,7 @@ def test_inspect_tells_of_compressed_files(tmp_path: Path) -> None:
     files = sorted((root / "commitlog").iterdir())
     packed = pack(files[0])
     after = description(root)
-    assert after.pop("notes") == ["1 log files are compressed: no broker reads these"]
+    assert after.pop("notes") == ["1 log file is compressed: no broker reads it"]
     assert after["next_start"]["start_file"] == ""
     assert {**after, "next_start": 0, "notes": 0} == {**before, "next_start": 0, "notes": 0}
     shutil.copy(packed, root / "aside")

@@ -113,7 +113,7 @@ def test_keys_say_how_they_were_found(root: Path, known: list[Record]) -> None:
     absent = get(root, ["F" * 32])
     assert "message id or unique key" in absent.stdout
     assert absent.stderr.splitlines() == [
-        "mqstore: one unique key is not in the index: scanning the log",
+        "mqstore: 1 unique key is not in the index: scanning the log",
         f"mqstore: 1 address has no message, of 1: {root}",
     ]
 

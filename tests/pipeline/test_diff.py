@@ -108,4 +108,4 @@ def test_damage_is_told(
     assert run(["pipeline", "diff", str(root), str(copy)]) == 1
     first, *rest = capsys.readouterr().err.splitlines()
     assert first == f"mqstore: not compared: {lost[0]}"
-    assert rest == [f"mqstore: not compared: {copy}: in all {damage.size} bytes, in 1 places"]
+    assert rest == [f"mqstore: not compared: {copy}: in all {damage.size} bytes, in 1 place"]

@@ -182,7 +182,7 @@ def test_damage(tmp_path: Path) -> None:
     with Store(root) as store:
         found = ask(store, 0, offset=0, count=3, note=said.append)
     assert [m.queue_offset for m in found] == [216, 224]
-    assert any("1 units" in line for line in said)
+    assert any("1 unit " in line for line in said)
     assert any("bytes of" in line for line in said)
 
 

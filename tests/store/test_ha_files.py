@@ -47,7 +47,7 @@ def test_epochs(tmp_path: Path) -> None:
         (EPOCHS.replace(b"7-", b"9-"), "its CRC is 773307083, that of its lines", 2),
         (EPOCHS.replace(b"2", b"3", 1), "2 entries, not 3 as it says", 2),
         (b"1\n0\n7-7\n8\n9-x", "broken at byte 10 (the start offset is not a number)", 1),
-        (b"2\n0\n7-7\n8\n", "broken at byte 8 (1 entries, not 2", 1),
+        (b"2\n0\n7-7\n8\n", "broken at byte 8 (1 entry, not 2", 1),
         (b"2\n0\n7-7\n6-8\n", "epoch 6 stands behind epoch 7", 2),
         (b"2\n0\n7-7\n8-6\n", "epoch 8 begins before the one in front of it", 2),
         (b"1\n0\n\xff-7\n", "not UTF-8", 0),

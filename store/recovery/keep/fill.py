@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ....formats.blank import BLANK
 from ....formats.message import SMALLEST
 from ....formats.tombstone import FILLER_BYTES_MAX, FILLER_TOPIC
+from ...counted import counted
 from ...errors import Refused
 from .forms import Forms, batch_text
 from .gaps import Gap
@@ -75,7 +76,7 @@ def _grown(units: LostUnits, more: Ints) -> LostUnits:
 
 def _too_small(gap: Gap) -> Refused:
     return Refused(
-        f"{gap.end - gap.begin} bytes that no record owns, too few for one",
+        f"{counted(gap.end - gap.begin, 'byte')} that no record owns, too few for one",
         offset=gap.begin,
         hint="recover with --policy broker",
     )

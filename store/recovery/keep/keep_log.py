@@ -15,6 +15,7 @@ import numpy as np
 
 from ....formats.blank import BLANK, MAGIC_BLANK
 from ...commit_log import CommitLog
+from ...counted import counted
 from ...errors import Refused
 from ...mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..edits import Edit
@@ -239,7 +240,7 @@ def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]
             yield position, padded(record, fill.padding)
         except ValueError as error:
             raise Refused(
-                f"{fill.padding} bytes that no record owns, and {error}",
+                f"{counted(fill.padding, 'byte')} that no record owns, and {error}",
                 path=file.path,
                 offset=fill.gap.begin,
                 hint="recover with --policy broker",
@@ -261,7 +262,7 @@ def _lengths(snapshot: Snapshot, entries: dict[int, Entry], end: int) -> Iterato
     for start in sorted(entries):
         entry = entries[start]
         if entry.size != size and start < end:
-            reason = f"{entry.size} bytes, log files have {size}"
+            reason = f"{counted(entry.size, 'byte')}, log files have {size}"
             yield Edit("truncate", entry.path, reason, ("I-003",), min(size, entry.size), size)
 
 

@@ -26,6 +26,7 @@ from ....formats.message_properties import (
     ends_with_crc,
 )
 from ....formats.tombstone import FILLER_SYS_FLAG, FILLER_TOPIC, LOST_ITEM, lost_item
+from ...counted import counted
 from ..edits import Content
 from .fill import Fill
 from .forms import Forms, batch_text
@@ -76,7 +77,7 @@ def padded(record: bytes, count: int) -> bytes:
         text = text[:-CRC_ITEM_BYTES]
     text += ITEM_SEPARATOR * count
     if len(text) > PROPERTIES_BYTES_MAX - CRC_ITEM_BYTES * own_crc:
-        raise ValueError(f"no room for {count} bytes more in the properties")
+        raise ValueError(f"no room for {counted(count, 'byte')} more in the properties")
     crc = bytes(CRC_ITEM_BYTES if own_crc else 0)
     made: bytes = MESSAGE.build({**values, "properties": text + crc})
     return made[: -len(crc)] + crc_item(made[: -len(crc)]) if own_crc else made

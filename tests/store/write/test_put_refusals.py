@@ -134,7 +134,7 @@ def test_options_that_make_no_sense(tmp_path: Path) -> None:
         writer(tmp_path / "new", "banana")
     with pytest.raises(InvalidInput, match="messageDelayLevel"):
         writer(tmp_path / "new", config=BrokerConfig({"messageDelayLevel": "1x"}))
-    with pytest.raises(InvalidInput, match="index of 5000000 slots and 1 items"):
+    with pytest.raises(InvalidInput, match="index of 5000000 slots and 1 item"):
         writer(tmp_path / "new", config=BrokerConfig({"maxIndexNum": "1"}))
     assert {path.name for path in tmp_path.rglob("*")} <= {"new", "lock"}
 
