@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
+from ..store.counted import counted
 from .command_line import Command, Group, PathType
 
 if TYPE_CHECKING:
@@ -281,9 +282,11 @@ def telling_unread(unread: str) -> Iterator[None]:
     ranges = list(noted)
     if ranges:
         for one in ranges[1:_TOLD]:
-            say(f"cannot read {one.length} bytes ({one.reason}): {one.path} at {one.offset}")
+            size = counted(one.length, "byte")
+            say(f"cannot read {size} ({one.reason}): {one.path} at {one.offset}")
         if len(ranges) > _TOLD:
-            say(f"and {len(ranges) - _TOLD} ranges more that cannot be read")
+            more = counted(len(ranges) - _TOLD, "range")
+            say(f"and {more} more that cannot be read")
         raise ranges[0].error()
 
 

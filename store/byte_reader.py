@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from os import PathLike
 from typing import NamedTuple
 
+from .counted import counted
 from .errors import StoreError, UnreadableRange, from_os_error
 from .page_cache import is_aside, read_aside
 from .regular_file import open_regular
@@ -52,7 +53,7 @@ class Unread(NamedTuple):
     def error(self) -> UnreadableRange:
         """It as an error."""
         return UnreadableRange(
-            f"cannot read {self.length} bytes ({self.reason})",
+            f"cannot read {counted(self.length, 'byte')} ({self.reason})",
             path=self.path,
             offset=self.offset,
             length=self.length,

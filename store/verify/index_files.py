@@ -77,7 +77,8 @@ def headers(scene: Scene) -> None:
         header = file.header
         if not 1 <= header.index_count <= file.items:
             fresh = file is files[-1] and _is_new(scene, file)
-            text = f"its header counts {header.index_count} items, it has room for {file.items}"
+            items = counted(header.index_count, "item")
+            text = f"its header counts {items}, it has room for {file.items}"
             text += ": new, nothing was put yet" if fresh else ""
             header_only(scene, "I-092", file, text, severity=Severity.INFO if fresh else None)
         for name in ("timestamp", "physical_offset"):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..byte_reader import note, noted, unread_of
+from ..counted import counted
 from ..errors import UnreadableRange
 from .register import last
 from .scene import Scene
@@ -28,7 +29,8 @@ _NOT_CHECKED = "not checked to the end"
 def every_byte_is_there(scene: Scene) -> None:
     """What was read of the files could be read."""
     for unread in noted():
-        text = f"cannot read {unread.length} bytes at {unread.offset}: {unread.reason}"
+        size = counted(unread.length, "byte")
+        text = f"cannot read {size} at {unread.offset}: {unread.reason}"
         scene.findings.add("I-015", unread.path, text, offset=unread.offset, length=unread.length)
     for place, codes in _ended(scene).items():
         scene.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
