@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.finding import Findings
+from mqstore.store.verify.finding import Finding, Findings, how_many_more
 
 
 def test_adjacent_rows_are_one_finding() -> None:
@@ -43,3 +44,12 @@ def test_the_worst_comes_first() -> None:
     assert [f.code for f in findings] == ["I-023", "I-009"]
     assert findings.worst is Severity.FATAL
     assert findings.unclean
+
+
+@pytest.mark.parametrize("number", ["1234", "1,234"])
+def test_what_a_message_counts_is_not_counted_again(number: str) -> None:
+    one = Finding.of("I-114", "f", f"{number} messages have no queue unit", 1234)
+    assert how_many_more(one, [one]) == ""
+    assert how_many_more(one, [one, Finding.of("I-114", "f", "1 message", 1)]) == (
+        " (and 1 more, in 2 places)"
+    )

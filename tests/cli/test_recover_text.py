@@ -1,0 +1,37 @@
+"""The steps of a plan as text: those of a kind are told once, with the sum of their numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.cli.recover_text import steps_text
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.edits import Edit
+
+from .. import stores
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout.open(stores.unpack("5.3.3-clean", tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        (["1 unit of messages"], "f0: 1 unit of messages"),
+        (["1 unit of messages", "2 units of messages"], "2 files: 3 units of messages"),
+        (["1 unit of messages", "1 unit of messages"], "2 files: 2 units of messages"),
+        (["1 units of messages", "1999 units of messages"], "2 files: 2,000 units of messages"),
+        (["empty file", "empty file"], "2 files: empty file"),
+    ],
+)
+def test_numbers_of_like_steps_add_up(layout: Layout, reasons: list[str], told: str) -> None:
+    edits = [
+        Edit("write", str(layout.root / f"f{number}"), reason, ("I-070",))
+        for number, reason in enumerate(reasons)
+    ]
+    first, *_ = steps_text(edits, layout, one_by_one=False)
+    assert first == f"  write    {told}"
