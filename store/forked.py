@@ -6,7 +6,8 @@ import os
 import pickle
 import select
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -18,6 +19,23 @@ T = TypeVar("T")
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def beside(work: Callable[[], T], *, worth: bool) -> Iterator[Callable[[], T]]:
+    """Runs `work` in a child process from now on, where that is worth a process; what it gives waits
+    for the result. The child ends with the context.
+    """
+    if not worth:
+        yield work
+        return
+    with Forked(work) as child:
+
+        def wait() -> T:
+            found = child.result()
+            return work() if found is None else found
+
+        yield wait
 
 
 class Forked(Generic[T]):

@@ -11,14 +11,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..forked import Forked
+from ..forked import beside
 from ..store import Store
 from .catalogue import GROUPS
 from .finding import order
 from .log_pass import not_asked_for
 from .run import verify
 from .scene import LogFacts, Scope
-from .start import GROUP, findings_of_start
+from .start import GROUP, findings_of_start, worth_a_process
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def verified_beside(
     version: the broker's, None: the guess. start: predict the next start, too. Raises Unreadable.
     """
     work = partial(_verified, layout, version, start, rate_bytes)
-    with Forked(work) as child:
-        yield lambda: child.result() or work()
+    with beside(work, worth=worth_a_process(layout)) as verdict:
+        yield verdict
 
 
 def _verified(layout: Layout, version: str | None, start: bool, rate_bytes: int | None) -> Verdict:

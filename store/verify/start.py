@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..counted import counted
 from ..errors import StoreError
-from ..forked import Forked
+from ..forked import beside
 from ..generation import generation_of
 from .finding import Finding
 from .register import after
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ..recovery.recovery import Recovery
 
 GROUP = "start"
+_SMALL_BYTES = 4 << 20
+"""Up to here to fork costs more than to look at the log."""
 
 
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
@@ -123,9 +125,14 @@ def start_beside(scene: Scene, groups: frozenset[str]) -> Iterator[None]:
         scene.start = lambda: Predicted([], "" if scene.live else option)
         yield
     else:
-        with Forked(partial(predict, layout, version)) as child:
-            scene.start = lambda: child.result() or predict(layout, version)
+        with beside(partial(predict, layout, version), worth=worth_a_process(layout)) as start:
+            scene.start = start
             yield
+
+
+def worth_a_process(layout: Layout) -> bool:
+    """A log is so large that another process is done sooner than this one."""
+    return sum(file.size for file in layout.commit_log_files().files) > _SMALL_BYTES
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
