@@ -180,7 +180,8 @@ def test_every_scenario_of_damage(name: str, work: Path) -> None:
                     drill(store, target, scenario, seed, Files())
             except NotFound:  # the store has not what it damages
                 continue
-            found = walked(target, config, None, f"scenario {scenario.name}")
+            mine = BrokerConfig(stores.config(name, target))
+            found = walked(target, mine, None, f"scenario {scenario.name}")
             wrong += told(f"{name} {scenario.name} {seed}", found)
     assert wrong == [], "\n".join(wrong)
 
@@ -191,8 +192,8 @@ def test_every_broken_invariant(mutation: Mutation, work: Path) -> None:
     wrong: list[str] = []
     for name in mutation.stores:
         source = original(name, work)
-        config = BrokerConfig(stores.config(name, source))
         root = copied(source, work)
+        config = BrokerConfig(stores.config(name, root))
         did = mutation.mutate(root, random.Random(f"{slices.SEED} {mutation.code}"))
         found = walked(root, config, None, f"invariant {mutation.code}")
         wrong += told(f"{mutation.code} in {name} ({did})", found)
@@ -238,8 +239,8 @@ def _random_store(number: int, work: Path) -> list[str]:
     chance = random.Random(f"{slices.SEED} verdict {number}")
     name = chance.choice([n for n in stores.FEW if not n.endswith("-restarted")])
     source = original(name, work)
-    config = BrokerConfig(stores.config(name, source))
     root, victim = copied(source, work), Victim.of(name, source)
+    config = BrokerConfig(stores.config(name, root))
     did = []
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         if chance.random() < 0.3:
