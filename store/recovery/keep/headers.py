@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....formats.consume_queue import EXT_ADDRESS_MAX
-from ....formats.derive import decode
+from ....formats.derive import Columns, decode
 from ....formats.hashing import crc31
 from ....formats.message import (
     COMPRESSION_MASK,
@@ -31,6 +31,9 @@ from ...batch import Batch
 from ...dispatch import LMQ_PREFIX, dispatch
 from ...mapped_file_queue import MappedFileQueue
 from ...mark import Mark
+from ..torn_properties import torn_properties
+from .cut_properties import mended
+from .forms import is_for_service
 from .lost_units import LostUnits
 from .records import Piece
 
@@ -103,6 +106,11 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int) ->
     record: bytes = MESSAGE.build({**fields, "properties": raw[size - text_bytes :]})
     if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row])):
         return None
+    if torn_properties(_decoded(record))[0]:
+        # a header that is right does not bring them back: for a service the message is nothing
+        if is_for_service(topic):
+            return None
+        record = mended(record, with_crc=False, ended=False)[1]
     return position, record
 
 
@@ -136,8 +144,13 @@ def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
 
 def _has_tag(record: bytes, tags_code: int) -> bool:
     """The record would get a unit with this tags code, which may be an address in the ext file."""
-    limits = np.zeros(1, np.int64), np.full(1, len(record), np.int64)
-    columns = decode(MESSAGE, np.frombuffer(record, np.uint8), *limits)
+    columns = _decoded(record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
     made = dispatch(batch, index_tags=False, index=False, multi_dispatch=False).units
     return len(made) == 1 and (tags_code <= EXT_ADDRESS_MAX or int(made.tags_code[0]) == tags_code)
+
+
+def _decoded(record: bytes) -> Columns:
+    """The fields of one record."""
+    limits = np.zeros(1, np.int64), np.full(1, len(record), np.int64)
+    return decode(MESSAGE, np.frombuffer(record, np.uint8), *limits)
