@@ -67,8 +67,7 @@ class MendedEntries:
 def timer_messages(store: Store, scene: Scene, entries: Entries) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
-    Fillers, which a repair of the log made in place of lost messages, tell nothing of an entry: those
-    cancel what has the name of their topic.
+    Tombstones, which a repair of the log made in place of lost messages, tell nothing of an entry.
     """
     places = [entries.offset_py]
     try:
@@ -84,7 +83,7 @@ def timer_messages(store: Store, scene: Scene, entries: Entries) -> TimerColumns
         if len(batch):
             note_timer_records(scene, Records(batch))
     records = timer_columns(scene)
-    keep = ~(records.cancels & (records.target == records.topic_hash))
+    keep = ~records.lost
     return TimerColumns(*(getattr(records, column.name)[keep] for column in fields(records)))
 
 

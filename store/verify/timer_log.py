@@ -145,11 +145,12 @@ def entries_name_their_records(scene: Scene) -> None:
         )
         due = (records.out_ms[row] == entries.tick_ms) | entries.rolled
         due &= records.cancels[row] == entries.deletes
+        lost = known & records.lost[row] & (records.size[row] == entries.size_py)
     else:
-        same = due = np.zeros(len(row), np.bool_)
+        same = due = lost = np.zeros(len(row), np.bool_)
     done = entries.tick_ms < files.check.last_read_time_ms
     dead = done & (entries.offset_py >= scene.log.end)
-    wrong = ~(known & same)
+    wrong = ~(known & same) & ~lost
     if scene.live:
         wrong &= entries.offset_py < scene.log.end  # the rest came behind what was read
 
@@ -163,6 +164,10 @@ def entries_name_their_records(scene: Scene) -> None:
             f" and topic hash {records.topic_hash[row[number]]}, not"
             f" {entries.size_py[number]} and {entries.topic_hash[number]}"
         )
+
+    def of_lost(number: int) -> str:
+        place = entries.offset_py[number]
+        return f"entry at {entries.position[number]}: its message at {place} is lost, and marked so"
 
     def of_time(number: int) -> str:
         at, due_ms = entries.position[number], records.out_ms[row[number]]
@@ -180,7 +185,8 @@ def entries_name_their_records(scene: Scene) -> None:
         lambda n: f"{of_record(n)}: long due",
         Severity.INFO,
     )
-    _tell(scene, log, "I-129", known & same & ~due, of_time)
+    _tell(scene, log, "I-128", lost, of_lost, Severity.INFO)
+    _tell(scene, log, "I-129", known & same & ~due & ~lost, of_time)
 
 
 def _tell(

@@ -8,9 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats import message_properties as names
+from ...formats.derive.ragged import Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..delay_level import TIMER_TOPIC
+from ..lost import tombstones
 from ..ordered import rows_of
 from ..views.timer_cancels import BY_TOPIC, compared_by
 from ..views.timer_records import numbers
@@ -32,7 +34,7 @@ class TimerColumns:
 
     out_ms: TIMER_OUT_MS, NO_NUMBER without one. topic_hash: of REAL_TOPIC, 0 for none. cancels:
     it has TIMER_DEL_UNIQKEY. name: hash of what a cancel message would call it; target: hash of
-    what it cancels.
+    what it cancels. lost: it stands for a lost message.
     """
 
     position: Ints
@@ -44,6 +46,7 @@ class TimerColumns:
     cancels: Flags
     name: Ints
     target: Ints
+    lost: Flags
 
     def at(self, positions: Ints) -> tuple[Ints, Flags]:
         """(row, known) of the record that begins at each position."""
@@ -86,8 +89,16 @@ def note_timer_records(scene: Scene, records: Records) -> None:
             cancels.length >= 0,
             name.astype(np.int64),
             java_hash_column(cancels).view(np.uint32).astype(np.int64),
+            tombstones(batch.columns) | _cancels_nothing(topic, cancels),
         )
     )
+
+
+def _cancels_nothing(topic: Ragged, cancels: Ragged) -> Flags:
+    """bool[n]: it cancels what has the name of its topic: a tombstone without room for its mark."""
+    found: Flags = (cancels.length >= 0) & (cancels.length == topic.length)
+    found &= java_hash_column(cancels) == java_hash_column(topic)
+    return found
 
 
 _STORED = ("total_size", "queue_offset", "store_timestamp")
@@ -99,7 +110,7 @@ def timer_columns(scene: Scene) -> TimerColumns:
     if not parts:
         none = np.zeros(0, np.int64)
         flags = np.zeros(0, np.bool_)
-        return TimerColumns(none, none, none, none, none, none, flags, none, none)
+        return TimerColumns(none, none, none, none, none, none, flags, none, none, flags)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     parts[:] = [tuple(columns)]
     return TimerColumns(*columns)

@@ -173,6 +173,18 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 
 
+def test_a_record_for_a_service_that_lost_its_properties(tmp_path: Path) -> None:
+    """Its header is right: it is a lost message, and the timer's entries that name it are no damage."""
+    source = stores.unpack("5.5.0-timer-clean", tmp_path / "source")
+    root = tmp_path / "store"
+    with Store(source, BrokerConfig(stores.config("5.5.0-timer-clean", source))) as store:
+        drill(store, root, scenario_of("zero-page"), 0, Files())
+    found = recovered(root, BrokerConfig(stores.config("5.5.0-timer-clean", root)))
+    assert found.plan is not None and 3828 in {
+        int(position) for fill in found.plan.fills for position in fill.lost.position
+    }
+
+
 def test_a_sound_store_is_not_looked_at_twice(tmp_path: Path) -> None:
     case = recovery_cases.case_of("none")
     root = recovery_cases.damaged(case, tmp_path)
