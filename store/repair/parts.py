@@ -21,6 +21,7 @@ from ..layout import INDEX as INDEX_FOLDER
 from ..next_commands import command_in_general
 from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
+from ..verify.start import GROUP
 
 
 class Part(StrEnum):
@@ -115,6 +116,8 @@ def part_of_code(code: str) -> Part:
         raise InvalidInput(f"no such code: {code!r}", hint="`mqstore explain --list` shows all")
     if told.code in _OF_CODES:
         return _OF_CODES[told.code]
+    if told.group == GROUP and told.repair in CHOICES:
+        return Part(told.repair)
     if told.group not in _GROUPS or told.code in _BY_HAND:
         of_log = told.group == "commit_log"
         hint = "`mqstore recover` mends the log" if of_log else command_in_general(told.code)

@@ -12,9 +12,10 @@ from mqstore.store.errors import InvalidInput, Refused, Unsupported
 from mqstore.store.layout import Layout
 from mqstore.store.recovery.apply import apply
 from mqstore.store.repair.beyond import beyond_texts
-from mqstore.store.repair.parts import Choice, part_of_code
+from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
 from mqstore.store.repair.repair import examine
 from mqstore.store.verify.catalogue import Severity, catalogue
+from mqstore.store.verify.start import GROUP
 from mqstore.store.write.files import Files
 
 from ... import slices, stores
@@ -49,12 +50,31 @@ def test_no_code_without_an_answer() -> None:
     assert lines == NEVER | SOMETIMES
     for code, told_ in catalogue().items():
         wrong = told_.severity > Severity.INFO and not told_.unchecked
+        if told_.group == GROUP:
+            _has_command(code)
+            continue
         if code in NEVER:
             with pytest.raises(InvalidInput, match="no repair mends"):
                 part_of_code(code)
         elif wrong and told_.group not in _BY_ALL:
             assert part_of_code(code)
         assert not wrong or code in CODES, f"{code}: nothing shows what a repair does"
+
+
+def _has_command(code: str) -> None:
+    """What a start does follows from other findings: a part mends them, or another command.
+
+    tests/verdict shows what becomes of it.
+    """
+    cure = catalogue()[code].repair
+    assert code not in beyond_texts()
+    if cure in CHOICES:
+        assert part_of_code(code) == cure
+        return
+    with pytest.raises(InvalidInput, match="no repair mends") as refused:
+        part_of_code(code)
+    command = "recover" if cure == "recover" else "inspect"
+    assert refused.value.hint is not None and f"mqstore {command} " in refused.value.hint
 
 
 def test_what_a_line_is_for() -> None:
