@@ -214,15 +214,15 @@ def _write(
     if not len(offsets):
         return
     size = values.dtype.itemsize
-    begin = int(offsets.min())
-    data = files.content(path)[begin : int(offsets.max()) + size]
+    base = int(offsets.min())
+    data = files.content(path)[base : int(offsets.max()) + size]
     order = np.argsort(offsets, kind="stable")
     offsets, values = offsets[order], values[order]
     last = np.append(offsets[1:] != offsets[:-1], True)
     offsets, values = offsets[last], values[last]
     pairs = zip(offsets.tolist(), values, strict=True)
     there = np.array(
-        [data[at - begin : at - begin + size].tobytes() == v.tobytes() for at, v in pairs],
+        [data[at - base : at - base + size].tobytes() == v.tobytes() for at, v in pairs],
         np.bool_,
     )
     offsets, values = offsets[~there], values[~there]
@@ -231,7 +231,7 @@ def _write(
         if not len(part):
             continue
         begin, end = int(offsets[part[0]]), int(offsets[part[-1]]) + size
-        piece = bytearray(data[begin:end].tobytes())
+        piece = bytearray(data[begin - base : end - base].tobytes())
         for row in part.tolist():
             at = int(offsets[row]) - begin
             piece[at : at + size] = values[row].tobytes()
