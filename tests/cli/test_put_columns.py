@@ -236,7 +236,7 @@ def test_csv_that_makes_no_sense(tmp_path: Path) -> None:
     source = tmp_path / "in.csv"
     for text, said in (
         ("body\nx\n", "name the fields"),
-        ("topic,body\nT,a\nT\n", "row 2: 1 cells under 2 names"),
+        ("topic,body\nT,a\nT\n", "row 2: 1 cell under 2 names"),
         ("topic,body,queue_id\nT,a,0\nT,b,x\n", "row 2: invalid literal"),
         ("topic,body,properties\nT,a,\nT,b,{\n", "row 2: "),
         ("topic,body,queue_id\nT,a,0\nT,b,-3\n", "line 2: queue_id"),
