@@ -218,9 +218,21 @@ class Lost:
             one = self.loaded.get(name)
             if one is None or one.taken is not None or self._rests(one):
                 continue
-            is_offsets = one is self._offsets
-            if one.main.there or (is_offsets and any_message and (self.ran or _present(one))):
+            consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
+            if one.main.there or (one is self._offsets and consumed):
                 yield what
+
+    @property
+    def _nobody_consumed(self) -> bool:
+        """The table of topics is there, and neither it nor anything else names a group: each has a topic
+        for its retries. A broker killed young has not written its offsets yet.
+        """
+        topics = {key[1] for key in self._taken(self.loaded[TOPICS])}
+        topics |= {queue.topic for queue in self.queues}
+        known = {key[2] for key in self._taken(self.loaded[GROUPS])}
+        known |= {group_of_topic(topic) for topic in topics}
+        told = self.loaded[TOPICS].taken is not None
+        return told and all(is_system_group(group) for group in known - {""})
 
     @property
     def _offsets(self) -> Loaded:

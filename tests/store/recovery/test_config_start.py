@@ -5,6 +5,7 @@ The real managers say the same: `tests/interop/test_config_managers.py`.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -23,7 +24,7 @@ from mqstore.store.recovery.profiles import profile_of
 from mqstore.store.recovery.recovery import examine
 from mqstore.store.recovery.snapshot import QueueId
 
-from ... import stores
+from ... import stores, timer_precision
 
 NAME, VERSION = "5.3.3-clean", "5.3"
 GARBAGE = b"\x8f\x02 no configuration \xff"
@@ -247,3 +248,16 @@ def test_light_queues_have_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "config" / "lmqConsumerOffset.json").write_bytes(GARBAGE)
     (tmp_path / "config" / "lmqConsumerOffset.json.bak").write_bytes(GARBAGE)
     assert "lmqConsumerOffset.json" in start(tmp_path / "config", {}).refuses
+
+
+def test_who_has_no_group_has_lost_no_position(tmp_path: Path) -> None:
+    """A broker that was killed before it first wrote its offsets, and nobody had consumed."""
+    store = timer_precision.unpack("5.3.3-500ms-killed", tmp_path)
+    assert not (store / "config" / "consumerOffset.json").exists()
+    assert not examine(Layout.open(store)).prediction.forgets
+    topics = store / "config" / "topics.json"
+    table = json.loads(topics.read_text("utf-8"))
+    entry = {"topicName": "%RETRY%g", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
+    table["topicConfigTable"]["%RETRY%g"] = entry
+    topics.write_text(json.dumps(table), "utf-8")
+    assert examine(Layout.open(store)).prediction.forgets
