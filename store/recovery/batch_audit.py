@@ -158,10 +158,11 @@ class BatchAudit:
 def of_right_type(snapshot: Snapshot, rules: QueueRules) -> tuple[Snapshot, list[Edit]]:
     """The snapshot without queues in the directory of the other type, and the edits that move them.
 
-    Every broker that knows both types refuses them. What they say is in the log.
+    Every broker that knows both types refuses them. What they say is in the log. One that does not
+    know queues of batches reads none of them.
     """
     if not rules.batches:
-        return snapshot, []
+        return (replace(snapshot, batch_queues={}) if snapshot.batch_queues else snapshot), []
     edits: list[Edit] = []
     kept: list[dict[QueueId, tuple[Entry, ...]]] = []
     kinds = (

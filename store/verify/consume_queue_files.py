@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...formats import batch_consume_queue, consume_queue
-from ..consume_queue import LARGEST_QUEUE_ID
+from ..consume_queue import LARGEST_QUEUE_ID, queue_directories
 from ..counted import counted
 from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
@@ -105,8 +105,21 @@ def queues_of_topics(scene: Scene) -> None:
         if simple and queues.wanted(simple[0]):
             text = "the topic has queues in consumequeue and in batchconsumequeue"
             _add(scene, simple[0], "I-083", queues.paths[simple[0]], text)
-    if topics is not None:
+    if not queues.batches:
+        _unread_batches(scene)
+    elif topics is not None:
         _types(scene, queues)
+
+
+def _unread_batches(scene: Scene) -> None:
+    """Queues of batches in the store of a broker that does not know any: nobody reads them."""
+    root = scene.store.layout.batch_consume_queue
+    count = sum(1 for _ in queue_directories(root))
+    if not count or scene.scope.topic is not None:
+        return
+    text = f"{counted(count, 'queue')} of batches, and a broker {scene.profile.version} reads none"
+    mend = "mv {path} {aside}"
+    scene.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
 
 def _types(scene: Scene, queues: Queues) -> None:

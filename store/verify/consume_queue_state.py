@@ -138,10 +138,10 @@ class Queues(Carried):
         self.paths = {QueueId(d.topic, d.queue_id): d.path for d in scene.store.queues}
         self.in_database = layout.rocksdb_queues
         self.unreadable = scene.store.queues_unread if self.in_database else ""
-        self.batch_paths = {
-            QueueId(d.topic, d.queue_id): d.path
-            for d in queue_directories(layout.batch_consume_queue)
-        }
+        #: Brokers of this version read queues of batches.
+        self.batches = scene.profile.queues.batches
+        found = queue_directories(layout.batch_consume_queue) if self.batches else ()
+        self.batch_paths = {QueueId(d.topic, d.queue_id): d.path for d in found}
 
     @classmethod
     def fresh(cls, scene: Scene) -> Self:
@@ -225,7 +225,7 @@ class Queues(Carried):
     def batch_topics(self) -> frozenset[str]:
         """Topics with batch queues, by topics.json."""
         topics = self.topics
-        if topics is None:
+        if topics is None or not self.batches:
             return frozenset(queue.topic for queue in self.batch_paths)
         return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
 

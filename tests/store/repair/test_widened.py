@@ -173,6 +173,23 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 
 
+@pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean"])
+def test_queues_in_the_directory_of_the_other_type(name: str, tmp_path: Path) -> None:
+    """They are made anew where they belong. A broker of 4.9 never looks into the other directory."""
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    other = root / "batchconsumequeue" / "orders"
+    other.parent.mkdir()
+    (root / "consumequeue" / "orders").rename(other)
+
+    def warned() -> None:
+        with Store(root, config) as store:
+            found = [f for f in verify(store, Scope()).findings if f.code == "I-083"]
+        assert [f.severity for f in found] == [Severity.WARNING] * name.startswith("4")
+
+    recovered(root, config, between=warned)
+
+
 def test_a_record_for_a_service_that_lost_its_properties(tmp_path: Path) -> None:
     """Its header is right: it is a lost message, and the timer's entries that name it are no damage."""
     source = stores.unpack("5.5.0-timer-clean", tmp_path / "source")
