@@ -291,7 +291,8 @@ class QueueAudit:
     def _is_shifted(self, log: CommitLog) -> bool:
         """The last unit points at another good message of this queue: so do all since a shift.
 
-        A single wrong unit before good ones is damage; it is written anew.
+        A single wrong unit before good ones is damage; it is written anew. So are units in another
+        order: a shifted queue has its messages in theirs.
         """
         if not self._conflicts:
             return False
@@ -302,7 +303,13 @@ class QueueAudit:
             used &= units != _PRE_FILL
             if used.any():
                 at = int(np.flatnonzero(used)[-1])
-                return self._is_misplaced(log, first + at, int(units["physical_offset"][at]))
+                last, largest = (
+                    int(units["physical_offset"][at]),
+                    units["physical_offset"][used].max(),
+                )
+                if largest > last and self._claimed(log, int(largest)) is not None:
+                    return False
+                return self._is_misplaced(log, first + at, last)
         return False
 
     def _is_misplaced(self, log: CommitLog, offset: int, position: int) -> bool:

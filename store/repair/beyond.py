@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,7 +78,8 @@ def beyond_of(verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING) -> 
         if first.code in told:
             continue
         texts = beyond_texts().get(first.code) or beyond_texts()[_OTHER]
-        places = {"store": layout.root, "path": first.path, "code": first.code}
+        queue = shlex.quote(f"{first.topic}/{first.queue_id}")
+        places = {"store": layout.root, "path": first.path, "code": first.code, "queue": queue}
         told[first.code] = Beyond(
             first.code,
             first.severity,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.layout import Layout
@@ -17,6 +18,10 @@ from mqstore.store.recovery.recovery import Recovery, examine
 from mqstore.store.recovery.recovery import plan_again as recovery_again
 from mqstore.store.recovery.undo import session_to_undo, undo
 from mqstore.store.recovery.wish import Policy, Wish
+from mqstore.store.repair.beyond import beyond_repair, beyond_texts
+from mqstore.store.repair.parts import chosen, queue_of
+from mqstore.store.repair.repair import Request
+from mqstore.store.repair.repair import plan_again as repair_again
 from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.store import Store
 from mqstore.store.verify.catalogue import Severity
@@ -171,6 +176,42 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     kept = recovery_again(Layout.open(root, recovery_cases.CONFIG), "5.3.3", Wish(Policy.KEEP))
     assert kept.log_end == plan.log_end
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
+
+
+@pytest.mark.parametrize("order", [(1, 0), (2, 0, 1)])
+def test_units_in_another_order(order: tuple[int, ...], tmp_path: Path) -> None:
+    """No broker shifts a queue so: the last units are those of the records again."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    path = max((root / "consumequeue/TopicA/0").iterdir())
+    data = path.read_bytes()
+    end = -(-len(data.rstrip(b"\0")) // UNIT_BYTES) * UNIT_BYTES
+    begin = end - len(order) * UNIT_BYTES
+    units = [data[at : at + UNIT_BYTES] for at in range(begin, end, UNIT_BYTES)]
+    path.write_bytes(data[:begin] + b"".join(units[k] for k in order) + data[end:])
+
+    def mended() -> None:
+        assert path.read_bytes() == data
+
+    recovered(root, recovery_cases.CONFIG, "5.3.3", between=mended)
+
+
+def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Path) -> None:
+    """Consumers know its numbers: a recovery keeps them, and every error that stays has its reason."""
+    root = tmp_path / "store"
+    with Store(recovery_cases.base("5.3.3-clean-1", tmp_path), recovery_cases.CONFIG) as store:
+        drill(store, root, scenario_of("queue-order"), 0, Files())
+    layout = Layout.open(root, recovery_cases.CONFIG)
+    found = looked_at(root, recovery_cases.CONFIG, "5.3.3")
+    assert found.plan is not None and found.plan.shifted
+    (queue,) = found.plan.shifted
+    stays = beyond_repair(layout, "5.3.3")
+    assert {"I-064", "I-070", "I-075"} <= {row.code for row in stays} <= set(beyond_texts())
+    command = f"mqstore repair {root} --queue {queue} --apply"
+    assert all(command in row.now for row in stays if row.code != "I-114")  # that is of the store
+    request = Request(chosen((), (queue_of(str(queue)),)), "5.3.3", 0)
+    apply(layout, None, lambda: repair_again(layout, request), Files(), command="repair")
+    assert errors_of(root, recovery_cases.CONFIG, "5.3.3") == []
 
 
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean"])
