@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...formats.derive import decode
-from ...formats.message import MESSAGE, SMALLEST
+from ...formats.derive import Columns, decode
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..counted import counted
 from ..errors import Refused, from_os_error
 from .edits import Edit
-from .log_plan import LARGEST_GAP
+from .log_plan import LARGEST_GAP, renamed
 from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
 
@@ -46,6 +46,8 @@ def mend(
             )
         else:
             kept.append(entry)
+    if not kept and not empty_log and any(_begins_with_record(snapshot, e) for e in snapshot.log):
+        raise renamed(snapshot)
     if not kept and has_queues(snapshot) and not empty_log:
         raise Refused(
             "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
@@ -111,12 +113,23 @@ def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[E
 
 def _is_in_place(snapshot: Snapshot, entry: Entry) -> bool:
     """The first record of a file names the start of the file."""
+    first = _first_record(snapshot, entry)
+    return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
+
+
+def _begins_with_record(snapshot: Snapshot, entry: Entry) -> bool:
+    """A file of another name would be one of the log."""
+    first = None if entry.directory else _first_record(snapshot, entry)
+    return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
+
+
+def _first_record(snapshot: Snapshot, entry: Entry) -> Columns | None:
+    """The head of what a file begins with, if it has the length of a record."""
     head = snapshot.bytes_of(entry)[:SMALLEST]
     if len(head) < SMALLEST:
-        return False
+        return None
     columns = decode(MESSAGE, head, np.zeros(1, np.int64))
-    named = int(columns.ints("physical_offset")[0])
-    return named == int(entry.name) and int(columns.ints("total_size")[0]) >= SMALLEST
+    return columns if int(columns.ints("total_size")[0]) >= SMALLEST else None
 
 
 def _check_queue_size(snapshot: Snapshot) -> None:

@@ -108,6 +108,22 @@ def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> N
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
+@pytest.mark.parametrize("policy", list(Policy))
+@pytest.mark.parametrize("queues", [True, False])
+def test_log_files_without_a_name_are_no_empty_log(
+    queues: bool, policy: Policy, tmp_path: Path
+) -> None:
+    """All messages are in them: none is moved away, also where no queue is there to miss it."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
+    for path in (root / "commitlog").iterdir():
+        path.rename(path.with_name(f"{int(path.name) + 8}"))
+    if not queues:
+        shutil.rmtree(root / "consumequeue")
+    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    assert found.plan is None and "were the files renamed?" in str(found.refusal)
+
+
 def test_a_file_far_from_all_others(tmp_path: Path) -> None:
     """No number of files between them is made anew because of one odd name."""
     root = tmp_path / "store"
