@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from mqstore.store.byte_reader import noting
 from mqstore.store.config import BrokerConfig
 from mqstore.store.description import describe
 from mqstore.store.errors import StoreError
@@ -103,6 +104,11 @@ class Said:
 
 def said_of(root: Path, config: BrokerConfig, version: str | None = None) -> Said:
     """Ask all of them. Writes nothing. Raises Unreadable."""
+    with noting():  # as every command that looks: bytes that no disk gives are gone around
+        return _said_of(root, config, version)
+
+
+def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
     layout = Layout.open(root, config)
     with Store(root, config) as store:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
@@ -118,7 +124,15 @@ def said_of(root: Path, config: BrokerConfig, version: str | None = None) -> Sai
         refused = str(error)
     texts = beyond_texts()
     beyond = frozenset(row.code for row in beyond_of(verdict, layout) if row.code in texts)
-    return Said(root, verdict, at_first_sight(describe(layout)).status, found, refused, beyond)
+    return Said(root, verdict, _first_sight(layout), found, refused, beyond)
+
+
+def _first_sight(layout: Layout) -> Status:
+    """What `inspect` says; an error that ends it is no all-clear."""
+    try:
+        return at_first_sight(describe(layout)).status
+    except StoreError:
+        return Status.DAMAGED
 
 
 def apply_recovery(said: Said, config: BrokerConfig) -> str:
