@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..store.counted import counted
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, command_app, shared
 from .selection_options import (
@@ -188,6 +187,8 @@ class _Damage:
             yield from chunk.records()
 
     def __str__(self) -> str:
+        from ..store.counted import counted
+
         ranges = counted(self.ranges, "damaged range")
         first = f"at {self.first['position']}: {self.first['reason']}"
         return f"{ranges}, {counted(self.bytes, 'byte')}, the first {first}"

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from ..store.counted import counted
 from .command_line import Command, Group, PathType
 
 if TYPE_CHECKING:
@@ -269,6 +268,7 @@ def telling_unread(unread: str) -> Iterator[None]:
     Raises UnreadableRange, at the end where they are passed over.
     """
     from ..store.byte_reader import noting
+    from ..store.counted import counted
     from ..store.errors import NotFound
 
     with noting(around=unread != REFUSED) as noted:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..store.counted import counted
 from .broker_version import AsBroker, tell_nearest
 from .command_line import path_text
 from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
@@ -247,6 +246,7 @@ class Target:
 
         `reader` then makes messages as the store's broker does.
         """
+        from ..store.counted import counted
         from ..store.write.put import StoreWriter
 
         writer = StoreWriter.open(self.store, self.common.config(), self.options)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .change_options import (
     Apply,
@@ -185,6 +184,7 @@ def _apply(
     layout: Layout, before: Judged, asks: bool, wait: float, follow_links: bool, common: Common
 ) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
+    from ..store.counted import counted
     from ..store.layout import Layout
     from ..store.page_cache import at_rate
     from ..store.recovery.apply import apply

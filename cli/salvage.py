@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import FOUND, Common, command_app, shared
@@ -195,6 +194,7 @@ _OF_WRITTEN = ("stored", "left_out", "refused")
 
 
 def _text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import counted
     from .terminal import bytes_text
 
     read = bytes_text(record["bytes"])
@@ -221,6 +221,8 @@ def _text(record: Mapping[str, Any]) -> str:
 
 
 def _made(record: Mapping[str, Any]) -> list[str]:
+    from ..store.counted import counted
+
     lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson tells of each record."]
     if record["layout"] == "compact":
         lines.append(f"  {counted(record['stored'], 'message')} put")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..store.counted import counted
 from .change_options import FollowLinks, Wait, Yes, agree, can_ask, files_of
 from .options import Common, command_app, keep_journal_in, shared
 
@@ -86,10 +85,12 @@ def undo(
 
 
 def _list(layout: Layout, common: Common) -> None:
+    from ..store.counted import counted
     from ..store.recovery.undo import list_sessions
     from .terminal import bytes_text, escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
+
         return (
             f"{escape(record['session'])}  {time_text(record['began'], common.utc)}"
             f"  {record['command'] or 'unknown'}, {record['state']}:"
@@ -129,6 +130,7 @@ def _undo(
     common: Common,
 ) -> dict[str, Any]:
     """Raises NotFound, Refused and all that `undo` does."""
+    from ..store.counted import counted
     from ..store.recovery import undo as undoing
     from ..store.recovery.apply import barriers
 
@@ -180,6 +182,7 @@ def _changes_text(layout: Layout, journal: Journal, common: Common) -> str:
 
 
 def _undone_text(record: Mapping[str, Any]) -> str:
+    from ..store.counted import counted
     from .terminal import escape
 
     if not record["session"]:
