@@ -291,8 +291,7 @@ class QueueAudit:
     def _is_shifted(self, log: CommitLog) -> bool:
         """The last unit points at another good message of this queue: so do all since a shift.
 
-        A single wrong unit before good ones is damage; it is written anew. So are units in another
-        order: a shifted queue has its messages in theirs.
+        A single wrong unit before good ones is damage, and so are units in another order.
         """
         if not self._conflicts:
             return False
@@ -302,20 +301,13 @@ class QueueAudit:
             used = is_valid(units) & (units["physical_offset"] < self.log_end)
             used &= units != _PRE_FILL
             if used.any():
-                at = int(np.flatnonzero(used)[-1])
-                last, largest = (
-                    int(units["physical_offset"][at]),
-                    units["physical_offset"][used].max(),
-                )
-                if largest > last and self._claimed(log, int(largest)) is not None:
+                positions = units["physical_offset"]
+                at, largest = int(np.flatnonzero(used)[-1]), int(positions[used].max())
+                last = int(positions[at])
+                if largest > last and self._claimed(log, largest) is not None:
                     return False
-                return self._is_misplaced(log, first + at, last)
+                return self._claimed(log, last) not in {None, first + at}
         return False
-
-    def _is_misplaced(self, log: CommitLog, offset: int, position: int) -> bool:
-        """The record at `position` is a message of this queue with another queue offset."""
-        claimed = self._claimed(log, position)
-        return claimed is not None and claimed != offset
 
     def _claimed(self, log: CommitLog, position: int) -> int | None:
         """The queue offset that the record at a position names, None if it is none of this queue."""
