@@ -74,8 +74,11 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     if path.is_dir():  # a broker's read fails, as that of a broken file does
         return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
     data = read_regular(path, LARGEST_BYTES + 1)
-    parsed = _PARSERS[KINDS[kind].syntax](data[:LARGEST_BYTES])
-    if len(data) > LARGEST_BYTES:
+    larger = len(data) > LARGEST_BYTES
+    # of a huge file of holes, mebibytes of NULs would be looked at one by one
+    known = data[:LARGEST_BYTES].rstrip(b"\0") if larger else data
+    parsed = _PARSERS[KINDS[kind].syntax](known)
+    if larger:
         size = os.stat(path).st_size  # noqa: PTH116
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"
         parsed = Parsed(parsed.value, reason, LARGEST_BYTES)

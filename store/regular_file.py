@@ -12,6 +12,7 @@ from os import PathLike
 
 from .errors import Unreadable, from_os_error
 
+_SMALL_BYTES = 1 << 20
 COMPRESSED = (".gz", ".zst")
 """How the names of files end that somebody compressed."""
 
@@ -29,13 +30,24 @@ def open_regular(path: str | PathLike[str]) -> int:
 
 
 def read_regular(path: str | PathLike[str], limit_bytes: int) -> bytes:
-    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`."""
-    from .byte_reader import read
+    """The first `limit_bytes` of a file, or of what it unpacks to. Raises as `open_regular`.
+
+    Holes of a large sparse file are not read.
+    """
+    from .byte_reader import data_ranges, fill, read
 
     descriptor = _open_any(path)
     try:
         size = min(limit_bytes, os.fstat(descriptor).st_size)
-        return read(descriptor, size, 0, os.fspath(path))
+        if size <= _SMALL_BYTES:
+            return read(descriptor, size, 0, os.fspath(path))
+        room = bytearray(size)
+        for begin, end in data_ranges(descriptor, 0, size):
+            part = memoryview(room)[begin:end]
+            got = fill(descriptor, part, begin, os.fspath(path))
+            if got < len(part):  # somebody has cut it
+                return bytes(room[: begin + got])
+        return bytes(room)
     finally:
         os.close(descriptor)
 

@@ -19,6 +19,9 @@ from .log_plan import LARGEST_GAP, renamed
 from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
 
+LARGEST_FILE_BYTES = (1 << 31) - 1
+"""mappedFileSizeCommitLog is an int, and so is the size of a filler."""
+
 
 def mend(
     snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False
@@ -26,10 +29,16 @@ def mend(
     """The snapshot without entries that no version should meet, and the edits that remove them.
 
     Directories, names that are no position of a file, empty files. any_length: files of a wrong
-    length stay. empty_log: it is meant that there is none. Raises Refused for what cannot be put right by moving it: files of a wrong length,
-    a log that is not there.
+    length stay. empty_log: it is meant that there is none. Raises Refused for what cannot be put
+    right by moving it: files of a wrong length, or of one that no broker has, a log that is not there.
     """
     size = snapshot.log_file_bytes
+    if size > LARGEST_FILE_BYTES:
+        raise Refused(
+            f"log files of {counted(size, 'byte')}, no broker has any above {LARGEST_FILE_BYTES}",
+            path=snapshot.log[0].path if snapshot.log else snapshot.layout.root,
+            hint="restore their length, or carve the messages out: mqstore salvage",
+        )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
     any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
     kept: list[Entry] = []
