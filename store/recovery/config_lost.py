@@ -69,6 +69,8 @@ class LostDelay(NamedTuple):
     after: int
 
 
+_DIGITS_MAX = 20
+"""A number of more digits is none that a broker has written."""
 _Key = tuple[Any, ...]
 
 
@@ -93,9 +95,11 @@ def _numbers(value: Any) -> Any:
     """Offsets as a broker's parser takes them: `true` and texts of digits are numbers, too."""
     if isinstance(value, dict):
         return {key: _numbers(inner) for key, inner in value.items()}
-    text = str(value).removeprefix("-")
-    if isinstance(value, bool) or (isinstance(value, str) and text.isascii() and text.isdecimal()):
+    if isinstance(value, bool):
         return int(value)
+    if isinstance(value, str) and len(value) <= _DIGITS_MAX:
+        digits = value.removeprefix("-")
+        return int(value) if digits.isascii() and digits.isdecimal() else value
     return value
 
 

@@ -232,9 +232,9 @@ def _numbered(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        int(key) if isinstance(key, str) and key.isascii() and key.isdigit() else key: _numbered(
-            item
-        )
+        int(key)
+        if isinstance(key, str) and len(key) < 20 and key.isascii() and key.isdigit()
+        else key: _numbered(item)
         for key, item in value.items()
     }
 
