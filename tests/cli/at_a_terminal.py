@@ -46,7 +46,9 @@ class Terminal:
         self._seen = 0
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        variables = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS")}
+        variables = {
+            k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "COLUMNS", "LINES")
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", _OWN_TERMINAL + (program or _MQSTORE), *words],
             stdin=theirs,
