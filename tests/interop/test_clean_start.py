@@ -47,7 +47,7 @@ HEAD = f"| file | store | change | {' | '.join(VERSIONS)} |\n" + "|---" * (3 + l
 EVERY_STORE = "any"
 AS_MUCH = {"made": ("made", "changed", "touched"), "touched": ("touched", "changed")}
 #: Broken alone they are no matter for a recovery: a broker writes them anew.
-LEFT_TO_BROKERS = ("checkpoint", "config", "timer check", "timer metrics")
+LEFT_TO_BROKERS = ("checkpoint", "config", "timer check", "timer metrics", "lock")
 RECOVERED_PER_VERSION = 150
 #: At most so many are left to a person.
 REFUSED_SHARE = 0.25
