@@ -57,15 +57,15 @@ def test_texts_of_what_no_repair_mends() -> None:
     assert set(texts) - {"OTHER"} <= set(catalogue())
     for row in texts.values():
         assert set(row) == {"why", "now"}
-        assert row["now"].format(store="S", path="P", code="C")
+        assert row["now"].format(store="S", path="P", code="C", queue="T/0")
 
 
 @pytest.mark.parametrize("code", ["I-070", "I-114", "I-117"])
 def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
-    """Light queues are one cause of several."""
+    """Light queues are one cause of several, a shifted queue is another."""
     texts = beyond_texts()[code]
-    assert "if that is a light one: " in texts["why"]
-    assert "for a light queue" in texts["now"] and "else: " in texts["now"]
+    assert "shifted the queue" in texts["why"] and "in a light one" in texts["why"]
+    assert "light" in texts["now"] and "--queue" in texts["now"]
 
 
 @pytest.mark.parametrize("kind", ["zero_first_page_first", "expired_file_gap"])
