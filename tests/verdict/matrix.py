@@ -14,7 +14,7 @@ store, where that is on record: `fine` (a start loses and hides nothing), `harm`
 *Before*: the verdict of `verify`, `recover`, `repair`. *After*: the same behind `recover --apply`;
 codes are those that stay, each of them with its reason (`mqstore explain CODE`).
 
-Written by `pytest tests/verdict -m slow --rewrite`. Numbers are stores.
+Written by `pytest tests/verdict -m slow --rewrite`. Numbers are the stores of that run.
 
 | Stores | Made | Real start | Before | After |
 |---|---|---|---|---|
