@@ -353,7 +353,7 @@ def test_a_process_that_is_killed(root: Path, tmp_path: Path) -> None:
             stderr=subprocess.DEVNULL,
         )
         try:
-            process.wait(chance.uniform(0.2, 1.0) + 0.05 * attempt)
+            process.wait(chance.uniform(0.2, 1.0) + 0.15 * attempt)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
