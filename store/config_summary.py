@@ -39,8 +39,12 @@ def summary_of(file: ConfigFile) -> ConfigSummary:
         text = (told or "no entries") + (f"; {file.note}" if file.note else "")
         return ConfigSummary(file.path.name, WHOLE, entries, text)
     parts = [f"broken at byte {file.problem.position} ({file.problem.reason})"]
+    if file.larger:
+        parts = [file.problem.reason]
     if told:
         parts.append(f"{told} before that")
+    if file.larger:
+        return ConfigSummary(file.path.name, UNREAD, entries, "; ".join(parts))
     if not file.path.name.endswith(BACKUP):
         parts.append(stand_in(file, file.path, file.kind))
     return ConfigSummary(file.path.name, BROKEN, entries, "; ".join(parts))

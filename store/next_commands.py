@@ -104,6 +104,12 @@ def repair_command(
     return command("repair", root, *words, "--apply", given=given)
 
 
+def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> Command:
+    """`mqstore salvage ROOT --to ROOT-salvaged`."""
+    target = f"{_operand(root).rstrip('/')}-salvaged"
+    return command("salvage", root, "--to", target, *arguments, given=given)
+
+
 def next_commands(
     findings: Iterable[Finding],
     root: PathLike[str] | str,
@@ -226,8 +232,7 @@ def _mending(
 def _saving(lost: dict[str, list[Finding]], root: PathLike[str] | str, given: Given) -> Command:
     """A new store of the messages that can be read."""
     codes = _codes(finding for found in lost.values() for finding in found)
-    target = f"{fspath(root).rstrip('/')}-salvaged"
-    made = command("salvage", root, "--to", target, "--layout", "compact", given=given)
+    made = salvaging(root, given, "--layout", "compact")
     return replace(made, codes=codes, by_hand=True)
 
 

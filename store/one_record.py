@@ -26,7 +26,7 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
     """
     file = log.file_at(position)
     if file is None:
-        raise NotFound("no log file holds this position", offset=position)
+        raise _in_no_file(log, position)
     at = position - file.start
     data = log.readable(file, at, _PEEK_BYTES, quick.SMALLEST)
     if len(data) >= quick.SMALLEST:
@@ -37,7 +37,22 @@ def read_message(log: MappedFileQueue, position: int) -> Message:
             message = _message(data[:size], position)
             if message is not None:
                 return message
-    raise NotFound("no record begins here", path=file.path, offset=position)
+    never = "" if any(data) else ": zeros, nothing was written"
+    raise NotFound(f"no record begins here{never}", path=file.path, offset=at)
+
+
+def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
+    """Why no file of the log has a position."""
+    if not log.files:
+        return NotFound("no log file holds this position: there is none", offset=position)
+    why, path = f"the log has {log.start} to {log.end}", None
+    before = [file for file in log.files if file.start <= position]
+    if position < log.end and before:
+        why = "a file is missing"
+    for file in before:
+        if position < file.end:  # it is longer than the others, and the next one begins earlier
+            why, path = f"what is longer than {log.file_size} bytes belongs to none", file.path
+    return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
 
 
 def _message(data: bytes, position: int) -> Message | None:

@@ -14,17 +14,17 @@ from typing import Any
 
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
-from ..config_file import BACKUP, FILES, LARGEST_BYTES
+from ..config_file import BACKUP, FILES, read_content
 from ..config_json import loads
 from ..config_parse import TOO_DEEP, Parsed, parse
 from ..errors import Missing, StoreError
-from ..regular_file import read_regular
 from .config_rules import ConfigRules
 
 _VERSION = "dataVersion"
 _INTEGERS = frozenset({"integer"})
 _CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
 """Texts that name one of a few constants: another one counts as none, what is no text is refused."""
+_STACK = "nested so deep that the broker dies of it (StackOverflowError)"
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
@@ -44,7 +44,8 @@ class Text:
 
     problem: why it is not taken, "" where it is. there: it has at least one byte; present: it exists.
     deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
-    its table fails. unseen: what it has cannot be looked at here.
+    its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
+    problem.
     """
 
     there: bool
@@ -54,17 +55,18 @@ class Text:
     present: bool = True
     fails: bool = False
     unseen: bool = False
+    dies: bool = False
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The outcome of one load. value: the table's file as it is taken, {} where nothing is."""
+    """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
 
     name: str
     start: Start
     main: Text
     backup: Text
-    deep: bool = False
+    dies: str = ""
 
     @property
     def taken(self) -> Text | None:
@@ -77,8 +79,8 @@ class Loaded:
         name = f"config/{self.name}"
         if self.start is Start.LOADS:
             return ""
-        if self.deep:
-            return f"{name}: nested so deep that the broker dies of it (StackOverflowError)"
+        if self.dies:
+            return f"{name}: {self.dies}"
         if self.start is Start.REFUSES and not self.backup.there:  # a RocksDB stands for the file
             return self.main.problem
         why = f"{name} cannot be read ({self.main.problem})"
@@ -95,28 +97,38 @@ def load_config(directory: Path, name: str, rules: ConfigRules) -> Loaded:
     if main.there and not main.problem:
         return Loaded(name, Start.LOADS, main, read_text(directory / (name + BACKUP), rules))
     backup = read_text(directory / (name + BACKUP), rules)
-    if main.deep and rules.deep_ends_start:
-        return Loaded(name, Start.REFUSES, main, backup, deep=True)
+    if dies := _dies(main, rules):
+        return Loaded(name, Start.REFUSES, main, backup, dies)
     if not backup.there:
         return Loaded(name, Start.EMPTY, main, backup)
     if not backup.problem:
         return Loaded(name, Start.BACKUP, main, backup)
-    deep = backup.deep and rules.deep_ends_start
-    return Loaded(name, Start.REFUSES, main, backup, deep=deep)
+    return Loaded(name, Start.REFUSES, main, backup, _dies(backup, rules))
+
+
+def _dies(text: Text, rules: ConfigRules) -> str:
+    """What kills a broker that reads it, "" for nothing."""
+    if text.dies:
+        return text.problem
+    return _STACK if text.deep and rules.deep_ends_start else ""
 
 
 def read_text(path: Path, rules: ConfigRules) -> Text:
     """A file, or a .bak, as it is; one that cannot be opened counts as broken."""
     try:
-        data = read_regular(path, LARGEST_BYTES + 1)
+        content = read_content(path)
     except Missing:
         return Text(there=False, problem="missing", present=False)
     except StoreError as error:
         return Text(there=True, problem=error.message)
     name = path.name.removesuffix(BACKUP)
-    if len(data) > LARGEST_BYTES:  # nothing says that it is broken
-        return Text(there=True)
-    return judge(name, data, rules)
+    if content.larger:  # nothing says that it is broken
+        return Text(there=True, unseen=True)
+    if content.problem:
+        parsed = _parsed(content.data)
+        value = parsed.value if isinstance(parsed.value, dict) else {}
+        return Text(not content.empty, value, content.problem, dies=content.dies)
+    return judge(name, content.data, rules)
 
 
 def judge(name: str, data: bytes, rules: ConfigRules) -> Text:

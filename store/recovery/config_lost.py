@@ -174,7 +174,7 @@ class Lost:
         """Offsets that are not in the table, or with a lower number."""
         one = self._offsets
         taken = self._taken(one)
-        if one.start is Start.LOADS and taken:
+        if one.start is Start.LOADS and (taken or one.main.unseen):
             return
         for key, before in sorted(self._rests(one).items(), key=repr):
             _, topic, group, queue_id, _ = key
@@ -190,7 +190,7 @@ class Lost:
         taken = self._taken(one)
         rest = {key[4]: offset for key, offset in self._rests(one).items()}
         after = {key[4]: offset for key, offset in taken.items()}
-        if one.start is Start.LOADS and after:
+        if one.start is Start.LOADS and (after or one.main.unseen):
             return
         wholly = one.taken is None and (self.ran or _present(one))
         for queue, (first, end) in sorted(self.queues.items()):
@@ -206,7 +206,9 @@ class Lost:
         """Filters, orders, static topics, modes: entries of the rests that are not taken."""
         for name in _OTHERS:
             one = self.loaded.get(name)
-            if one is not None and not (one.start is Start.LOADS and self._taken(one)):
+            if one is None or (one.start is Start.LOADS and one.main.unseen):
+                continue
+            if one.start is not Start.LOADS or not self._taken(one):
                 for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
                     yield name, entry_text(key[1:])
 

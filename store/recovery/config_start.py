@@ -146,7 +146,11 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
         name: load_config(layout.config, name, rules) for name in (*names, *rules.passed_over)
     }
     loaded |= {name: one for name, one in load_databases(layout.config).items() if name in loaded}
-    refused = (one.reason for name in names if (one := loaded[name]).start is Start.REFUSES)
+    refused = (
+        one.reason
+        for name, one in loaded.items()
+        if one.start is Start.REFUSES and (name in names or one.main.dies or one.backup.dies)
+    )
     files = tuple(_file_start(one) for one in loaded.values())
     if with_timer:
         files += (_timer_check(layout.config),)
@@ -232,5 +236,6 @@ def _file_start(one: Loaded) -> ConfigFileStart:
     taken = one.taken
     entries = len(entries_of(one.name, taken)) if taken else 0
     problem = one.main.problem
-    overwritten = one.main.there and one.start in (Start.BACKUP, Start.EMPTY)
+    there = one.main.there or bool(one.main.value)
+    overwritten = there and one.start in (Start.BACKUP, Start.EMPTY)
     return ConfigFileStart(one.name, one.start, problem, entries, overwritten)

@@ -34,10 +34,17 @@ def mend(
     """
     size = snapshot.log_file_bytes
     if size > LARGEST_FILE_BYTES:
+        from ..next_commands import (
+            Given,
+            salvaging,
+        )  # which looks at findings, and they at recoveries
+
+        layout = snapshot.layout
         raise Refused(
             f"log files of {counted(size, 'byte')}, no broker has any above {LARGEST_FILE_BYTES}",
-            path=snapshot.log[0].path if snapshot.log else snapshot.layout.root,
-            hint="restore their length, or carve the messages out: mqstore salvage",
+            path=snapshot.log[0].path if snapshot.log else layout.root,
+            hint="restore their length, or carve the messages out: "
+            + str(salvaging(layout.root, Given(layout.broker_config.words))),
         )
     wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
     any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from ..delay_level import TIMER_TOPIC
 from ..file_bytes import FileBytes
 from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
-from .loading import LoadedFile, Refusal, load_files, truncate
+from .loading import Loaded, LoadedFile, Refusal, load_files, truncate
 from .profiles import Profile, TimerRules
 from .queue_state import QueueState
 from .queue_units import is_valid
@@ -88,22 +89,35 @@ def recover_timer(
     rules = profile.timer
     if rules is None or (queue is None and not snapshot.has_timer):
         return None
+    loaded = load_timer(snapshot, profile)
+    if isinstance(loaded, Refusal):
+        return loaded
     wheel = layout.timer_wheel
-    if wheel.exists() and (size := wheel.stat().st_size) not in (0, FILE_BYTES):
+    state = TimerState(
+        loaded.files,
+        snapshot.timer_file_bytes,
+        read_timer_check(layout.config / "timercheck") or TimerCheck(),
+        _wheel(str(wheel)) if _length(wheel) else np.zeros(SLOTS, _SLOT),
+        Ticks.of_store(layout),
+        deleted=loaded.deleted,
+    )
+    return _recover(snapshot, rules, state, log, queue, now_ms)
+
+
+def load_timer(snapshot: Snapshot, profile: Profile) -> Loaded | Refusal:
+    """The files of the timer log, or why a load of them and of the wheel fails: by lengths and names."""
+    wheel = snapshot.layout.timer_wheel
+    if (size := _length(wheel)) not in (0, FILE_BYTES):
         reason = f"RuntimeException: Timer wheel length:{size} != expected:{FILE_BYTES}"
         return Refusal("timer-wheel-length", reason, str(wheel))
     loaded = load_files(snapshot.timer_log, snapshot.timer_file_bytes, profile.load)
     if loaded.refusal:
         return Refusal(f"timer-{loaded.refusal.case}", loaded.refusal.reason, loaded.refusal.path)
-    state = TimerState(
-        loaded.files,
-        snapshot.timer_file_bytes,
-        read_timer_check(layout.config / "timercheck") or TimerCheck(),
-        _wheel(str(wheel)) if wheel.exists() and size else np.zeros(SLOTS, _SLOT),
-        Ticks.of_store(layout),
-        deleted=loaded.deleted,
-    )
-    return _recover(snapshot, rules, state, log, queue, now_ms)
+    return loaded
+
+
+def _length(wheel: Path) -> int:
+    return wheel.stat().st_size if wheel.exists() else 0
 
 
 def entries_end(data: npt.NDArray[np.uint8]) -> int:

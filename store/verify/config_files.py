@@ -36,6 +36,9 @@ def a_file_can_be_read(scene: Scene) -> None:
         backup = tables.backup[name]
         if not _checked(name) or (main is None and backup is None):
             continue
+        if main is not None and main.larger and main.problem is not None:
+            scene.unread.append(f"config/{name}: {main.problem.reason}")
+            continue
         if any(file is not None and file.problem is None for file in (main, backup)):
             continue
         file = main or backup
@@ -51,7 +54,7 @@ def file_and_backup_agree(scene: Scene) -> None:
     tables = config_tables(scene)
     for name, main in tables.main.items():
         backup = tables.backup[name]
-        if not _checked(name) or main is None or (main.problem and backup is None):
+        if not _checked(name) or main is None or main.larger or (main.problem and backup is None):
             continue
         path = os.fspath(main.path)
         if main.problem is not None:

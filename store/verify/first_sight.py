@@ -12,9 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..counted import counted
+from ..errors import Refused, UnreadableRange, Unsupported
 from ..recovery.config_start import config_start
+from ..recovery.loading import Refusal
+from ..recovery.mend import mend
 from ..recovery.profiles import profile_of
-from ..recovery.snapshot import QueueId
+from ..recovery.snapshot import QueueId, Snapshot
+from ..recovery.timer_state import load_timer
 from ..store import Store
 from .finding import Finding, order
 from .register import CHECKS, checks_of
@@ -58,8 +62,28 @@ def _of_description(seen: Description) -> Iterator[Finding]:
     if seen.restart is not None and not seen.restart.file:
         text = f"a broker {seen.restart.version} would not start: {seen.restart.reason}"
         yield Finding.of("I-180", root, text)
+    yield from _of_lengths(seen, root)
     if seen.restart is not None:  # there is a plain log
         yield from _of_config(seen, root)
+
+
+def _of_lengths(seen: Description, root: str) -> Iterator[Finding]:
+    """What keeps a plan or a timer off by the lengths and names of files alone."""
+    try:
+        snapshot = Snapshot.of(seen.layout)
+    except Unsupported:
+        return
+    try:
+        mend(snapshot, any_length=True)
+    except Refused as error:
+        yield Finding.of("I-187", root, f"no recovery is possible yet: {error}")
+    except UnreadableRange:
+        return  # it is noted
+    profile = profile_of(seen.generation.version)
+    timer = load_timer(snapshot, profile) if profile.timer and snapshot.has_timer else None
+    if isinstance(timer, Refusal):
+        text = f"a broker {profile.version} would not start: {timer.reason} ({timer.path})"
+        yield Finding.of("I-180", root, text)
 
 
 def _of_config(seen: Description, root: str) -> Iterator[Finding]:

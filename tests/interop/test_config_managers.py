@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,6 +141,34 @@ def test_random_damage(version: str, managers: Callable[[str], Managers], tmp_pa
     judge = managers(version)
     odd = [o for n in range(FAST) for o in differences(make(version, n), judge, tmp_path)]
     assert not odd, "\n".join(odd)
+
+
+GIB = 1 << 30
+SIZES = (1 << 40, 3 * GIB, 300 * GIB + 6000, 5 * GIB)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_sparse_files_of_any_size(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    """A broker reads them whole, and takes their length for an int."""
+    judge, rules = managers(version), RULES[profile_of(version).version]
+    root = stores.unpack(STORES[version][0], tmp_path)
+    names = [name for name in ("topics.json", "timermetrics") if name in rules.known]
+    there = [(root / "config" / n).read_bytes() for n in names if (root / "config" / n).exists()]
+    for (name, content), size in product(zip(names, there, strict=False), SIZES):
+        path, backup = root / "config" / name, root / "config" / f"{name}.bak"
+        for text in (content, b"no JSON", None):
+            path.write_bytes(content)  # 5.4 removes one that it cannot read
+            backup.unlink(missing_ok=True)
+            if text is not None:
+                backup.write_bytes(text)
+            os.truncate(path, size)
+            told, found = judge.load(root, [name])[name], load_config(path.parent, name, rules)
+            place = (name, size, text, told)
+            assert bool(told.get("loaded")) == (found.start is not Start.REFUSES), place
+            assert (told.get("exception") == "OutOfMemoryError") == bool(found.dies), place
 
 
 @pytest.mark.slow

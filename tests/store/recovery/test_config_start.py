@@ -6,6 +6,7 @@ The real managers say the same: `tests/interop/test_config_managers.py`.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -221,6 +222,33 @@ def test_lost_statistics_are_no_loss(name: str, config: Path, real: tuple[Path, 
     assert not start(config, real[1]).harmful
     (config / f"{name}.bak").write_bytes(GARBAGE)
     assert bool(start(config, real[1]).refuses) is (name == "timermetrics")
+
+
+@pytest.mark.parametrize(
+    ("size", "outcome_", "outcome_alone"),
+    [
+        (1 << 40, Start.BACKUP, Start.EMPTY),  # its length as an int: 0
+        (3 << 30, Start.BACKUP, Start.EMPTY),  # below 0
+        ((1 << 40) + 6000, Start.LOADS, Start.LOADS),  # the first 6000 bytes
+        (5 << 30, Start.REFUSES, Start.REFUSES),  # 1 GiB, more than a heap has
+        (100 << 20, Start.LOADS, Start.LOADS),
+    ],
+)
+def test_a_huge_file_is_read_as_a_broker_reads_it(
+    size: int, outcome_: Start, outcome_alone: Start, config: Path, real: tuple[Path, Ends]
+) -> None:
+    """Asked of the real managers in tests/interop/test_config_managers.py."""
+    for name in ("topics.json", "timermetrics", "transactionMetrics"):
+        os.truncate(config / name, size)
+        found = start(config, real[1])
+        assert outcome(found, name) is outcome_
+        assert bool(found.refuses) == found.harmful == (outcome_ is Start.REFUSES)
+        backup = config / f"{name}.bak"
+        content = backup.read_bytes()
+        backup.unlink()
+        assert outcome(start(config, real[1]), name) is outcome_alone
+        backup.write_bytes(content)
+        os.truncate(config / name, 0)
 
 
 def test_a_configuration_that_was_emptied(config: Path, real: tuple[Path, Ends]) -> None:
