@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.derive.ragged import Ints
-from ..pipeline.arrow_messages import record_of
+from ..store.arrow.messages import record_of
 from ..store.errors import InvalidInput, Unsupported, from_os_error
 from ..store.write.bulk import STEP_ROWS
 from .ndjson_input import Line

@@ -47,13 +47,13 @@ def compact(
       mqstore pipeline compact '/data/*/store' -t 'state-*' --to /data/states --as-broker 5.3
     """
     from ..pipeline.plan import folders_of
-    from ..pipeline.sources.fleet import as_path, stores_of
+    from ..store.arrow.fleet import as_path, stores_of
 
     master, settings = spark.place(common)
     tell_nearest(as_broker, common)
     from ..pipeline.compact import STAGES, compact_stores
     from ..pipeline.importing import options_of
-    from ..pipeline.sources.remote import log_sizes
+    from ..store.arrow.remote import log_sizes
 
     config, roots = common.config(), stores_of(stores)
     folders = dict(zip(roots, folders_of([as_path(root) for root in roots]), strict=True))

@@ -49,8 +49,8 @@ def diff(
     master, settings = spark.place(common)
     from ..pipeline.diff import differences, log_bytes, pairs_of
     from ..pipeline.session import spark_session
-    from ..pipeline.sources.fleet import stores_of
     from ..pipeline.watch import watched
+    from ..store.arrow.fleet import stores_of
 
     config = common.config()
     of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))

@@ -78,8 +78,8 @@ def export(
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
-    from ..pipeline.sources.fleet import stores_of
-    from ..pipeline.sources.remote import log_sizes
+    from ..store.arrow.fleet import stores_of
+    from ..store.arrow.remote import log_sizes
     from .json_text import dumps_wide
 
     roots = stores_of(stores)

@@ -131,7 +131,7 @@ def told_unread(roots: Sequence[str], common: Common) -> int:
 
     Raises the error of the first one where none can.
     """
-    from ..pipeline.sources.fleet import unread_of
+    from ..store.arrow.fleet import unread_of
 
     unread = unread_of(roots, common.config())
     if len(unread) == len(roots):

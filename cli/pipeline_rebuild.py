@@ -51,7 +51,7 @@ def rebuild(
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import STAGES, on_spark
     from ..pipeline.rebuild import rebuild as run
-    from ..pipeline.sources.fleet import stores_of
+    from ..store.arrow.fleet import stores_of
 
     roots = [Path(root) for root in stores_of(stores)]
     unreadable: dict[str, str] = {}

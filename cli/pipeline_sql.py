@@ -42,9 +42,9 @@ def sql(
 
     master, settings = spark.place(common)
     from ..pipeline import register
-    from ..pipeline.sources.fleet import stores_of
     from ..pipeline.sql import SETTINGS, ask, columns_of_answer, records_of
     from ..pipeline.watch import watched
+    from ..store.arrow.fleet import stores_of
 
     options = source_options(common, since, until)
     roots = stores_of(stores)

@@ -49,9 +49,9 @@ def stats(
     """
     master, settings = spark.place(common)
     from ..pipeline.session import spark_session
-    from ..pipeline.sources.fleet import stores_of
     from ..pipeline.stats import stats_on, tasks_of
     from ..pipeline.watch import watched
+    from ..store.arrow.fleet import stores_of
     from ..store.time_range import parse_range
 
     wanted = _dimensions(by)

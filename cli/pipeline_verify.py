@@ -53,10 +53,10 @@ def verify(
     """
     master, settings = spark.place(common)
     from ..pipeline.session import spark_session
-    from ..pipeline.sources.fleet import stores_of
-    from ..pipeline.sources.remote import log_sizes
     from ..pipeline.verify import sizes_in_parts, stages_of, tasks_of, verify_on
     from ..pipeline.watch import watched
+    from ..store.arrow.fleet import stores_of
+    from ..store.arrow.remote import log_sizes
     from ..store.errors import StoreError
 
     groups = groups_of(only)

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..pipeline.arrow_messages import columns_of_rows
+from ..store.arrow.messages import columns_of_rows
 from ..store.counted import counted
 from ..store.errors import InvalidInput, LimitExceeded, StoreError
 from ..store.write.batch import NewBatch

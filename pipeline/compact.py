@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..formats import message_properties as names
+from ..store.arrow.log_columns import DAMAGE
 from ..store.write.files import Files
 from .failures import failures
 from .importing import write_store
 from .publishing import publish_job
 from .session import spark_session
 from .sources.log import LogSource
-from .sources.log_columns import DAMAGE
 from .watch import Tell, watched
 
 if TYPE_CHECKING:

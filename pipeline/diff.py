@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow.fleet import as_path
+from ..store.arrow.remote import log_sizes
 from ..store.config import BrokerConfig
 from .failures import failures
 from .plan import names_of
-from .sources.fleet import as_path
-from .sources.remote import log_sizes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession

@@ -8,8 +8,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow.export_formats import require_format
 from ..store.write.files import Files
-from .export_formats import require_format
 from .failures import failures
 from .publishing import publish_job
 from .session import spark_session

@@ -17,12 +17,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ..store.arrow.ask import Ask
+from ..store.arrow.export_files import NEEDED, ExportFiles
+from ..store.arrow.log_columns import DAMAGE
+from ..store.arrow.log_rows import LogPart, Pushed, fields_of, parts_of, rows_of
 from ..store.write.files import Files
-from .export_files import NEEDED, ExportFiles
-from .sources.ask import Ask
-from .sources.log import LogPartition, fields_of, partitions_of, rows_of
-from .sources.log_columns import DAMAGE
-from .sources.pushed import Pushed
 from .stage import Stage
 
 SCHEMA = pa.schema({"attempt": pa.string(), "note": pa.string()})
@@ -46,7 +45,7 @@ class ExportSource(DataSource):
 class ExportPartition(InputPartition):
     """A split of a log and its number."""
 
-    def __init__(self, number: int, split: LogPartition) -> None:
+    def __init__(self, number: int, split: LogPart) -> None:
         super().__init__(number)
         self.number = number
         self.split = split
@@ -62,7 +61,7 @@ class ExportReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Those of a read of the log."""
-        return [ExportPartition(n, split) for n, split in enumerate(partitions_of(self._ask))]
+        return [ExportPartition(n, split) for n, split in enumerate(parts_of(self._ask))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Write one split; a row for each file and for each damaged range."""

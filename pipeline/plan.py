@@ -19,9 +19,6 @@ from ..store.layout import Layout
 from ..store.recovery.profiles import profile_of
 from ..store.recovery.snapshot import list_queues, topics_with_batches, usual_file_bytes
 
-SPLIT_BYTES_MIN = 32 << 20
-"""Below this a split costs more to start than to read."""
-SPLIT_BYTES_MAX = 256 << 20
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
 
@@ -176,11 +173,6 @@ def _ext_file_bytes(layout: Layout) -> int:
     if not layout.broker_config.get_bool("enableConsumeQueueExt", any(ext.values())):
         return 0
     return usual_file_bytes(layout, _EXT_SIZE, ext.values())
-
-
-def split_bytes_for(total_bytes: int, cores: int) -> int:
-    """The size of a split that gives every core work, within what pays."""
-    return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
 
 
 def names_of(roots: Sequence[Path]) -> list[str]:

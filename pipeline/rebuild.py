@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.split import split_bytes_for
 from ..store.write.files import Files
 from .failures import failures
-from .plan import Plan, split_bytes_for
+from .plan import Plan
 from .publishing import publish_job
 from .rebuild_steps import QUEUES, complete, finish_index
 from .session import spark_session

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow import export_formats
 from ..store.errors import InvalidInput, LimitExceeded
-from . import export_formats
 from .failures import JobFailed, failure_of
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ def ask(
 
 def _columns() -> dict[str, list[str]]:
     """All columns of each view."""
-    from .sources import log_columns, table_sources
+    from ..store.arrow import log_columns
+    from .sources import table_sources
 
     log = [name for name in log_columns.COLUMNS if name != log_columns.DAMAGE]
     found = {MESSAGES: log, DAMAGE: ["store", "position", "size", "reason"]}
@@ -128,7 +129,7 @@ def _create(
 
 
 def _usual_columns() -> list[str]:
-    from .sources import log_columns
+    from ..store.arrow import log_columns
 
     return [name for name in log_columns.USUAL if name != log_columns.DAMAGE]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow.remote import open_log
 from ..store.commit_log import Batch
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
@@ -12,7 +13,6 @@ from ..store.mark import Mark
 from ..store.split import Split, scan_split, splits
 from ..store.stats import Stats
 from ..store.time_range import TimeRange
-from .sources.remote import open_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,6 +21,8 @@ from functools import partial, reduce
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow.fetched import in_directory
+from ..store.arrow.fleet import is_uri
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
 from ..store.store import Store
@@ -32,8 +34,6 @@ from ..store.verify.run import LookedAt, look_at, together, verify
 from ..store.verify.scene import Scope
 from ..store.verify.verdict import Verdict, status_of
 from .failures import failures
-from .sources.fetched import in_directory
-from .sources.fleet import is_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    from mqstore.pipeline.sources.index import IndexSource as DefaultSource
+    from mqstore.pipeline.sources.tables import IndexSource as DefaultSource
 except ImportError:  # without pyarrow, say: then there is no source, and those of others stay
     __all__: list[str] = []
 else:

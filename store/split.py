@@ -16,6 +16,11 @@ LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
 """Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""
 
 
+SPLIT_BYTES_MIN = 32 << 20
+"""Below this a split costs more to start than to read."""
+SPLIT_BYTES_MAX = 256 << 20
+
+
 class Split(NamedTuple):
     """Log positions start ≤ p < stop."""
 
@@ -29,6 +34,11 @@ def splits(start: int, stop: int, split_bytes: int) -> Iterator[Split]:
         end = min(stop, start - start % split_bytes + split_bytes)
         yield Split(start, end)
         start = end
+
+
+def split_bytes_for(total_bytes: int, cores: int) -> int:
+    """The size of a split that gives every core work, within what pays."""
+    return max(SPLIT_BYTES_MIN, min(SPLIT_BYTES_MAX, -(-total_bytes // max(1, cores))))
 
 
 def scan_split(

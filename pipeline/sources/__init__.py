@@ -1,4 +1,4 @@
-"""Data sources for Spark: the files of stores as rows, one module per source.
+"""Data sources for Spark: the files of stores as rows.
 
 `register` of `mqstore.pipeline` makes them known to a session.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-    from .table import TableSource
+    from .tables import TableSource
 
 
 def all_sources() -> list[type[DataSource]]:
@@ -22,10 +22,6 @@ def all_sources() -> list[type[DataSource]]:
 
 def table_sources() -> list[type[TableSource]]:
     """Those of files other than the log."""
-    from .findings import FindingSource
-    from .index import IndexSource
-    from .offsets import OffsetSource
-    from .queue import QueueSource
-    from .timer import TimerSource
+    from .tables import FindingSource, IndexSource, OffsetSource, QueueSource, TimerSource
 
     return [QueueSource, IndexSource, TimerSource, OffsetSource, FindingSource]

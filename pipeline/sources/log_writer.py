@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from ...store.arrow.messages import columns_of_rows, record_of
 from ...store.write.bulk import append_ahead
 from ...store.write.message_columns import columns_of
 from ...store.write.message_json import MessageReader, is_message
@@ -13,7 +14,6 @@ from ...store.write.new_message import NewMessage
 from ...store.write.options import WriterOptions
 from ...store.write.put import StoreWriter
 from ...store.write.unique_keys import UniqueKeys
-from ..arrow_messages import columns_of_rows, record_of
 from ..stage import Stage
 from .spool import SpoolWriter
 

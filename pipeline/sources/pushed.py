@@ -7,7 +7,7 @@ never too little.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -20,25 +20,12 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from ...store.arrow.log_rows import Pushed
 from ...store.selection import ANY_TAG, TAG_SEPARATOR, Selection
 from ...store.time_range import TimeRange
-from .ask import ALWAYS
 
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """In a column it stands for bytes that are no text."""
-
-
-@dataclass(frozen=True)
-class Pushed:
-    """Conditions of which all must hold, of each list one, and store times. Default: none."""
-
-    conditions: list[list[Selection]] = field(default_factory=list)
-    times: TimeRange = ALWAYS
-
-    def within(self, times: TimeRange) -> TimeRange:
-        """The times that are wanted both ways; none is a range that ends where it begins."""
-        since = max(times.since_ms, self.times.since_ms)
-        return TimeRange(since, max(since, min(times.until_ms, self.times.until_ms)))
 
 
 def take_filters(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:

@@ -22,13 +22,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ...store.arrow.ask import parse_object
+from ...store.arrow.fleet import is_uri
 from ...store.config import BrokerConfig
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import JOURNAL
 from ...store.write.files import Files
 from ..stage import Stage, may_be_left_in, one_job, remove_empty, require_outside
-from .ask import parse_object
-from .fleet import is_uri
 from .owner import require_gone, this_session
 
 _SPOOL = "rows.arrow"

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mqstore.pipeline import register
 from mqstore.pipeline.session import spark_session
-from mqstore.pipeline.sources.ask import Ask
-from mqstore.pipeline.sources.log import LogPartition, partitions_of, rows_of
-from mqstore.pipeline.sources.pushed import Pushed
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.log_rows import LogPart, Pushed, parts_of, rows_of
 from tests.spark_processes import cpu_s, jvm_below, own_cpu_s, worker_peaks
 from tests.stores import unpack
 
@@ -37,14 +36,14 @@ FIELDS = (
 FEW = "topic,queue_id,total_size"
 
 
-def _part(job: tuple[Ask, LogPartition]) -> int:
+def _part(job: tuple[Ask, LogPart]) -> int:
     return sum(rows.num_rows for rows in rows_of(*job, Pushed()))
 
 
 def plain(path: str, fields: str) -> int:
     """Rows of a log, made by two processes."""
     ask = Ask.of({"path": path, "fields": fields})
-    jobs = [(replace(ask), part) for part in partitions_of(ask)]
+    jobs = [(replace(ask), part) for part in parts_of(ask)]
     with get_context("fork").Pool(PROCESSES) as pool:
         return sum(pool.imap_unordered(_part, jobs, chunksize=1))
 

@@ -17,7 +17,7 @@ from mqstore.cli import arrow_input
 from mqstore.cli.arrow_input import read_rows
 from mqstore.cli.put import new_reader
 from mqstore.cli.terminal import escape_lines
-from mqstore.pipeline.arrow_messages import columns_of_rows
+from mqstore.store.arrow.messages import columns_of_rows
 
 from .. import stores
 from .datadriven import run_here

@@ -18,11 +18,11 @@ from mqstore.cli.app import run
 from mqstore.cli.pipeline_export import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, spark_job
-from mqstore.pipeline.export_files import folder_name
 from mqstore.pipeline.export_source import ExportPartition, export_split
-from mqstore.pipeline.sources.ask import Ask
-from mqstore.pipeline.sources.log import partitions_of
 from mqstore.pipeline.stage import Stage
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.export_files import folder_name
+from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.errors import Refused
 
 from ..cli.json_schema import errors
@@ -41,7 +41,7 @@ def plain_job(ask: Mapping[str, str], form: str, stage: Stage) -> Notes:
     asked = Ask.of(ask)
     return [
         (str(number), note)
-        for number, split in enumerate(partitions_of(asked))
+        for number, split in enumerate(parts_of(asked))
         for note in export_split(asked, ExportPartition(number, split), form, stage, str(number))
     ]
 
@@ -118,7 +118,7 @@ def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
 def test_a_cell_is_no_formula(tmp_path: Path) -> None:
     import pyarrow as pa
 
-    from mqstore.pipeline.export_formats import open_sink
+    from mqstore.store.arrow.export_formats import open_sink
 
     column = pa.array(["=1+1", "'@x", "plain", None])
     sink = open_sink("csv", tmp_path / "a.csv", pa.schema([("tags", pa.string())]))

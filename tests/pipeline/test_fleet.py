@@ -12,12 +12,12 @@ import pytest
 
 from mqstore.pipeline.diff import log_bytes
 from mqstore.pipeline.sources import table_sources
-from mqstore.pipeline.sources.ask import Ask
-from mqstore.pipeline.sources.fleet import stores_of
-from mqstore.pipeline.sources.log import partitions_of
-from mqstore.pipeline.sources.table import TableReader, TableSource
+from mqstore.pipeline.sources.tables import TableReader, TableSource
 from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.fleet import stores_of
+from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.time_range import TimeRange
@@ -51,7 +51,7 @@ def test_hundreds_of_stores(tmp_path: Path) -> None:
         (tmp_path / "fleet" / f"{number:03}").mkdir(parents=True)
         if number % 10:
             (tmp_path / "fleet" / f"{number:03}" / "commitlog").symlink_to(one / "commitlog")
-    parts = partitions_of(Ask.of({"path": f"{tmp_path}/fleet/*"}))
+    parts = parts_of(Ask.of({"path": f"{tmp_path}/fleet/*"}))
     assert len(parts) == 200
     assert sum(bool(part.problem) for part in parts) == 20
 
@@ -116,7 +116,7 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     wanted = rows(ask_of(root, fields=FIELDS))
     assert rows(Ask.of({"path": uri, "fields": FIELDS})) == wanted
     small = Ask.of({"path": uri, "fields": FIELDS, "split_bytes": "100000"})
-    assert len(partitions_of(small)) > 1
+    assert len(parts_of(small)) > 1
     assert rows(small) == wanted
 
 

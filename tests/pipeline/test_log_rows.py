@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from mqstore.pipeline.sources.ask import Ask
-from mqstore.pipeline.sources.log import LogPartition, fields_of, partitions_of, rows_of
-from mqstore.pipeline.sources.log_columns import COLUMNS
-from mqstore.pipeline.sources.pushed import Pushed
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.log_columns import COLUMNS
+from mqstore.store.arrow.log_rows import LogPart, Pushed, fields_of, parts_of, rows_of
 from mqstore.store.commit_log import Batch, CommitLog, Extent, ExtentKind
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.layout import Layout
@@ -36,11 +35,11 @@ def ask_of(root: Path, **options: str) -> Ask:
     return replace(ask, fields=fields_of(ask))
 
 
-def rows(ask: Ask, parts: list[LogPartition] | None = None) -> list[dict[str, Any]]:
+def rows(ask: Ask, parts: list[LogPart] | None = None) -> list[dict[str, Any]]:
     """All rows, damage behind the messages, in log order."""
     found = [
         row
-        for part in parts or partitions_of(ask)
+        for part in parts or parts_of(ask)
         for batch in rows_of(ask, part, Pushed())
         for row in batch.to_pylist()
     ]
@@ -100,7 +99,7 @@ def cut_anywhere(root: Path, seed: str) -> None:
     rng = random.Random(seed)
     for count in (1, 3, 17):
         cuts = sorted([start, *(rng.randint(start, end) for _ in range(count)), end])
-        parts = [LogPartition(str(root), Split(*cut)) for cut in pairwise(cuts)]
+        parts = [LogPart(str(root), Split(*cut)) for cut in pairwise(cuts)]
         found = rows(ask, parts)
         kept = [row for row in whole if place(row) < end]
         assert found == kept, f"cut at {cuts}"
@@ -109,7 +108,7 @@ def cut_anywhere(root: Path, seed: str) -> None:
 def planned(root: Path) -> None:
     """Splits as a job makes them, small ones, give the rows of all of a log, damage at its end too."""
     ask = ask_of(root, fields="position,topic,queue_id,queue_offset,damage")
-    assert rows(ask, partitions_of(replace(ask, split_bytes=20_000))) == rows(ask)
+    assert rows(ask, parts_of(replace(ask, split_bytes=20_000))) == rows(ask)
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -169,12 +168,12 @@ def test_a_store_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:
     assert lost["damage"]["reason"].startswith("no such directory")
     assert len(found) > 1
     with pytest.raises(Missing):
-        partitions_of(replace(ask, on_damage="fail"))
+        parts_of(replace(ask, on_damage="fail"))
 
 
 def rows_of_all(ask: Ask) -> list[dict[str, Any]]:
     """All rows in the order of the splits."""
-    batches = (b for part in partitions_of(ask) for b in rows_of(ask, part, Pushed()))
+    batches = (b for part in parts_of(ask) for b in rows_of(ask, part, Pushed()))
     return [row for batch in batches for row in batch.to_pylist()]
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.sources import log_columns, table_sources
-from mqstore.pipeline.sources.ask import OPTIONS
+from mqstore.pipeline.sources import table_sources
+from mqstore.store.arrow import log_columns
+from mqstore.store.arrow.ask import OPTIONS
 
 from ..stores import unpack
 

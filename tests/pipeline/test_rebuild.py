@@ -14,10 +14,10 @@ import pytest
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.failures import JobFailed, failure_of
-from mqstore.pipeline.plan import folders_of, plan_of, split_bytes_for
+from mqstore.pipeline.plan import folders_of, plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.pipeline.sources.fleet import as_path
 from mqstore.pipeline.stage import Stage
+from mqstore.store.arrow.fleet import as_path
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import (
     InUse,
@@ -31,6 +31,7 @@ from mqstore.store.errors import (
     Unsupported,
 )
 from mqstore.store.layout import JOURNAL
+from mqstore.store.split import split_bytes_for
 from mqstore.store.write.files import Files
 
 from .. import stores

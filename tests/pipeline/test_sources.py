@@ -15,8 +15,8 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sources import all_sources
-from mqstore.pipeline.sources.ask import Ask
-from mqstore.pipeline.sources.offsets import OffsetTable
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.offset_table import OffsetTable
 from mqstore.store.layout import Layout
 
 from ..stores import unpack

@@ -20,7 +20,6 @@ import pytest
 from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline import verify as pipeline_verify
 from mqstore.pipeline.failures import JobFailed
-from mqstore.pipeline.sources.remote import log_sizes
 from mqstore.pipeline.tasks import TaskReader, answer_of, told
 from mqstore.pipeline.verify import (
     PART_BYTES,
@@ -35,6 +34,7 @@ from mqstore.pipeline.verify import (
     tasks_of,
     verify_on,
 )
+from mqstore.store.arrow.remote import log_sizes
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.store import Store

@@ -1,4 +1,4 @@
-"""`rocketmq-timer`: the timer log's units as rows (spec 04, 4.4)."""
+"""The timer log's units as rows (spec 04, 4.4)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ...formats.timer_log import UNIT
-from ...store.counted import counted
-from ...store.layout import TIMER_LOG, Layout
-from ...store.mapped_file_queue import MappedFileQueue
-from ...store.timer import TimerUnits, timer_log
+from ..counted import counted
+from ..layout import TIMER_LOG, Layout
+from ..mapped_file_queue import MappedFileQueue
+from ..timer import TimerUnits, timer_log
 from .ask import Ask
-from .table import PROBLEM, Table, TableSource, Values, fields_of_schema
+from .table import PROBLEM, Table, Values, fields_of_schema
 
 
 class TimerTable(Table):
@@ -36,13 +36,3 @@ class TimerTable(Table):
                     bytes_are = counted(item.size, f"byte {of} is", f"bytes {of} are")
                     reason = f"{bytes_are} no units"
                     yield 1, {"position": item.position, PROBLEM: reason}
-
-
-class TimerSource(TableSource):
-    """Options `path`, `fields`, `on_damage`."""
-
-    table = TimerTable()
-
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq-timer"

@@ -1,4 +1,4 @@
-"""`rocketmq-offsets`: how far consumer groups have come, from the files in `config/`."""
+"""How far consumer groups have come, from the files in `config/`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...formats.kinds import KINDS
-from ...store.config_file import config_files, read_config_file
-from ...store.layout import CONFIG, Layout
+from ..config_file import config_files, read_config_file
+from ..layout import CONFIG, Layout
 from .ask import Ask
-from .table import PROBLEM, Table, TableSource, Values
+from .table import PROBLEM, Table, Values
 
 _RECORD = "consumer_offset"
 
@@ -51,13 +51,3 @@ def _rows(path: Path, kind: str) -> Iterator[tuple[int, Values]]:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
     for problem in problems:
         yield 1, {"file": path.name, PROBLEM: f"{path}: {problem}"}
-
-
-class OffsetSource(TableSource):
-    """Options `path`, `fields`, `on_damage`."""
-
-    table = OffsetTable()
-
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq-offsets"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ...store.config import BrokerConfig
-from ...store.errors import InvalidInput
-from ...store.time_range import TimeRange, parse_range
+from ..config import BrokerConfig
+from ..errors import InvalidInput
+from ..time_range import TimeRange, parse_range
 from .fleet import stores_of
 
 REPORT = "report"

@@ -1,4 +1,4 @@
-"""`rocketmq-queue`: the units of consume queues as rows (spec 02, 2.1)."""
+"""The units of consume queues as rows (spec 02, 2.1)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter
-from pyspark.sql.types import StructType
 
 from ...formats.consume_queue import PRE_FILL, UNIT
-from ...store.consume_queue import ConsumeQueues
-from ...store.layout import CONSUME_QUEUE, Layout
-from ...store.selection import matches
+from ..consume_queue import ConsumeQueues
+from ..layout import CONSUME_QUEUE, Layout
+from ..selection import matches
 from .ask import Ask
-from .table import Table, TableSource, Values, fields_of_schema
+from .table import Table, Values, fields_of_schema
 
 _PART_UNITS = 8 << 20
 """Units of a queue that one task reads."""
@@ -86,18 +84,3 @@ def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) 
         **{name: units[name] for name in names},
         "state": pa.array(_STATES, pa.string()).take(ids),
     }
-
-
-class QueueSource(TableSource):
-    """Options `path`, `topics`, `queue_id`, `fields`, `on_damage`."""
-
-    table = QueueTable()
-
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq-queue"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from .queue_writer import QueueUnitsWriter
-
-        return QueueUnitsWriter(self.options, schema.names, overwrite)

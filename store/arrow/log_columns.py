@@ -25,9 +25,9 @@ from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
 from ...formats.property_columns import Items
 from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
-from ...store.batch import Batch
-from ...store.body import Body, unpack
-from .arrow_arrays import (
+from ..batch import Batch
+from ..body import Body, unpack
+from .arrays import (
     batch_of,
     binary_of,
     constant,

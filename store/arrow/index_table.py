@@ -1,4 +1,4 @@
-"""`rocketmq-index`: the items of index files as rows (spec 03, 3.1)."""
+"""The items of index files as rows (spec 03, 3.1)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from pyspark.sql.datasource import DataSourceArrowWriter
-from pyspark.sql.types import StructType
 
 from ...formats.index_file import ITEM
-from ...store.index import Index, open_index_file
-from ...store.layout import INDEX, Layout
+from ..index import Index, open_index_file
+from ..layout import INDEX, Layout
 from .ask import Ask
-from .table import Table, TableSource, Values, fields_of_schema
+from .table import Table, Values, fields_of_schema
 
 
 class IndexTable(Table):
@@ -50,18 +48,3 @@ class IndexTable(Table):
                         "begin_timestamp": file.header.begin_timestamp,
                     },
                 )
-
-
-class IndexSource(TableSource):
-    """Options `path`, `fields`, `on_damage`."""
-
-    table = IndexTable()
-
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq-index"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from .queue_writer import IndexItemsWriter
-
-        return IndexItemsWriter(self.options, schema.names, overwrite)

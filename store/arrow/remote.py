@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from ...store.byte_reader import Unread
-from ...store.commit_log import CommitLog
-from ...store.compressed import Plain
-from ...store.config import BrokerConfig
-from ...store.errors import Missing, StoreError, Unreadable, Unsupported
-from ...store.layout import COMMIT_LOG, Layout
-from ...store.mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from ..byte_reader import Unread
+from ..commit_log import CommitLog
+from ..compressed import Plain
+from ..config import BrokerConfig
+from ..errors import Missing, StoreError, Unreadable, Unsupported
+from ..layout import COMMIT_LOG, Layout
+from ..mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
 from .fleet import is_uri
 
 _BLOCK_BYTES = 1 << 20

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..store.errors import Unsupported
+from ..errors import Unsupported
 
 _FORMULA = r"^'*[=+\-@\t\r]"
 """What a spreadsheet runs when a cell begins so; a quote in front of it prevents that."""

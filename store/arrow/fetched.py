@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from ...store.counted import counted
-from ...store.errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
+from ..counted import counted
+from ..errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
 from .fleet import is_uri
 
 _COPY_BYTES = 1 << 20

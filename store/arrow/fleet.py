@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
-from ...store.config import BrokerConfig
-from ...store.errors import InvalidInput, Missing, StoreError, from_os_error
-from ...store.layout import Layout
+from ..config import BrokerConfig
+from ..errors import InvalidInput, Missing, StoreError, from_os_error
+from ..layout import Layout
 
 LIST = "@"
 """A word that begins so names a file with a store on each line."""

@@ -1,4 +1,4 @@
-"""What the sources of files other than the log have in common: columns, parts, unread stores.
+"""What the tables of files other than the log have in common: columns, parts, unread stores.
 
 A row has either its columns, or `store` and `problem`: why the store, or a part of it, cannot be
 read.
@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
 
 from ...formats.derive import columns_of
-from ...store.errors import StoreError, Unreadable
-from ...store.layout import Layout
-from .arrow_arrays import constant, numbers
+from ..errors import StoreError, Unreadable
+from ..layout import Layout
+from .arrays import constant, numbers
 from .ask import Ask
 from .fetched import in_directory
 from .fleet import is_uri
@@ -70,75 +68,49 @@ class Table(ABC):
         return {STORE: "string", **self.columns, PROBLEM: "string"}
 
 
-class TableSource(DataSource):
-    """Options: those of `Ask`, of which `since`, `body` and the like mean nothing here."""
+class TablePart(NamedTuple):
+    """A part of a store that is read apart, `part` None for nothing. problem: why it cannot be read."""
 
-    table: ClassVar[Table]
-
-    def schema(self) -> str:
-        known = self.table.all_columns()
-        names = Ask.of(self.options).columns(known, known)
-        return ", ".join(f"{name} {known[name]}" for name in names)
-
-    def reader(self, schema: StructType) -> TableReader:
-        return TableReader(self.table, Ask.of(self.options), tuple(schema.names))
+    root: str
+    part: Any
+    problem: StoreError | None = None
 
 
-class TablePartition(InputPartition):
-    """One part of one store, `_ALL` of them of one in object storage.
-
-    problem: why it cannot be read.
-    """
-
-    def __init__(self, root: str, part: Any, problem: StoreError | None = None) -> None:
-        super().__init__((root, part))
-        self.root = root
-        self.part = part
-        self.problem = problem
+def columns_asked(table: Table, ask: Ask) -> dict[str, str]:
+    """The columns asked for with their types in SQL. Raises InvalidInput for one that is not known."""
+    known = table.all_columns()
+    return {name: known[name] for name in ask.columns(known, known)}
 
 
-class TableReader(DataSourceReader):
-    """Reads a table of stores, part by part. names: the columns wanted, in order."""
-
-    def __init__(self, table: Table, ask: Ask, names: tuple[str, ...]) -> None:
-        self._table = table
-        self._ask = ask
-        self._names = names
-
-    def partitions(self) -> list[InputPartition]:
-        """All parts of all stores."""
-        found: list[InputPartition] = []
-        for root in self._ask.stores:
-            if is_uri(root):
-                found.append(TablePartition(root, _ALL))
-                continue
-            try:
-                parts = self._table.parts(Layout.open(root, self._ask.broker_config), self._ask)
-                found += [TablePartition(root, part) for part in parts]
-            except StoreError as error:
-                if self._ask.fails:
-                    raise
-                found.append(TablePartition(root, None, error))
-        return found or [TablePartition("", None)]  # Spark would read None instead
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one part."""
-        assert isinstance(partition, TablePartition)
-        return table_rows(self._table, self._ask, self._names, partition)
+def parts_of(table: Table, ask: Ask) -> list[TablePart]:
+    """All parts of all stores; object storage is one. Raises StoreError if the query is to fail."""
+    found: list[TablePart] = []
+    for root in ask.stores:
+        if is_uri(root):
+            found.append(TablePart(root, _ALL))
+            continue
+        try:
+            parts = table.parts(Layout.open(root, ask.broker_config), ask)
+            found += [TablePart(root, part) for part in parts]
+        except StoreError as error:
+            if ask.fails:
+                raise
+            found.append(TablePart(root, None, error))
+    return found
 
 
 def table_rows(
-    table: Table, ask: Ask, names: tuple[str, ...], partition: TablePartition
+    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one part. Raises StoreError if the query is to fail."""
-    root = partition.root
-    if partition.problem is not None:
-        yield _batch(table, names, 1, root, table.unread(root, partition.problem))
-    elif partition.part is not None:
+    root = mine.root
+    if mine.problem is not None:
+        yield _batch(table, names, 1, root, table.unread(root, mine.problem))
+    elif mine.part is not None:
         try:
             with in_directory(root, table.needs) as place:
                 layout = Layout.open(place.folder, ask.broker_config)
-                parts = table.parts(layout, ask) if partition.part == _ALL else [partition.part]
+                parts = table.parts(layout, ask) if mine.part == _ALL else [mine.part]
                 for part in parts:
                     for count, values in table.rows(layout, ask, part):
                         if count:

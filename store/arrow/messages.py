@@ -10,12 +10,12 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any
 
-from ..formats.derive import Ragged
-from ..formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
-from ..formats.property_columns import Items, item_texts, with_items
-from ..store.dictionary import dictionary
-from ..store.errors import InvalidInput
-from ..store.write.message_json import NUMBER_LIMITS, MessageReader, parse_host
+from ...formats.derive import Ragged
+from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
+from ...formats.property_columns import Items, item_texts, with_items
+from ..dictionary import dictionary
+from ..errors import InvalidInput
+from ..write.message_json import NUMBER_LIMITS, MessageReader, parse_host
 
 if TYPE_CHECKING:
     import pyarrow as pa

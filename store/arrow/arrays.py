@@ -12,8 +12,8 @@ import pyarrow as pa
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
-from ...store.dictionary import dictionary
-from ...store.errors import LimitExceeded
+from ..dictionary import dictionary
+from ..errors import LimitExceeded
 
 _OFFSET_MAX = int(np.iinfo(np.int32).max)
 """Arrow's plain strings count their bytes in 32 bits."""

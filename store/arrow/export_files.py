@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..store.errors import from_os_error
-from ..store.write.files import Files
+from ..errors import from_os_error
+from ..write.files import Files
 from .export_formats import open_sink
 
 NEEDED = ("topic", "store_timestamp")

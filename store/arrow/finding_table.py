@@ -1,4 +1,4 @@
-"""`rocketmq-findings`: what `verify` finds in stores as rows, a store a task."""
+"""What `verify` finds in a store as rows."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from ...store.errors import StoreError
-from ...store.layout import Layout
-from ...store.next_commands import Given, settings
-from ...store.store import Store
-from ...store.verify.catalogue import Severity
-from ...store.verify.finding_json import findings_json
-from ...store.verify.run import verify
-from ...store.verify.scene import Scope
+from ..errors import StoreError
+from ..layout import Layout
+from ..next_commands import Given, settings
+from ..store import Store
+from ..verify.catalogue import Severity
+from ..verify.finding_json import findings_json
+from ..verify.run import verify
+from ..verify.scene import Scope
 from .ask import Ask
-from .table import PROBLEM, Table, TableSource, Values
+from .table import PROBLEM, Table, Values
 
 
 class FindingTable(Table):
@@ -57,13 +57,3 @@ class FindingTable(Table):
             "message": str(error),
             PROBLEM: str(error),
         }
-
-
-class FindingSource(TableSource):
-    """Options `path`, `fields`, `quick`, `on_damage`."""
-
-    table = FindingTable()
-
-    @classmethod
-    def name(cls) -> str:
-        return "rocketmq-findings"
