@@ -137,13 +137,13 @@ class Judged(NamedTuple):
     repair: Repair
     verdict: Verdict
 
-    def beyond(self) -> list[Beyond]:
+    def beyond(self, given: Given) -> list[Beyond]:
         """What stays wrong of that which was asked for, where nothing is left to do."""
         from ..store.repair.beyond import beyond_of
 
         if not self.repair.nothing_to_do:
             return []
-        return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice)
+        return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice, given)
 
 
 def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
@@ -231,7 +231,7 @@ def _print(
             "edits_left": len(after.repair.plan.edits),
             "verdict": verdict_json(after.verdict, root),
         }
-    if beyond := last.beyond():
+    if beyond := last.beyond(given):
         record["beyond_repair"] = [row.to_json() for row in beyond]
     with common.open_output() as out:
         out.record(

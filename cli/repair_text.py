@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..store.counted import counted
 from ..store.next_commands import Command, next_commands, repair_command
 from ..store.repair.parts import queue_text
-from ..store.verify.verdict import Status, first_sentence
+from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .recover_text import ROWS, folded, steps_text
 from .terminal import escape
 from .verdict_text import error_lines
@@ -43,7 +43,7 @@ def repair_text(
     if applied is not None and applied.session:
         kept = found.layout.journal / applied.session
         lines += ["", f"What was there before is in {kept}"]
-    beyond = last.beyond()
+    beyond = last.beyond(given)
     lines += _beyond(beyond)
     if not beyond and (wrong := list(error_lines(last.verdict, found.layout.root))):
         title = "What is wrong:" if after is None else "What is still wrong:"
@@ -129,7 +129,9 @@ def _beyond(beyond: Sequence[Beyond]) -> Iterator[str]:
         more = f" ({row.findings:,} times)" if row.findings > 1 else ""
         yield f"  {row.code}  {escape(row.path)}: {escape(row.message)}{more}"
         yield f"         {row.why}"
-        yield f"         what now: {escape(row.now)}"
+        yield f"         what now: {row.now}"
+        if row.command:
+            yield f"         {escape(row.command)}{f'  # {row.does}' if row.does else ''}"
 
 
 def next_steps(seen: Judged, given: Given) -> list[Command]:
@@ -141,5 +143,5 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
         queues = [queue_text(queue) for queue in choice.queues]
         return [repair_command(found.layout.root, parts, queues, given)]
     steps = next_commands(seen.verdict.findings, found.layout.root, given)
-    mended = found.request.choice.everything  # what that could do is done
-    return [step for step in steps if step.by_hand or not mended]
+    mended = found.request.choice.everything  # what that could do is done, a recovery has more
+    return [step for step in steps if step.by_hand or not mended or CUT_OFF in step.codes]

@@ -32,7 +32,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
             lines += _group(path, found, verbose)
     for text in verdict.unread:
         lines += ["", f"Not looked at: {text}"] if text is verdict.unread[0] else [f"  {text}"]
-    lines += ["", *_what_now(path, verdict, given)]
+    lines += ["", *_what_now(path, verdict, given, verbose)]
     return "\n".join(lines)
 
 
@@ -116,27 +116,57 @@ _CODES = 6
 """Codes behind a command before they are folded."""
 
 
-def _what_now(path: Path | str, verdict: Verdict, given: Given) -> Iterator[str]:
+def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
-    from ..store.next_commands import calls_for_something, next_commands
+    from ..store.layout import is_uri
+    from ..store.next_commands import calls_for_something, next_commands, refused, tidying_commands
     from ..store.verify.catalogue import Severity
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
-        yield "What now: nothing." if not verdict.unread else "What now: check the rest."
+        tidy = [] if verdict.live else tidying_commands(verdict.findings, path, given)
+        yield from _nothing_urgent(verdict, [] if verdict.unmendable else tidy, verbose)
         return
-    if any(f.severity >= Severity.ERROR for f in about):
-        yield "What now: do not start a broker on it yet. Without --apply you see the plan:"
-    else:
-        yield "What now: a start recovers it; so does this. Without --apply you see the plan:"
     commands = next_commands(
         about, path, given, whole=not verdict.unread, unmendable=verdict.unmendable
     )
+    plan = any("--apply" in each.words for each in commands)
+    now = "a start recovers it; so does this."
+    if any(f.severity >= Severity.ERROR for f in about):
+        now = "do not start a broker on it yet."
+    elif not plan:
+        now = "a start recovers it."
+    yield f"What now: {now}{_SHOWN_BEFORE if plan else ''}"
     yield from _commands(commands)
-    if verdict.unmendable:
+    if is_uri(str(path)):
+        yield f"  {_ELSEWHERE}"
+    elif verdict.unmendable:
         yield f"  {verdict.unmendable}"
-    yield from _beyond(about, commands)
+    if not is_uri(str(path)):
+        kept = bool(verdict.unmendable or refused(about))
+        yield from _beyond(about, commands, no_plan=kept)
     yield f"  mqstore explain {about[0].code}"
+
+
+_SHOWN_BEFORE = " Without --apply you see the plan:"
+_ELSEWHERE = "nothing is mended in object storage: copy the store to a disk, and run verify there"
+_TIDY_SHOWN = 6
+"""Commands that mend warnings before they are folded."""
+
+
+def _nothing_urgent(verdict: Verdict, tidy: list[Command], verbose: bool) -> Iterator[str]:
+    """Of a store that is in order. tidy: what mends its warnings."""
+    if verdict.unread:
+        yield "What now: check the rest."
+    elif not tidy:
+        yield "What now: nothing."
+    else:
+        plan = any("--apply" in each.words for each in tidy)
+        yield f"What now: nothing has to be done. This mends the warnings.{_SHOWN_BEFORE if plan else ''}"
+        shown = tidy if verbose or len(tidy) <= _TIDY_SHOWN + 1 else tidy[:_TIDY_SHOWN]
+        yield from _commands(shown)
+        if more := len(tidy) - len(shown):
+            yield f"  … {more} more (--verbose shows all)"
 
 
 def _commands(commands: list[Command]) -> Iterator[str]:
@@ -147,17 +177,13 @@ def _commands(commands: list[Command]) -> Iterator[str]:
         yield f"  {each!s:{width}}  # {codes}{', by hand' if each.by_hand else ''}"
 
 
-def _beyond(about: list[Finding], commands: list[Command]) -> Iterator[str]:
-    """Why no command mends what is left."""
-    from ..store.next_commands import cure_of
+def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
+    """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
+    from ..store.next_commands import MENDS, cure_of, refused
     from ..store.repair.beyond import why_beyond
 
-    mended = {code for each in commands if not each.by_hand for code in each.codes}
+    mended = {code for each in commands if each.changes for code in each.codes}
     left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}
     for code, finding in sorted(left.items()):
-        if not cure_of(finding).startswith(_IN_PLACE):
+        if not no_plan or (cure_of(finding) not in MENDS and not refused([finding])):
             yield f"  {code} is beyond repair: {why_beyond(code)}"
-
-
-_IN_PLACE = ("mv ", "chmod ", "chown ", "gunzip ", "zstd ", "cp ")
-"""Commands by hand that mend it."""

@@ -22,9 +22,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.fetched import in_directory
-from ..store.arrow.fleet import is_uri
 from ..store.config import BrokerConfig
 from ..store.errors import StoreError
+from ..store.layout import is_uri
 from ..store.store import Store
 from ..store.verify.beside import GROUPS_BESIDE, Left, has_parts
 from ..store.verify.catalogue import GROUPS, Severity

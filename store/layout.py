@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from functools import cached_property
 from pathlib import Path
@@ -61,6 +62,12 @@ ROCKSDB_CURRENT = "CURRENT"
 _SNAPSHOT_PREFIX = "timerwheel."
 _LARGEST_DIRECTORY = 10_000
 """Entries looked at in a directory that might hold a commit log."""
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path is a place in object storage, such as `s3://bucket/store`."""
+    return _URI.match(path) is not None
 
 
 class Layout:

@@ -7,18 +7,16 @@ does, as a command to be run by hand.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .layout import COMPACTION, Layout, is_uri
 from .verify.catalogue import Severity, catalogue
 from .verify.finding import Finding
-
-if TYPE_CHECKING:
-    from .layout import Layout
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
@@ -31,6 +29,8 @@ _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
 UNREADABLE = "I-015"
 """Its command goes before all others, alone."""
+_IN_PLACE = frozenset({"mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd"})
+"""Commands by hand that mend something."""
 _QUEUES_NAMED = 3
 """More queues than these are not named one by one."""
 _KNOW_VERSION = frozenset({"recover", "repair", "verify"})
@@ -72,6 +72,11 @@ class Command:
     codes: tuple[str, ...] = ()
     by_hand: bool = False
 
+    @property
+    def changes(self) -> bool:
+        """It mends something in its place, or shows how; others show or save what is there."""
+        return "--apply" in self.words or self.words[0] in _IN_PLACE
+
     def __str__(self) -> str:
         return shlex.join(self.words)
 
@@ -106,8 +111,7 @@ def repair_command(
 
 def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> Command:
     """`mqstore salvage ROOT --to ROOT-salvaged`."""
-    target = f"{_operand(root).rstrip('/')}-salvaged"
-    return command("salvage", root, "--to", target, *arguments, given=given)
+    return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
 
 
 def next_commands(
@@ -118,17 +122,20 @@ def next_commands(
     whole: bool = True,
     recovered: bool = False,
     unmendable: str = "",
+    least: Severity = Severity.ERROR,
 ) -> list[Command]:
     """What mends a store, in this order. whole: all of it was looked at; a repair of one part is refused
     where the log is damaged, too. recovered: `recover` has nothing to do any more, so what it would
     mend is for `repair` to mend, or to tell why not. unmendable:
-    why neither takes this store; then its messages can be saved, no more.
+    why neither takes this store; then its messages can be saved, no more. least: findings below are
+    passed over, those of a shutdown that was none excepted. None is for a store in object storage.
 
     What has to be moved or unpacked by hand comes first, for it is in the way; then the one command
     of mqstore that mends all it can; then what shows what is left, once for each code.
-    Findings that call for nothing, warnings and infos of a store that was shut down, are passed over.
     """
-    about = [finding for finding in findings if calls_for_something(finding)]
+    if is_uri(fspath(root)):
+        return []
+    about = [finding for finding in findings if calls_for_something(finding, least)]
     # nothing is planned over bytes that nobody has read: whatever else is wrong, that comes first
     unread = [finding for finding in about if finding.code == UNREADABLE]
     about = unread or about
@@ -160,9 +167,17 @@ def refused(findings: Iterable[Finding]) -> str:
     return next(told, "")
 
 
-def calls_for_something(finding: Finding) -> bool:
-    """It is an error, or the shutdown was none."""
-    return finding.severity >= Severity.ERROR or finding.unclean
+def calls_for_something(finding: Finding, least: Severity = Severity.ERROR) -> bool:
+    """It is an error, or as serious as `least`, or the shutdown was none."""
+    return finding.severity >= least or finding.unclean
+
+
+def tidying_commands(
+    findings: Iterable[Finding], root: PathLike[str] | str, given: Given = NOTHING_GIVEN
+) -> list[Command]:
+    """What mends the warnings of a store that is in order. What only shows them is left out."""
+    commands = next_commands(findings, root, given, least=Severity.WARNING)
+    return [each for each in commands if each.changes]
 
 
 def cure_of(finding: Finding) -> str:
@@ -183,7 +198,7 @@ def command_for(
     the one of them that mends this finding, too, is its next one. unmendable: as in `next_commands`.
     """
     cure = cure_of(finding)
-    if not cure:
+    if not cure or is_uri(fspath(root)):
         return None
     if cure not in MENDS:
         return Command(_by_hand(cure, finding, root, given), (finding.code,), True)
@@ -193,6 +208,21 @@ def command_for(
     if whole is not None and (finding.code in whole.codes or _mends_all(whole)):
         return whole
     return _mending({cure: [finding]}, root, given)
+
+
+def by_hand_for(
+    finding: Finding, root: PathLike[str] | str, given: Given, template: str = ""
+) -> Command | None:
+    """What is left to run by hand for a finding that no repair mends: a command in the catalogue's form,
+    else that of the finding. None where there is none, or where the finding lacks a name for it.
+    """
+    cure = cure_of(finding)
+    told = template or ("" if cure in MENDS else cure)
+    if not told or ("{queue}" in told and finding.topic is None):
+        return None
+    if "{position}" in told and not _is_in_log(finding, root):
+        return None
+    return Command(_by_hand(told, finding, root, given), (finding.code,), True)
 
 
 def _mends_all(command: Command) -> bool:
@@ -205,7 +235,9 @@ def command_in_general(code: str) -> str:
     cure = catalogue()[code].repair
     if cure not in MENDS:
         names = {"store": "STORE", "topic": "TOPIC", "queue_id": "QUEUE", "path": "FILE"}
-        return cure.format(**names, position="POSITION", aside="STORE-aside-FILE")
+        return cure.format(
+            **names, position="POSITION", aside="STORE-aside-FILE", salvaged="STORE-salvaged"
+        )
     if cure == RECOVER:
         return str(command("recover", "STORE", "--apply"))
     parts = () if cure == ALL else (cure,)
@@ -250,11 +282,14 @@ def _by_hand(
     """The words of a command of the catalogue, filled in."""
     places = {
         "store": _operand(root),
+        "code": finding.code,
         "topic": finding.topic or "",
         "queue_id": finding.queue_id,
+        "queue": _queue(finding),
         "path": finding.path,
         "position": _position(finding),
         "aside": _aside(root, finding.path),
+        "salvaged": _beside(root, "salvaged"),
     }
     words = [word.format(**places) for word in shlex.split(cure)]
     return (*words, *given.words(words[1])) if words[0] == "mqstore" else tuple(words)
@@ -262,9 +297,23 @@ def _by_hand(
 
 def _aside(root: PathLike[str] | str, path: str) -> str:
     """A place beside the store for something of it that does not belong there."""
+    inside = path.removeprefix(f"{fspath(root).rstrip('/')}/").split("/")
+    return _beside(root, f"aside-{'-'.join(inside)}")
+
+
+def _beside(root: PathLike[str] | str, what: str) -> str:
+    """The name of something that is made beside the store, of a store that is called `.`, too."""
     base = fspath(root).rstrip("/")
-    inside = path.removeprefix(f"{base}/").split("/")
-    return f"{_operand(base)}-aside-{'-'.join(inside)}"
+    if Path(base).name in ("", ".."):
+        base = os.path.abspath(base)  # noqa: PTH100
+    return f"{_operand(base)}-{what}"
+
+
+def _is_in_log(finding: Finding, root: PathLike[str] | str) -> bool:
+    """Its place is that of a record in a file of the commit log."""
+    path = Path(finding.path)
+    beside = path.is_relative_to(root) and COMPACTION in path.relative_to(root).parts
+    return path.name.isdigit() and not beside
 
 
 def _position(finding: Finding) -> int:

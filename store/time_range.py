@@ -37,13 +37,14 @@ _HINT = "write 2026-11-20T21:38:00Z, 2026-11-20, 21:38, epoch milliseconds, -1h 
 
 
 class TimeRange(NamedTuple):
-    """Times since_ms ≤ t < until_ms; all times by default."""
+    """Times since_ms ≤ t < until_ms; all times by default, damaged ones before 1970 among them."""
 
     since_ms: int = 0
     until_ms: int = LATEST_MS
 
     def __contains__(self, time_ms: object) -> bool:
-        return isinstance(time_ms, int) and self.since_ms <= time_ms < self.until_ms
+        within = isinstance(time_ms, int) and self.since_ms <= time_ms < self.until_ms
+        return within or not self.bounded
 
     @property
     def bounded(self) -> bool:

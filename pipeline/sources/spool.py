@@ -23,10 +23,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...store.arrow.ask import parse_object
-from ...store.arrow.fleet import is_uri
 from ...store.config import BrokerConfig
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
-from ...store.layout import JOURNAL
+from ...store.layout import JOURNAL, is_uri
 from ...store.write.files import Files
 from ..stage import Stage, may_be_left_in, one_job, remove_empty, require_outside
 from .owner import require_gone, this_session

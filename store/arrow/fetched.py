@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from ..counted import counted
 from ..errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
-from .fleet import is_uri
+from ..layout import is_uri
 
 _COPY_BYTES = 1 << 20
 

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
 from ..config import BrokerConfig
 from ..errors import InvalidInput, Missing, StoreError, from_os_error
-from ..layout import Layout
+from ..layout import Layout, is_uri
 
 LIST = "@"
 """A word that begins so names a file with a store on each line."""
 _COMMENT = "#"
 _LIST_BYTES_MAX = 64 << 20
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://")
-
-
-def is_uri(path: str) -> bool:
-    """Whether a path is a place in object storage, such as `s3://bucket/store`."""
-    return _URI.match(path) is not None
 
 
 def as_path(store: str) -> Path:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..errors import StoreError, Unreadable
+from ..layout import is_uri
 from ..log_search import time_bounds
 from ..mark import Mark
 from ..selection import Selection
@@ -25,7 +26,6 @@ from ..split import Split, scan_split, split_bytes_for, splits
 from ..store import Store
 from ..time_range import TimeRange
 from .ask import ALWAYS, NO_BODY, STORED_BODY, Ask
-from .fleet import is_uri
 from .log_columns import BODY, BODY_CRC_OK, COLUMNS, DAMAGE, USUAL, damage_row, rows_of_batch
 from .remote import open_log
 

@@ -18,9 +18,8 @@ from ..commit_log import CommitLog
 from ..compressed import Plain
 from ..config import BrokerConfig
 from ..errors import Missing, StoreError, Unreadable, Unsupported
-from ..layout import COMMIT_LOG, Layout
+from ..layout import COMMIT_LOG, Layout, is_uri
 from ..mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
-from .fleet import is_uri
 
 _BLOCK_BYTES = 1 << 20
 """What is fetched where a few bytes are wanted: around damage they are, many times."""

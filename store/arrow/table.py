@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from ...formats.derive import columns_of
 from ..errors import StoreError, Unreadable
-from ..layout import Layout
+from ..layout import Layout, is_uri
 from .arrays import constant, numbers
 from .ask import Ask
 from .fetched import in_directory
-from .fleet import is_uri
 
 STORE = "store"
 PROBLEM = "problem"

@@ -103,10 +103,12 @@ def _check_barrier(layout: Layout) -> None:
     if journal is None:
         return
     if journal.state is State.UNDO_CUT_OFF:
+        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+
         raise Refused(
             f"taking back {journal.session} was cut off",
             path=layout.root,
-            hint=f"run: mqstore undo {layout.root}",
+            hint=f"run: {proposed(layout, 'undo')}",
         )
     if not barriers(layout):
         raise Refused(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from ..layout import Layout
-from ..next_commands import cure_of
+from ..next_commands import Command, Given, by_hand_for, cure_of
 from ..recovery.snapshot import QueueId
 from ..store import Store
 from ..verify.catalogue import Severity, catalogue
@@ -30,7 +29,8 @@ EVERYTHING = Choice()
 class Beyond:
     """Findings of one code that stay. path, offset, message: of the first. findings: how many.
 
-    why: nothing in the store tells how to mend it. now: what is left to do.
+    why: nothing in the store tells how to mend it. now: what is left to do. command: what shows it
+    or helps, ready to be pasted, "" for none. does: what that is for.
     """
 
     code: str
@@ -41,6 +41,8 @@ class Beyond:
     message: str
     why: str
     now: str
+    command: str = ""
+    does: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The contract's fields."""
@@ -53,6 +55,7 @@ class Beyond:
             "message": self.message,
             "why": self.why,
             "now": self.now,
+            "command": self.command,
         }
 
 
@@ -67,10 +70,14 @@ def beyond_repair(
         return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
 
 
-def beyond_of(verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING) -> list[Beyond]:
+def beyond_of(
+    verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING, given: Given | None = None
+) -> list[Beyond]:
     """The same of a verdict, as far as it is about what a repair was confined to. What a start does
-    follows from the rest, and is not told again.
+    follows from the rest, and is not told again. given: options that a command needs as well, None
+    for those that the layout was opened with.
     """
+    given = Given(layout.broker_config.words) if given is None else given
     errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
     errors = [finding for finding in errors if _asked_for(finding, choice)]
     told: dict[str, Beyond] = {}
@@ -78,8 +85,7 @@ def beyond_of(verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING) -> 
         if first.code in told:
             continue
         texts = beyond_texts().get(first.code) or beyond_texts()[_OTHER]
-        queue = shlex.quote(f"{first.topic}/{first.queue_id}")
-        places = {"store": layout.root, "path": first.path, "code": first.code, "queue": queue}
+        command = _by_hand(first, errors, layout, given)
         told[first.code] = Beyond(
             first.code,
             first.severity,
@@ -88,9 +94,20 @@ def beyond_of(verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING) -> 
             first.offset,
             first.message,
             texts["why"],
-            texts["now"].format(**places),
+            texts["now"],
+            str(command or ""),
+            texts.get("does", "") if command else "",
         )
     return list(told.values())
+
+
+def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
+    """The command that is told of the first finding of a code. Of a queue: one that an error names."""
+    template = (beyond_texts().get(first.code) or beyond_texts()[_OTHER]).get("command", "")
+    queues = (finding for finding in errors if finding.topic is not None)
+    if "{queue}" in template and first.topic is None and (named := next(queues, None)) is not None:
+        first = replace(first, topic=named.topic, queue_id=named.queue_id)
+    return by_hand_for(first, layout.root, given, template)
 
 
 def _asked_for(finding: Finding, choice: Choice) -> bool:

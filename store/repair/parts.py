@@ -18,7 +18,7 @@ from ..layout import (
     Layout,
 )
 from ..layout import INDEX as INDEX_FOLDER
-from ..next_commands import command_in_general
+from ..next_commands import RECOVER
 from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
 from ..verify.start import GROUP
@@ -120,7 +120,8 @@ def part_of_code(code: str) -> Part:
         return Part(told.repair)
     if told.group not in _GROUPS or told.code in _BY_HAND:
         of_log = told.group == "commit_log"
-        hint = "`mqstore recover` mends the log" if of_log else command_in_general(told.code)
+        of_log |= told.repair == RECOVER
+        hint = "`mqstore recover` mends the log" if of_log else f"mqstore explain {told.code}"
         raise InvalidInput(f"no repair mends {told.code}", hint=hint)
     return _GROUPS[told.group]
 

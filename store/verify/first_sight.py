@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..counted import counted
 from ..errors import Refused, UnreadableRange, Unsupported
+from ..recovery.apply import barriers
 from ..recovery.config_start import config_start
+from ..recovery.journal import unfinished
 from ..recovery.loading import Refusal
 from ..recovery.mend import mend
 from ..recovery.profiles import profile_of
@@ -24,7 +26,7 @@ from .finding import Finding, order
 from .register import CHECKS, checks_of
 from .run import load_checks
 from .scene import Scene, Scope
-from .start import forgotten
+from .start import cut_off, forgotten
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def at_first_sight(seen: Description) -> Verdict:
 def _of_description(seen: Description) -> Iterator[Finding]:
     """What the walk over the log and the load of its files have shown."""
     log, root = seen.log, os.fspath(seen.layout.root)
+    journal = unfinished(seen.layout.root, seen.layout.journal)
+    yield from cut_off(root, journal.session if journal else "", bool(barriers(seen.layout)))
     if log.damaged_ranges:
         ranges = counted(log.damaged_ranges, "range", form=",")
         size = counted(

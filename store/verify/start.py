@@ -34,10 +34,7 @@ _SMALL_BYTES = 4 << 20
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
     """What a start would do to a store that `examine` has looked at."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
-    if found.interrupted:
-        yield Finding.of("I-185", root, f"session {found.interrupted} was cut off")
-    elif found.barrier:
-        yield Finding.of("I-185", root, "a start barrier is left, which keeps brokers from loading")
+    yield from cut_off(root, found.interrupted, found.barrier)
     if found.refusal is not None and not found.interrupted:
         yield Finding.of("I-187", root, f"no recovery is possible yet: {found.refusal}")
     yield from _of_prediction(root, worst)
@@ -46,6 +43,16 @@ def findings_of_start(found: Recovery) -> Iterator[Finding]:
         are = "is" if count == 1 else "are"
         text = f"{counted(count, 'message', form=',')} that queue units name {are}"
         yield Finding.of("I-186", root, f"{text} gone", plan.lost.messages)
+
+
+def cut_off(root: str, session: str, barrier: bool) -> Iterator[Finding]:
+    """A change of mqstore that is not over. session: that was cut off, "" for none. barrier: its start
+    barrier is in the log.
+    """
+    if session:
+        yield Finding.of("I-185", root, f"session {session} was cut off")
+    elif barrier:
+        yield Finding.of("I-185", root, "a start barrier is left, which keeps brokers from loading")
 
 
 def _of_prediction(root: str, worst: Prediction) -> Iterator[Finding]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from mqstore.store.next_commands import Given, command, command_for, next_commands
+from mqstore.store.next_commands import (
+    Given,
+    by_hand_for,
+    command,
+    command_for,
+    next_commands,
+    tidying_commands,
+)
 from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.finding import Finding
 
@@ -92,3 +100,47 @@ def test_of_a_store_that_no_plan_is_made_for_the_messages_are_saved() -> None:
     assert save.codes == ("I-022",)
     assert command_for(findings[1], "s", [save], unmendable="a DLedger log") is None
     assert lines(found("I-022"), found("I-187")) == ["mqstore inspect s"]
+
+
+@pytest.mark.parametrize("root", [".", "a/..", "./", "-s", "/data/store/"])
+def test_what_is_made_beside_a_store_is_not_made_in_it(
+    root: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a store that is called by a dot, too."""
+    monkeypatch.chdir(tmp_path)
+    (save,) = next_commands([found("I-022")], root, unmendable="a DLedger log")
+    place = Path(save.words[save.words.index("--to") + 1])
+    inside = Path(root).resolve()
+    assert place.name.endswith("-salvaged") and inside not in Path(place).resolve().parents
+    odd = replace(
+        found("I-078", "%LMQ%a", 7), path=f"{root.rstrip('/')}/x/y", repair="mv {path} {aside}"
+    )
+    target = next_commands([odd], root)[0].words[2]
+    assert inside not in Path(target).resolve().parents and target.endswith("-aside-x-y")
+
+
+def test_nothing_is_run_on_a_store_in_object_storage() -> None:
+    root = "s3://bucket/store"
+    findings = [found("I-022"), found("I-034"), found("I-101")]
+    assert next_commands(findings, root) == []
+    assert [command_for(finding, root) for finding in findings] == [None] * 3
+
+
+def test_warnings_have_commands_of_their_own() -> None:
+    """What only shows them is left out; nothing is told of an info."""
+    touch = replace(found("I-013"), repair="touch -r {path} /older")
+    told = tidying_commands([touch, found("I-151"), found("I-091"), found("I-107")], "s")
+    assert [str(each) for each in told] == [
+        "touch -r 'p q' /older",
+        "mqstore repair s --index --apply",
+    ]
+
+
+def test_no_command_by_hand_where_a_finding_lacks_a_name_for_it() -> None:
+    look, renumber = "mqstore get {store} --at {position}", "mqstore repair {store} --queue {queue}"
+    assert by_hand_for(found("I-133"), "s", GIVEN, look) is None
+    assert by_hand_for(found("I-114"), "s", GIVEN, renumber) is None
+    record = replace(found("I-045"), path="s/commitlog/00000000000000004096")
+    assert str(by_hand_for(record, "s", GIVEN, look)) == "mqstore get s --at 4103 --set 'a=b c'"
+    compacted = replace(record, path="s/compaction/compactionLog/t/0/00000000000000000000")
+    assert by_hand_for(compacted, "s", GIVEN, look) is None

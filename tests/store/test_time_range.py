@@ -100,3 +100,8 @@ def test_ranges() -> None:
     assert parse_range("5", "5") == (5, 5)
     with pytest.raises(InvalidInput, match="later"):
         parse_range("now", "-1h", NOW)
+
+
+def test_all_times_have_damaged_ones_among_them() -> None:
+    assert -1 in TimeRange() and (1 << 63) - 1 in TimeRange()
+    assert -1 not in TimeRange(until_ms=5)

@@ -73,8 +73,8 @@ def _has_command(code: str) -> None:
         return
     with pytest.raises(InvalidInput, match="no repair mends") as refused:
         part_of_code(code)
-    command = "recover" if cure == "recover" else "inspect"
-    assert refused.value.hint is not None and f"mqstore {command} " in refused.value.hint
+    command = "mqstore recover" if cure == "recover" else f"mqstore explain {code}"
+    assert refused.value.hint is not None and command in refused.value.hint
 
 
 def test_what_a_line_is_for() -> None:

@@ -1,0 +1,179 @@
+"""Whatever is proposed to be run can be pasted: its words are a command's, and its paths are there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from os import fspath
+from pathlib import Path
+from random import Random
+
+import pytest
+import typer
+
+from mqstore.cli.app import app
+from mqstore.cli.verify_text import page
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import NotFound
+from mqstore.store.layout import Layout
+from mqstore.store.next_commands import Given, settings
+from mqstore.store.repair.beyond import beyond_of
+from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.finding_json import findings_json
+from mqstore.store.verify.verdict import Status, Verdict
+
+from .. import slices, stores
+from ..store.verify.mutations import copied, mutations, original
+from .advice import verified
+from .datadriven import run_here
+from .test_advice import CASES, DEFAULT, Case, mutation, scenario
+
+PLACEHOLDER = re.compile(r"[{}]|\b[A-Z]{4,}(_[A-Z]+)*\b")
+"""A name that somebody would have to fill in; options and their values have their own letters."""
+SHOWS = ("get", "dump", "inspect", "explain")
+BY_HAND = ("mv", "cp", "touch", "chmod", "chown", "gunzip", "zstd", "df")
+
+
+def parses(line: str) -> list[str]:
+    """The words of a command line, which the command takes."""
+    words = shlex.split(line)
+    if words[0] == "mqstore":
+        group = typer.main.get_command(app)
+        context = group.make_context("mqstore", words[1:])
+        name, command, rest = group.resolve_command(context, words[1:])  # type: ignore[attr-defined]
+        command.make_context(name, rest, parent=context)
+    else:
+        assert words[0] in BY_HAND, line
+    return words
+
+
+def check_line(line: str, config: dict[str, str]) -> None:
+    """A command that is proposed for a store of that configuration can be pasted."""
+    words = parses(line)
+    own = [word for word in words if word not in settings(config)]
+    assert not PLACEHOLDER.search(" ".join(word for word in own if "/" not in word)), line
+    made = {words[-1]} if words[0] in ("mv", "cp") else set()
+    if "--to" in words:
+        made.add(words[words.index("--to") + 1])
+    for word in own:
+        if word.startswith("/") and word not in made:
+            assert Path(word).exists(), f"{line}: {word}"
+    assert not any(Path(word).exists() for word in made if words[0] != "cp"), line
+    if words[0] == "mqstore" and words[1] in SHOWS:
+        result = run_here([*words[1:], "--format", "json"])
+        assert result.code == 0, f"{line}: {result.stderr}"
+
+
+def proposed(root: Path, config: dict[str, str]) -> Iterator[str]:
+    """Every command line that `verify`, `recover`, `repair` and `inspect` propose for a store."""
+    given = Given(settings(config))
+    verdict = verified(root, config)
+    yield from (row["repair"] for row in findings_json(verdict, root, given) if row["repair"])
+    layout = Layout.open(root, BrokerConfig(config))
+    yield from (row.command for row in beyond_of(verdict, layout) if row.command)
+    options = shlex.split(" ".join(shlex.quote(word) for word in settings(config)))
+    for command in ("recover", "repair"):
+        result = run_here([command, fspath(root), *options, "--format", "json"])
+        if result.stdout:
+            answer = json.loads(result.stdout)
+            yield from answer["next"]
+            yield from (row["command"] for row in answer.get("beyond_repair", ()) if row["command"])
+    for command in ("verify", "recover", "repair", "inspect"):
+        yield from commands_in(run_here([command, fspath(root), *options]).stdout)
+
+
+def commands_in(page: str) -> Iterator[str]:
+    """Command lines of a page for people: on a line of their own, behind a word, or in backticks."""
+    for line in page.splitlines():
+        yield from re.findall(r"`(mqstore [^`]*)`", line)
+        text = re.sub(r"^(Next|Then): ", "", line.strip())
+        text = text.rpartition(" Next: ")[2]
+        if text.split(" ")[0] in ("mqstore", *BY_HAND):
+            yield re.sub(r"  # .*", "", text).strip()
+
+
+def check(case: Case, work: Path) -> None:
+    """Damage a copy; each command that is proposed can be pasted."""
+    whole = original(case.store, work)
+    root = copied(whole, work)
+    config = stores.config(case.store, root)
+    try:
+        case.damage(case.store, whole, root)
+    except NotFound:
+        return
+    for line in dict.fromkeys(proposed(root, config)):
+        check_line(line, config)
+
+
+FAST = [
+    *(Case(m.stores[0], code, mutation(code)) for code, m in list(mutations().items())[::40]),
+    *(
+        Case(DEFAULT, name, scenario(name))
+        for name in ("index-endless", "queue-order", "stray-file")
+    ),
+    Case(DEFAULT, "I-049", mutation("I-045")),
+    Case("5.3.3-timer-clean", "queue-order", scenario("queue-order")),
+]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where stores are unpacked and damaged."""
+    return tmp_path_factory.mktemp("proposed")
+
+
+@pytest.mark.parametrize("case", FAST, ids=str)
+def test_what_is_proposed_can_be_pasted(case: Case, work: Path) -> None:
+    check(case, work)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", slices.pick(CASES, "proposed"), ids=str)
+def test_what_is_proposed_for_any_damage_can_be_pasted(case: Case, work: Path) -> None:
+    check(case, work)
+
+
+def test_a_barrier_is_told_by_all_with_the_command_that_removes_it(work: Path) -> None:
+    """`inspect` sees it, too, and `repair` does not say that nothing is to be done."""
+    root = copied(original(DEFAULT, work), work)
+    mutations()["I-185"].mutate(root, Random("page"))
+    for command in ("verify", "recover", "repair", "inspect"):
+        told = run_here([command, str(root)]).stdout
+        assert "Do not start a broker: a start barrier is left" in told, command
+        assert f"mqstore recover {root} --apply" in told, command
+    assert run_here(["recover", str(root), "--apply", "--yes"]).code == 0
+    assert run_here(["verify", str(root)]).code == 0
+
+
+def test_warnings_have_their_command_on_the_page(work: Path) -> None:
+    """A store that is safe to start, without its index."""
+    root = copied(original(DEFAULT, work), work)
+    mutations()["I-093"].mutate(root, Random("page"))
+    shown = run_here(["verify", str(root)])
+    head = "What now: nothing has to be done. This mends the warnings. Without --apply you see the plan:"
+    assert shown.code == 0 and head in shown.stdout
+    (line,) = (line for line in commands_in(shown.stdout) if "--apply" in line)
+    assert run_here([*shlex.split(line)[1:], "--yes"]).code == 0
+    assert "What now: nothing.\n" in run_here(["verify", str(root)]).stdout
+
+
+def test_a_page_about_a_log_that_is_not_there_calls_nothing_beyond_repair(work: Path) -> None:
+    """Neither is a plan promised."""
+    root = copied(original(DEFAULT, work), work)
+    for file in (root / "commitlog").iterdir():
+        file.unlink()
+    told = run_here(["verify", str(root)]).stdout
+    assert "Do not start a broker: no recovery is possible yet" in told
+    assert "beyond repair" not in told and "--apply you see" not in told
+
+
+def test_a_store_in_object_storage_is_not_mended_there() -> None:
+    finding = Finding.of("I-101", "s3://bucket/store/index", "the index is missing")
+    verdict = Verdict(Status.DAMAGED, [finding], 1, 1, 0.0)
+    text = page("s3://bucket/store", verdict, Given(), verbose=False)
+    assert "copy the store to a disk" in text
+    assert list(commands_in(text)) == ["mqstore explain I-101"]
+    (row,) = findings_json(verdict, "s3://bucket/store")
+    assert row["repair"] == ""
