@@ -3,13 +3,15 @@
 Takes what a broker takes (measured with the real classes of 4.3.1 to 5.5.0): keys without quotes or
 with single ones, comments, commas at the end of a list, a byte order mark, NULs behind the end; of a
 key that occurs twice the last value. Nothing here recurses, and depth and number of values are
-bounded. A text that ends early or goes wrong gives what stands before that.
+bounded. A text that ends early or goes wrong gives what stands before that. What else the two
+parsers of brokers pass over, a comma that is another character for one, is a `Grammar`.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from .counted import counted
@@ -18,25 +20,56 @@ DEEPEST = 100
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
 _LONGEST_NUMBER = 40
-_TOKEN = re.compile(
-    r"(?:\s++|/\*.*?\*/|//[^\n]*+)*+"
+_VALUE, _NEXT = "a value", "a comma or an end"
+_TABLE = 2
+"""So many containers are open inside of a table."""
+_BLANK = r" \t\r\n\f\x08"
+_COMMENTS = r"|/\*.*?\*/|//[^\n]*+"
+_TOKENS = (
     r"(?:(?P<text>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')"
-    r"|(?P<number>-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?)"
+    # a letter behind a number is its type in Java
+    r"|(?P<number>-?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?)[BDFLS]?+"
     r"|(?P<word>[A-Za-z_$][\w$.]*+)"
-    r"|(?P<sign>[][{}:,]))",
-    re.DOTALL,
+    r"|(?P<sign>[][{}:,]))"
 )
-_BEHIND = re.compile(r"(?:[\s\0]++|/\*.*?\*/|//[^\n]*+)*+", re.DOTALL)
+
+
+def _tokens(blanks: str) -> re.Pattern[str]:
+    """One token behind blanks and comments."""
+    return re.compile(rf"(?:[{blanks}]++{_COMMENTS})*+{_TOKENS}", re.DOTALL)
+
+
+_TOKEN = _tokens(_BLANK)
+_TOKEN_OR_CONTROLS = _tokens(r"\x00-\x19\x1b- \x7f")
+_TOKEN_OR_NUL = re.compile(rf"[{_BLANK}]*+\0?+{_TOKEN.pattern}", re.DOTALL)
+_INSTEAD_OF_COMMA = re.compile(
+    rf"[\x00-\x19\x1b- \x7f]*+[^\x00- \"',/\]fntx+}}\x7f](?=[{_BLANK}]*+[\"}}])"
+)
+"""One character between two entries of a map, of those that are a token by themselves."""
+_BEHIND = re.compile(rf"(?:[\s\0]++{_COMMENTS})*+", re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
 _BOM = "\ufeff"
 _PLAIN = re.compile(r"[^\\\x00-\x1f]*+")
+
+
+class Grammar(StrEnum):
+    """What is passed over besides. fastjson: control characters behind a value and between numbers,
+    one character in the place of a comma between two entries, each comma between numbers. fastjson2:
+    commas of tables where a blank stands, a NUL behind signs. What fastjson takes by chance besides, as another
+    sign for a brace, counts as broken: that is no all-clear.
+    """
+
+    PLAIN = "JSON"
+    FASTJSON = "fastjson"
+    FASTJSON_2 = "fastjson2"
 
 
 class Parsed(NamedTuple):
     """What a text says. value: None without any. position, problem: byte and what is wrong there.
 
     note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
-    whole: it was read to its end, and only its value is none that a file has.
+    whole: it was read to its end, and only its value is none that a file has. numbered: members with
+    keys inside that are no texts.
     """
 
     value: Any
@@ -45,14 +78,15 @@ class Parsed(NamedTuple):
     note: str = ""
     gives_up: bool = False
     whole: bool = False
+    numbered: frozenset[Any] = frozenset()
 
 
-def parse(data: bytes) -> Parsed:
+def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
     """Parse; never raises."""
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
         return Parsed(None, _nothing(data))
-    reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0)
+    reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
     try:
         reader.read()
     except _Wrong as wrong:
@@ -60,7 +94,8 @@ def parse(data: bytes) -> Parsed:
         return Parsed(reader.top, wrong.what, position)
     if not isinstance(reader.top, dict):
         return Parsed(reader.top, "not an object", 0, whole=True)
-    return Parsed(reader.top, note=_note(text, data, len(text) - reader.at))
+    note = _note(text, data, len(text) - reader.at)
+    return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
 
 
 def _nothing(data: bytes) -> str:
@@ -92,34 +127,40 @@ class _Wrong(Exception):
 class _Reader:
     """One pass over the text; containers fill as it goes, so a cut leaves what was read."""
 
-    def __init__(self, text: str, at: int) -> None:
+    def __init__(self, text: str, at: int, grammar: Grammar) -> None:
         self.text = text
         self.at = at
         self.top: Any = None
+        self.numbered: set[Any] = set()
+        self._grammar = grammar
+        self._by_numbers: list[bool] = []
+        """Of each open container, whether its last key was a number."""
+        self._behind_sign = True
         self._open: list[tuple[Any, Any]] = []
         """Containers around the place where the text is, each with the key that waits for it."""
         self._values = 0
 
     def read(self) -> None:
         """Read all of the text. Raises _Wrong."""
-        self._value(*self._token("a value"), None)
+        self._value(*self._token(_VALUE), None)
         while self._open:
             container, _ = self._open[-1]
             kind, token = self._token("the next entry" if container else "an entry or the end")
             if kind == "sign" and token == ("}" if isinstance(container, dict) else "]"):
                 self._open.pop()
+                self._by_numbers.pop()
                 if self._open:
                     self._behind_value()
             elif isinstance(container, dict):
                 key = self._key(kind, token)
-                self._value(*self._token("a value"), key)
+                self._value(*self._token(_VALUE), key)
             else:
                 self._value(kind, token, None)
         if not _BEHIND.fullmatch(self.text, self.at):
             raise _Wrong("something stands behind the end of the JSON", self.at)
 
     def _token(self, wanted: str) -> tuple[str, str]:
-        match = _TOKEN.match(self.text, self.at)
+        match = self._pattern(wanted).match(self.text, self.at)
         if match is None:
             rest = self.text[self.at :].strip("\0 \t\r\n\f")
             what = "cannot read" if rest else "the file ends before"
@@ -128,10 +169,27 @@ class _Reader:
             raise _Wrong(f"{what} {wanted}", self.at)
         self.at = match.end()
         kind = match.lastgroup or ""
+        self._behind_sign = kind == "sign"
         return kind, match[kind]
+
+    @property
+    def _by_number(self) -> bool:
+        return bool(self._by_numbers) and self._by_numbers[-1]
+
+    def _pattern(self, wanted: str) -> re.Pattern[str]:
+        """A token, with what may stand in front of it here."""
+        loose = self._by_number or wanted in (_VALUE, _NEXT)
+        if self._grammar is Grammar.FASTJSON and loose and self._open:
+            return _TOKEN_OR_CONTROLS
+        if self._grammar is Grammar.FASTJSON_2 and self._behind_sign and not self._by_number:
+            return _TOKEN_OR_NUL
+        return _TOKEN
 
     def _key(self, kind: str, token: str) -> Any:
         begin = self.at - len(token)
+        self._by_numbers[-1] = kind == "number"
+        if self._by_number and len(self._open) > 1:
+            self.numbered.add(self._open[1][1])
         if kind == "sign":
             raise _Wrong(f"{token} where a key should be", begin)
         colon = self._token("a colon")
@@ -162,6 +220,7 @@ class _Reader:
         self._store(value, key)
         if kind == "sign":
             self._open.append((value, key))
+            self._by_numbers.append(False)
         elif self._open:
             self._behind_value()
 
@@ -177,12 +236,33 @@ class _Reader:
 
     def _behind_value(self) -> None:
         """A comma, or the end of the container, which is left to the caller."""
-        before = self.at
-        kind, token = self._token("a comma or an end")
+        before, entry_ended = self.at, self._behind_sign
+        if entry_ended and self._instead_of_comma():
+            return
+        kind, token = self._token(_NEXT)
         if kind == "sign" and token in "]}":
-            self.at = before
-        elif (kind, token) != ("sign", ","):
+            self.at -= len(token)
+        elif (kind, token) != ("sign", ",") and not self._no_comma(before, kind):
             raise _Wrong("no comma behind a value", self.at - len(token))
+
+    def _instead_of_comma(self) -> bool:
+        """fastjson takes any token for the comma between two entries of a table."""
+        if self._grammar is not Grammar.FASTJSON or self._by_number or len(self._open) != _TABLE:
+            return False
+        other = _INSTEAD_OF_COMMA.match(self.text, self.at)
+        self.at = other.end() if other else self.at
+        return other is not None
+
+    def _no_comma(self, before: int, kind: str) -> bool:
+        """The next key stands where a comma should, and that is passed over."""
+        blank = self.text[before : before + 1] <= " " or self.text[before] == "-"
+        numbers = self._grammar is Grammar.FASTJSON and self._by_number and kind == "number"
+        second = self._grammar is Grammar.FASTJSON_2 and kind in ("number", "text", "word")
+        in_table = isinstance(self._open[-1][0], dict) and len(self._open) >= _TABLE
+        if not (in_table and blank and (numbers or second)):
+            return False
+        self.at = before
+        return True
 
     def _string(self, token: str, begin: int) -> str:
         inside = token[1:-1]

@@ -7,24 +7,29 @@ fields have. Versions differ by `config_rules`. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
 from ...formats.kinds import KINDS
-from ..config_file import BACKUP, FILES, read_content
+from ..config_file import BACKUP, FILES, ConfigFile, read_content
 from ..config_json import loads
-from ..config_parse import TOO_DEEP, Parsed, parse
+from ..config_parse import TOO_DEEP, Grammar, Parsed, parse
 from ..errors import Missing, StoreError
-from .config_rules import ConfigRules
+from .config_rules import FILTERS, GROUPS, LIGHT_OFFSETS, OFFSETS, ConfigRules
 
 _VERSION = "dataVersion"
 _INTEGERS = frozenset({"integer"})
 _CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
 """Texts that name one of a few constants: another one counts as none, what is no text is refused."""
 _STACK = "nested so deep that the broker dies of it (StackOverflowError)"
+_FILTER_TYPE, _FILTER_TYPES = "topicFilterType", ("SINGLE_TAG", "MULTI_TAG", "")
+_COUNTER = "counter"
+_NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
+_INTEGER = JsonField("", "integer", "")
+_TOPICS_OF_GROUPS = "groupTopicMap"
 _LONG_BYTES = 1 << 20
 _BLANKS = b" \t\r\n"
 
@@ -45,7 +50,8 @@ class Text:
     problem: why it is not taken, "" where it is. there: it has at least one byte; present: it exists.
     deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
     its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
-    problem.
+    problem. odd: what is no JSON in it, and is taken. nameless: it has no table, but members of names that
+    nobody knows. late: what is refused stands behind the table, which is taken already.
     """
 
     there: bool
@@ -56,6 +62,9 @@ class Text:
     fails: bool = False
     unseen: bool = False
     dies: bool = False
+    odd: str = ""
+    nameless: bool = False
+    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,12 @@ def load_config(directory: Path, name: str, rules: ConfigRules) -> Loaded:
     backup = read_text(directory / (name + BACKUP), rules)
     if dies := _dies(main, rules):
         return Loaded(name, Start.REFUSES, main, backup, dies)
+    if not backup.there and main.late:
+        return Loaded(name, Start.LOADS, replace(main, problem=""), backup)
     if not backup.there:
         return Loaded(name, Start.EMPTY, main, backup)
+    if not backup.problem and main.late:
+        return Loaded(name, Start.BACKUP, main, replace(backup, value=_both(name, main, backup)))
     if not backup.problem:
         return Loaded(name, Start.BACKUP, main, backup)
     return Loaded(name, Start.REFUSES, main, backup, _dies(backup, rules))
@@ -111,6 +124,14 @@ def _dies(text: Text, rules: ConfigRules) -> str:
     if text.dies:
         return text.problem
     return _STACK if text.deep and rules.deep_ends_start else ""
+
+
+def _both(name: str, main: Text, backup: Text) -> dict[Any, Any]:
+    """The .bak, over what had been taken before the file was refused."""
+    table = KINDS[FILES[name]].tables[0].member
+    own, more = main.value.get(table), backup.value.get(table)
+    rows = {**(own if isinstance(own, dict) else {}), **(more if isinstance(more, dict) else {})}
+    return {**backup.value, table: rows}
 
 
 def read_text(path: Path, rules: ConfigRules) -> Text:
@@ -137,13 +158,65 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
         return Text(there=False, problem="empty")
     if not data.strip(_BLANKS) and name in rules.blank_is_empty:
         return Text(there=True)
-    parsed = _parsed(data)
+    plain = parsed = _parsed(data)
+    if plain.problem and not plain.whole:
+        parsed = parse(data, rules.grammar)
     value = parsed.value if isinstance(parsed.value, dict) else {}
+    if rules.grammar is Grammar.FASTJSON:
+        value = _named_alike(name, value)
     if parsed.problem and not _is_empty_table(name, parsed, rules):
         deep = parsed.problem == TOO_DEEP and isinstance(parsed.value, dict)
         return Text(True, value, parsed.problem, deep)
-    problem = "" if parsed.problem else _misfit(name, value, rules)
-    return Text(True, value, problem, fails=not problem and _fails(name, value, rules))
+    problem = "" if parsed.problem else _misfit(name, value, rules) or _strange(name, parsed, rules)
+    fails = not problem and _fails(name, value, rules)
+    nameless = KINDS[FILES[name]].tables[0].member not in value
+    nameless = nameless and not _known_members(name).issuperset(value)
+    odd = "" if problem else plain.problem
+    late = problem == _NO_COUNTER and name != GROUPS
+    return Text(True, value, problem, fails=fails, odd=odd, nameless=nameless, late=late)
+
+
+def _named_alike(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
+    """fastjson finds a member by its name in other letters, too, where none has the name itself."""
+    own = {table.member.lower(): table.member for table in KINDS[FILES[name]].tables}
+    others = {key: own.get(str(key).lower(), key) for key in value}
+    if all(key == other or other in value for key, other in others.items()):
+        return value
+    return {key if others[key] in value else others[key]: inner for key, inner in value.items()}
+
+
+def _strange(name: str, parsed: Parsed, rules: ConfigRules) -> str:
+    """fastjson2 cannot pass over what it does not know where a key inside is a number."""
+    if not rules.strange_numbers_refused:
+        return ""
+    known = _known_members(name) - rules.later_tables
+    strange = sorted(str(member) for member in parsed.numbered - known)
+    return f"{strange[0]} is no table, and has keys that are numbers" if strange else ""
+
+
+def _known_members(name: str) -> set[Any]:
+    return {_TOPICS_OF_GROUPS, *(table.member for table in KINDS[FILES[name]].tables)}
+
+
+def as_proof(name: str, text: Text) -> Text:
+    """The same with the table under its name, where one letter of that is wrong."""
+    table = KINDS[FILES[name]].tables[0]
+    if table.member in text.value:
+        return text
+    strange = [key for key in text.value if key not in _known_members(name)]
+    alike = [
+        key
+        for key in strange
+        if _one_letter_off(str(key), table.member) and not next(misfits(table, text.value[key]), "")
+    ]
+    if len(alike) != 1:
+        return text
+    return replace(text, value={**text.value, table.member: text.value[alike[0]]})
+
+
+def _one_letter_off(name: str, other: str) -> bool:
+    wrong = sum(mine != own for mine, own in zip(name, other, strict=False))
+    return len(name) == len(other) and wrong == 1
 
 
 def _fails(name: str, value: dict[Any, Any], rules: ConfigRules) -> bool:
@@ -187,11 +260,56 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
                 return f"{member} is null"
         elif text := next(misfits(table, entry), ""):
             return text
-    return _misfit_version(value, rules.refused_as_version(name)) if _VERSION in value else ""
-
-
-def _misfit_version(value: dict[Any, Any], refused: tuple[type, ...]) -> str:
+    if name == FILTERS and (text := _misfit_bits(value)):
+        return text
+    noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LIGHT_OFFSETS) else {}
+    if text := _misfit_topics(noted, rules):
+        return text
+    if rules.strange_constants_refused and (text := next(_strange_constants(name, value), "")):
+        return text
+    if _VERSION not in value:
+        return ""
     version = value[_VERSION]
+    needed = rules.counter_needed(name) and isinstance(version, dict)
+    if needed and version.get(_COUNTER, 0) is None:
+        return _NO_COUNTER
+    return _misfit_version(version, rules.refused_as_version(name))
+
+
+def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
+    """Why the topics of each group are refused, that a broker notes beside the offsets."""
+    if not rules.topics_of_group or (topics in (None, "") and str in rules.topics_of_group):
+        return ""
+    if not isinstance(topics, dict):
+        return f"{_TOPICS_OF_GROUPS} is no object"
+    wrong = any(not isinstance(one, rules.topics_of_group) for one in topics.values())
+    return f"an entry of {_TOPICS_OF_GROUPS} is no list" if wrong else ""
+
+
+def _misfit_bits(value: dict[Any, Any]) -> str:
+    """Why the bits that filters have in bit maps are refused."""
+    for row in ConfigFile(Path(FILTERS), FILES[FILTERS], value).records():
+        bits = row.get("bloom_filter_data")
+        if not isinstance(bits, dict):
+            continue
+        places = bits.get("bitPos") or []
+        if not _fits(_INTEGER, bits.get("bitNum")) or not isinstance(places, list):
+            return "bitNum or bitPos of an entry is of another type"
+        if not all(_fits(_INTEGER, place) for place in places):
+            return "bitPos of an entry has something else than integers"
+    return ""
+
+
+def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
+    for table in KINDS[FILES[name]].tables:
+        rows = value.get(table.member)
+        for row in rows.values() if isinstance(rows, dict) and table.levels else ():
+            filter_type = row.get(_FILTER_TYPE) if isinstance(row, dict) else None
+            if isinstance(filter_type, str) and filter_type not in _FILTER_TYPES:
+                yield f"{_FILTER_TYPE} of an entry of {table.member} is none that there is"
+
+
+def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
     if isinstance(version, refused):
         return f"{_VERSION} is no object"
     if refused and isinstance(version, dict):

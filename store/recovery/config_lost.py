@@ -24,7 +24,7 @@ from ..system_topics import (
     is_system_group,
     is_system_topic,
 )
-from .config_load import Loaded, Start, Text
+from .config_load import Loaded, Start, Text, as_proof
 from .config_rules import (
     DELAYS,
     FILTERS,
@@ -92,10 +92,10 @@ def entries_of(name: str, text: Text) -> dict[_Key, int]:
 
 
 def _numbers(value: Any) -> Any:
-    """Offsets as a broker's parser takes them: `true` and texts of digits are numbers, too."""
+    """Offsets as a broker's parser takes them: `true`, 1.5 and texts of digits are numbers, too."""
     if isinstance(value, dict):
         return {key: _numbers(inner) for key, inner in value.items()}
-    if isinstance(value, bool):
+    if isinstance(value, bool | float):
         return int(value)
     if isinstance(value, str) and len(value) <= _DIGITS_MAX:
         digits = value.removeprefix("-")
@@ -192,7 +192,7 @@ class Lost:
         after = {key[4]: offset for key, offset in taken.items()}
         if one.start is Start.LOADS and (after or one.main.unseen):
             return
-        wholly = one.taken is None and (self.ran or _present(one))
+        wholly = _without_table(one) and (self.ran or _present(one))
         for queue, (first, end) in sorted(self.queues.items()):
             if queue.topic != SCHEDULE_TOPIC or end <= first:
                 continue
@@ -222,7 +222,7 @@ class Lost:
             *((name, f"what {name} had is lost") for name in _OTHERS),
         ):
             one = self.loaded.get(name)
-            if one is None or one.taken is not None or self._rests(one):
+            if one is None or not _without_table(one) or self._rests(one):
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
@@ -254,10 +254,15 @@ class Lost:
     @staticmethod
     def _rests(one: Loaded) -> dict[_Key, int]:
         """All that file and .bak say; of two offsets the higher one."""
-        found = entries_of(one.name, one.backup)
-        for key, offset in entries_of(one.name, one.main).items():
+        found = entries_of(one.name, as_proof(one.name, one.backup))
+        for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
             found[key] = max(offset, found.get(key, offset))
         return found
+
+
+def _without_table(one: Loaded) -> bool:
+    """Nothing is taken, or something without a table where there was one."""
+    return one.taken is None or one.taken.nameless
 
 
 def _present(one: Loaded) -> bool:

@@ -8,8 +8,9 @@ releases that `profiles` names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..config_parse import Grammar
 from .profiles import Profile
 
 TOPICS, GROUPS = "topics.json", "subscriptionGroup.json"
@@ -52,6 +53,16 @@ class ConfigRules:
     table_needed: frozenset[str] = frozenset()
     #: by file, types that are refused as its dataVersion
     version_refused: tuple[tuple[frozenset[str], tuple[type, ...]], ...] = ()
+    #: what the parser passes over
+    grammar: Grammar = Grammar.FASTJSON
+    #: a member that is no table of the file, and has keys that are numbers, is refused
+    strange_numbers_refused: bool = False
+    #: tables that this generation has not
+    later_tables: frozenset[str] = frozenset()
+    #: types of what the topics of a group may be, () where the generation does not note them
+    topics_of_group: tuple[type, ...] = ()
+    #: a text that names none of the constants of a field is refused
+    strange_constants_refused: bool = False
     #: a value nested deep ends the start, whatever the .bak has
     deep_ends_start: bool = False
 
@@ -66,12 +77,18 @@ class ConfigRules:
             kind for names, kinds in self.version_refused if name in names for kind in kinds
         )
 
+    def counter_needed(self, name: str) -> bool:
+        """A `null` for the counter of its dataVersion is refused."""
+        named = any(name in names for names, _ in self.version_refused)
+        return named and name not in (OFFSETS, LIGHT_OFFSETS)
+
 
 _OF_4 = (TOPICS, OFFSETS, GROUPS, FILTERS, DELAYS)
 _OF_5 = (TOPICS, MAPPING, OFFSETS, GROUPS, FILTERS, ORDER, DELAYS)
 _NULL_4 = frozenset({TOPICS, GROUPS, DELAYS})
 _NULL_5 = _NULL_4 | {MAPPING, TIMERS, TRANSACTIONS, ORDER}
 _ALL_TYPES = (str, type(None), list, int)
+_LISTS = (list, type(None))
 _PARTS = frozenset({OFFSETS, LIGHT_OFFSETS, DELAYS})
 _METRICS = frozenset({MAPPING, TIMERS, TRANSACTIONS})
 
@@ -79,9 +96,27 @@ _BLANK_4_3 = frozenset(_OF_4)
 _BLANK_4_9 = frozenset({TOPICS, OFFSETS, LIGHT_OFFSETS, FILTERS, DELAYS})
 _BLANK_5 = frozenset({TOPICS, GROUPS, FILTERS, ORDER, MAPPING, MODES, DELAYS, TIMERS, TRANSACTIONS})
 
+_FASTJSON_2 = ConfigRules(
+    _OF_5,
+    (TIMERS,),
+    (MODES, TRANSACTIONS),
+    no_text_is_empty=_BLANK_5,
+    list_is_empty=False,
+    null_refused=_NULL_5,
+    null_fails=frozenset({OFFSETS}),
+    no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS, FILTERS, MODES}),
+    table_needed=frozenset({MAPPING}),
+    version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int, list))),
+    topics_of_group=(*_LISTS, dict, str),
+    grammar=Grammar.FASTJSON_2,
+    strange_numbers_refused=True,
+    deep_ends_start=True,
+)
+
 RULES: dict[str, ConfigRules] = {
     "4.3": ConfigRules(
         _OF_4,
+        strange_constants_refused=True,
         blank_is_empty=_BLANK_4_3,
         no_text_is_empty=_BLANK_4_3,
         null_refused=_NULL_4,
@@ -105,6 +140,7 @@ RULES: dict[str, ConfigRules] = {
         no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS}),
         table_needed=frozenset({MAPPING}),
         version_refused=((_METRICS | {TOPICS}, _ALL_TYPES), (_PARTS, (str, int))),
+        topics_of_group=_LISTS,
     ),
     "5.3": ConfigRules(
         _OF_5,
@@ -117,23 +153,10 @@ RULES: dict[str, ConfigRules] = {
         no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS}),
         table_needed=frozenset({MAPPING}),
         version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int))),
+        topics_of_group=_LISTS,
     ),
-    **dict.fromkeys(
-        ("5.4", "5.5"),
-        ConfigRules(
-            _OF_5,
-            (TIMERS,),
-            (MODES, TRANSACTIONS),
-            no_text_is_empty=_BLANK_5,
-            list_is_empty=False,
-            null_refused=_NULL_5,
-            null_fails=frozenset({OFFSETS}),
-            no_text_is_null=frozenset({OFFSETS, LIGHT_OFFSETS, FILTERS, MODES}),
-            table_needed=frozenset({MAPPING}),
-            version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int, list))),
-            deep_ends_start=True,
-        ),
-    ),
+    "5.4": replace(_FASTJSON_2, later_tables=frozenset({"pullOffsetTable"})),
+    "5.5": _FASTJSON_2,
 }
 
 

@@ -20,7 +20,7 @@ from ..dispatch import LMQ_PREFIX
 from ..errors import InvalidInput
 from ..layout import Layout
 from ..mapped_file_queue import start_of
-from ..recovery.config_load import Loaded, Start, Text, judge, load_config, misfits
+from ..recovery.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
 from ..recovery.config_rules import config_rules
 from ..recovery.config_start import config_start
 from ..recovery.edits import Edit
@@ -153,6 +153,8 @@ def _content(
     """
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
     if loaded.start is Start.LOADS and name not in gone:
+        if loaded.main.odd:
+            return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
         return _loaded(path), ""
     if loaded.start is Start.EMPTY and not loaded.main.there and name not in gone:
         return None, ""
@@ -178,6 +180,7 @@ def _content(
 def _fitting(name: str, text: Text) -> Json:
     """Of what can be read the entries that a broker takes, of the tables that it has."""
     found: Json = {}
+    text = as_proof(name, text)
     for table in KINDS[FILES[name]].tables:
         value = text.value.get(table.member)
         if not isinstance(value, dict):

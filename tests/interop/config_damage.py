@@ -27,6 +27,11 @@ def _not_utf_8(chance: random.Random, data: bytes) -> bytes:
     return data[:at] + bytes([chance.randrange(0x80, 0x100)]) + data[at + 1 :]
 
 
+def _bit(chance: random.Random, data: bytes) -> bytes:
+    at = chance.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << chance.randrange(8)]) + data[at + 1 :]
+
+
 def _behind(chance: random.Random, data: bytes) -> bytes:
     return data + chance.choice((b"\0\0", b"}", b"x", b" \n", data, bytes(4096)))
 
@@ -65,12 +70,13 @@ DAMAGE: dict[str, Damage] = {
     "cut": _cut,
     "page": _page,
     "not UTF-8": _not_utf_8,
+    "a flipped bit": _bit,
     "behind": _behind,
     "shape": _shape,
     "value": _value,
     "deep": _deep,
 }
-WEIGHTS = tuple(4 if name in ("value", "cut", "page") else 2 for name in DAMAGE)
+WEIGHTS = tuple(4 if name in ("value", "cut", "page", "a flipped bit") else 2 for name in DAMAGE)
 BACKUP_WEIGHTS = tuple(12 if name in ("whole", "missing") else 1 for name in DAMAGE)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -109,10 +110,20 @@ def differences(case: Case, judge: Managers, root: Path) -> Iterator[str]:
     (directory / case.name).unlink(missing_ok=True)
     (directory / f"{case.name}.bak").unlink(missing_ok=True)
     starts = real.get("loaded", False)
+    if _counts_as_broken(case, found, judge):
+        return
     if starts is not (found.start is not Start.REFUSES):
         yield f"{case.what}: {found.start} ({found.reason}), and really {real}"[:400]
     elif starts and case.name not in DROPS and "table" in real:
         yield from _other_entries(case, found, real, judge)
+
+
+def _counts_as_broken(case: Case, found: Loaded, judge: Managers) -> bool:
+    """fastjson takes by chance what no `Grammar` has, another sign for a brace. To predict such a text as
+    broken is never an all-clear; to predict a broken one as taken would be.
+    """
+    flipped = "a flipped bit" in case.what and not judge.version.startswith(("5.4", "5.5"))
+    return flipped and found.start is not Start.LOADS
 
 
 def _other_entries(
@@ -145,6 +156,32 @@ def test_random_damage(version: str, managers: Callable[[str], Managers], tmp_pa
 
 GIB = 1 << 30
 SIZES = (1 << 40, 3 * GIB, 300 * GIB + 6000, 5 * GIB)
+#: Texts of the fixed combinations, instead of a real one.
+TEXTS: dict[str, bytes | None] = {
+    "missing": None,
+    "empty": b"",
+    "blanks": b" \n",
+    "NULs": bytes(512),
+    "garbage": b"\x8f\x02 no configuration \xff",
+    "null": b"null",
+    "a list": b"[]",
+    "a text": b'""',
+    "a number": b"5",
+    "an empty table": b"{}",
+    "another member": b'{"other":{"x":1}}',
+    "another member with a number": b'{"other":{0:1}}',
+}
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "whole": lambda data: data,
+    "cut": lambda data: data[: len(data) // 2],
+    "garbage in the middle": lambda data: data[: len(data) // 2] + b"\xff\x8f" * 9,
+    "NULs behind": lambda data: data + bytes(512),
+    "twice": lambda data: data * 2,
+    "another blank": lambda data: data.replace(b":", b":\x0b", 1),
+    "no comma": lambda data: data.replace(b",", b" ", 1),
+    "a counter of null": lambda data: re.sub(rb'"counter":\s*\d+', b'"counter":null', data),
+}
+BACKUPS = ("missing", "empty", "garbage", "whole", "cut", "null")
 
 
 @pytest.mark.slow
@@ -169,6 +206,21 @@ def test_sparse_files_of_any_size(
             place = (name, size, text, told)
             assert bool(told.get("loaded")) == (found.start is not Start.REFUSES), place
             assert (told.get("exception") == "OutOfMemoryError") == bool(found.dies), place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_fixed_combinations(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    """Each text of each file, beside each .bak."""
+    judge, odd = managers(version), list[str]()
+    for name, texts in _texts(version).items():
+        every = TEXTS | {what: change(texts[0]) for what, change in CHANGES.items()}
+        for what, other in product(every, BACKUPS):
+            case = Case(name, f"{name} {what}, .bak {other}", every[what], every[other])
+            odd += differences(case, judge, tmp_path)
+    assert not odd, f"{len(odd)}\n" + "\n".join(odd)
 
 
 @pytest.mark.slow

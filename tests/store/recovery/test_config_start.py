@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -17,7 +18,7 @@ import pytest
 
 from mqstore.store.delay_level import SCHEDULE_TOPIC
 from mqstore.store.layout import Layout
-from mqstore.store.recovery.config_load import Start, load_config
+from mqstore.store.recovery.config_load import Start, judge, load_config
 from mqstore.store.recovery.config_lost import LostDelay, LostPosition
 from mqstore.store.recovery.config_rules import RULES
 from mqstore.store.recovery.config_start import ConfigStart, config_start
@@ -136,6 +137,63 @@ def test_bytes_that_are_no_utf_8_are_taken(config: Path, real: tuple[Path, Ends]
     path.write_bytes(path.read_bytes().replace(b'"orders":{', b'"ord\xff\xfers":{', 1))
     found = start(config, real[1])
     assert outcome(found, "topics.json") is Start.LOADS and not found.harmful
+
+
+#: (versions that take it, text): single characters that are others, as the real parsers take them.
+ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5")
+ODD = (
+    (ALL, b'{"offsetTable":{\x08"A@G":{0:1},"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{\x0b"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}\x0b,"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}<"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}.\n"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{"A@G":{0:1}f"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1 1:2},"B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{"A@G":{0:1} "B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{\0"A@G":{0:1},"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1L,1:2.5},"B@G":{0:5}}}'),
+    ((), b'{"dataVersion":{"counter":0<"stateVersion":0},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsettable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9", "5.1", "5.3"), b'{"other":{0:1},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9"), b'{"groupTopicMap":{"G":5},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (
+        ("4.3", "4.9", "5.4", "5.5"),
+        b'{"groupTopicMap":{"G":"a"},"offsetTable":{"A@G":{},"B@G":{}}}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("taken_by", "text"), ODD)
+def test_single_characters_that_are_others(taken_by: tuple[str, ...], text: bytes) -> None:
+    found = {version: judge("consumerOffset.json", text, rules) for version, rules in RULES.items()}
+    assert tuple(version for version in RULES if not found[version].problem) == taken_by
+    for version in taken_by:
+        assert list(found[version].value["offsetTable"]) == ["A@G", "B@G"], version
+
+
+def test_a_table_whose_name_is_wrong_has_no_entries(tmp_path: Path) -> None:
+    """It is taken, as a file without a table; what it says under the wrong name proves what is lost."""
+    (tmp_path / "config").mkdir()
+    ends = {QueueId("A", 0): (0, 9), QueueId(SCHEDULE_TOPIC, 0): (0, 4)}
+    offsets, delays = (tmp_path / "config" / n for n in ("consumerOffset.json", "delayOffset.json"))
+    offsets.write_bytes(b'{"offsetXable":{"A@G":{0:7}}}')
+    delays.write_bytes(b'{"offsetXable":{1:4}}')
+    found = start(tmp_path / "config", ends)
+    assert found.lost_positions == (LostPosition("G", "A", 0, 7, None),)
+    assert found.lost_delays == (LostDelay(1, 4, 0),)
+    offsets.write_bytes(b'{"nothing":{"A@G":{0:7}}}')
+    assert "the positions of all groups are lost" in start(tmp_path / "config", ends).unknown
+
+
+def test_a_counter_of_null_is_refused_behind_the_table(config: Path) -> None:
+    for name in ("topics.json", "delayOffset.json"):
+        path, backup = config / name, config / f"{name}.bak"
+        path.write_bytes(re.sub(rb'"counter":\s*\d+', b'"counter":null', path.read_bytes()))
+        assert load_config(config, name, RULES["5.3"]).start is Start.BACKUP
+        backup.unlink()
+        assert load_config(config, name, RULES["5.3"]).start is Start.LOADS
+        backup.write_bytes(GARBAGE)
+        assert load_config(config, name, RULES["5.3"]).start is Start.REFUSES
 
 
 def test_topics_without_an_entry_are_named(config: Path, real: tuple[Path, Ends]) -> None:
