@@ -146,8 +146,9 @@ class _Evidence:
     @cached_property
     def topics_version(self) -> int:
         """4 or 5 by the data version in topics.json, 0 where there is no such file."""
+        path = self.layout.config / "topics.json"
         try:
-            text = read_regular(self.layout.config / "topics.json", _CONFIG_BYTES_LOOKED_AT)
+            text = b"" if path.is_dir() else read_regular(path, _CONFIG_BYTES_LOOKED_AT)
         except Missing:
             return 0
         if b'"dataVersion"' not in text:

@@ -271,7 +271,7 @@ def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
         return ""
     version = value[_VERSION]
     needed = rules.counter_needed(name) and isinstance(version, dict)
-    if needed and version.get(_COUNTER, 0) is None:
+    if needed and version.get(_COUNTER, 0) in (None, ""):
         return _NO_COUNTER
     return _misfit_version(version, rules.refused_as_version(name))
 

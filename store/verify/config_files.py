@@ -19,6 +19,7 @@ _VERSIONS_APART = 100
 """So many changes between two times that a file is written are not unusual."""
 _ONLY_USED_SINCE = "5.4"
 _VERSIONED = ("topics", "subscriptionGroups")
+_ASIDE = "mv {path} {aside}"
 _RENAMED = "timermetrics" + TEMPORARY
 
 
@@ -34,6 +35,13 @@ def a_file_can_be_read(scene: Scene) -> None:
     tables = config_tables(scene)
     for name, main in tables.main.items():
         backup = tables.backup[name]
+        for file in (main, backup):
+            if file is not None and file.path.is_dir():
+                path, text = (
+                    os.fspath(file.path),
+                    "not a file but a directory, in the way of a broker that writes it",
+                )
+                scene.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
         if not _checked(name) or (main is None and backup is None):
             continue
         if main is not None and main.larger and main.problem is not None:
@@ -43,6 +51,8 @@ def a_file_can_be_read(scene: Scene) -> None:
             continue
         file = main or backup
         assert file is not None and file.problem is not None
+        if file.path.is_dir():
+            continue
         instead = stand_in(main, tables.directory / name, FILES[name])
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
         scene.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)

@@ -132,6 +132,14 @@ def _has_queues(entry: Entry) -> bool:
     return any(e.directory and e.name.isdigit() for e in list_entries(entry.path))
 
 
+_OWNERS, _GROUPS, _OTHERS = (
+    stat.S_IRUSR | stat.S_IWUSR,
+    stat.S_IRGRP | stat.S_IWGRP,
+    stat.S_IROTH | stat.S_IWOTH,
+)
+"""Rights of who reads and writes a file."""
+
+
 @before("I-012")
 def can_be_written(scene: Scene) -> None:
     """The owner of the store owns all files of it and may write them; there is room on the disk."""
@@ -149,10 +157,10 @@ def can_be_written(scene: Scene) -> None:
         if stat.S_ISLNK(status.st_mode):
             continue
         mine = status.st_uid == owner.st_uid
-        if mine and status.st_mode & stat.S_IWUSR:
+        if mine and status.st_mode & _OWNERS == _OWNERS:
             continue
         kept_out = not may_write(status, owner)
-        text = "its owner may not write it"
+        text = f"its owner may not {'write' if status.st_mode & stat.S_IRUSR else 'read'} it"
         if not mine:
             text = f"belongs to user {status.st_uid}, the store to {owner.st_uid}"
             text += ", who may not write it" if kept_out else ""
@@ -161,7 +169,7 @@ def can_be_written(scene: Scene) -> None:
             os.fspath(path),
             text,
             severity=Severity.ERROR if kept_out else None,
-            repair="chmod -R u+w {store}" if mine else "chown -R --reference={store} {store}",
+            repair="chmod -R u+rwX {store}" if mine else "chown -R --reference={store} {store}",
         )
     used = disk.f_blocks - disk.f_bfree
     if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
@@ -170,13 +178,14 @@ def can_be_written(scene: Scene) -> None:
 
 
 def may_write(file: os.stat_result, store: os.stat_result) -> bool:
-    """Whether a broker of the store's owner may write a file, or make files in a directory."""
+    """Whether a broker of the store's owner may read and write a file, or make files in a directory."""
     if store.st_uid == 0:
         return True
     if file.st_uid == store.st_uid:
-        return bool(file.st_mode & stat.S_IWUSR)
-    of_group = file.st_gid == store.st_gid and file.st_mode & stat.S_IWGRP
-    return bool(of_group or file.st_mode & stat.S_IWOTH)
+        return file.st_mode & _OWNERS == _OWNERS
+    if file.st_gid == store.st_gid and file.st_mode & _GROUPS == _GROUPS:
+        return True
+    return file.st_mode & _OTHERS == _OTHERS
 
 
 def _everything(root: Path) -> Iterator[Path]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,3 +86,24 @@ def test_a_log_with_its_queues_alone_is_no_alarm(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "s" / "config", ignore_errors=True)
     found = run_here(["recover", str(tmp_path / "s")])
     assert (found.code, "there is no configuration here" in found.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("whole_backup", [True, False], ids=["a whole .bak", "no .bak"])
+def test_a_directory_in_the_place_of_a_file(whole_backup: bool, root: Path) -> None:
+    """A broker starts, and never writes the table again; what is told is run, as it stands there."""
+    topics = root / "config" / "topics.json"
+    topics.unlink()
+    topics.mkdir()
+    (topics / "x").write_bytes(b"x")
+    if not whole_backup:
+        (root / "config" / "topics.json.bak").unlink()
+    code, told = recover(root)
+    assert code == 1 and "not a file but a directory" in told
+    (line,) = (line for line in told.splitlines() if line.startswith("Next: mv "))
+    subprocess.run(shlex.split(line.removeprefix("Next: ")), check=True)
+    assert not topics.exists()
+    code, told = recover(root, "--apply", "--yes")
+    assert code == 0 or not whole_backup, told
+    code, told = recover(root)
+    assert "is no longer served" not in told and "would not start" not in told
+    assert run_here(["verify", str(root), *VERSION]).code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -182,6 +183,26 @@ CHANGES: dict[str, Callable[[bytes], bytes]] = {
     "a counter of null": lambda data: re.sub(rb'"counter":\s*\d+', b'"counter":null', data),
 }
 BACKUPS = ("missing", "empty", "garbage", "whole", "cut", "null")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_directory_in_the_place_of_a_file(
+    version: str, managers: Callable[[str], Managers], tmp_path: Path
+) -> None:
+    """It is read as a broken file; what a broker writes then is not there at its next start."""
+    judge, rules = managers(version), RULES[profile_of(version).version]
+    name, config = "topics.json", tmp_path / "config"
+    path, backup = config / name, config / f"{name}.bak"
+    for text in (None, b"garbage", _texts(version)[name][0]):
+        path.mkdir(parents=True)
+        (path / "x").touch()
+        if text is not None:
+            backup.write_bytes(text)
+        found = load_config(config, name, rules)
+        real = judge.load(tmp_path, [name], persist=text != b"garbage")[name]
+        assert real["loaded"] is (found.start is not Start.REFUSES), (text, found, real)
+        assert path.is_dir() or text is None, "a broker has written its table beside a .bak"
+        shutil.rmtree(config)
 
 
 @pytest.mark.slow

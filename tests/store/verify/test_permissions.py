@@ -42,7 +42,7 @@ def test_a_file_that_its_owner_may_not_write(root: Path) -> None:
         path.chmod(0o444)
     found = said(root)
     assert found and {f.severity for f in found} == {Severity.ERROR}
-    assert {f.repair for f in found} == {"chmod -R u+w {store}"}
+    assert {f.repair for f in found} == {"chmod -R u+rwX {store}"}
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,11 @@ def test_who_may_write_a_file(uid: int, gid: int, mode: int, may: bool) -> None:
     file = status(mode, uid, gid)
     assert may_write(file, status(0o755, _NOBODY, _NOBODY)) is may
     assert may_write(file, status(0o755, 0, 0))  # the broker runs as root
+
+
+def test_a_file_that_its_owner_may_not_read(root: Path) -> None:
+    path = root / "config" / "topics.json"
+    path.chmod(0o200)
+    (told,) = said(root)
+    assert told.severity is Severity.ERROR and told.path == str(path)
+    assert "may not read it" in told.message and told.repair == "chmod -R u+rwX {store}"
