@@ -171,7 +171,7 @@ def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
     fails = not problem and _fails(name, value, rules)
     nameless = KINDS[FILES[name]].tables[0].member not in value
     nameless = nameless and not _known_members(name).issuperset(value)
-    odd = "" if problem else plain.problem
+    odd = "" if problem or plain.whole else plain.problem
     late = problem == _NO_COUNTER and name != GROUPS
     return Text(True, value, problem, fails=fails, odd=odd, nameless=nameless, late=late)
 
