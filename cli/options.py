@@ -28,6 +28,7 @@ from .command_line import Command, Group, PathType
 
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
+    from ..store.errors import UnreadableRange
     from ..store.layout import Layout
     from ..store.next_commands import Given
     from .output import Output
@@ -241,7 +242,7 @@ def shared(
                 for name, group in groups.items()
             }
             try:
-                with telling_unread(unread):
+                with telling_unread(unread, given["common"], values.get("store")):
                     function(**values, **given)
             except KeyboardInterrupt as interrupt:
                 raise typer.Abort from interrupt  # typer would end without a word
@@ -262,18 +263,21 @@ def shared(
 
 
 @contextmanager
-def telling_unread(unread: str) -> Iterator[None]:
+def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[None]:
     """The block of a command: bytes that a disk does not give are told, and end it with an error.
 
-    Raises UnreadableRange, at the end where they are passed over.
+    store: that of the command. Raises UnreadableRange, at the end where they are passed over.
     """
     from ..store.byte_reader import noting
     from ..store.counted import counted
-    from ..store.errors import NotFound
+    from ..store.errors import NotFound, UnreadableRange
 
     with noting(around=unread != REFUSED) as noted:
         try:
             yield
+        except UnreadableRange as error:
+            _with_command(error, common, store)
+            raise
         except (NotFound, typer.Exit) as error:
             if not noted or unread == FOUND:
                 raise
@@ -287,7 +291,18 @@ def telling_unread(unread: str) -> Iterator[None]:
         if len(ranges) > _TOLD:
             more = counted(len(ranges) - _TOLD, "range")
             say(f"and {more} more that cannot be read")
-        raise ranges[0].error()
+        raise _with_command(ranges[0].error(), common, store)
+
+
+def _with_command(error: UnreadableRange, common: Common, store: Path | None) -> UnreadableRange:
+    """The error with the command that helps, as it stands with the options of this one."""
+    from ..store.next_commands import copying_first
+
+    if common.broker_config is not None and error.path == str(common.broker_config):
+        error.hint = "restore it, or name its options with --set"
+    elif error.path is not None:
+        error.hint = copying_first(error.path, common.given(), store)
+    return error
 
 
 _TOLD = 20

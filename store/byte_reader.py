@@ -52,12 +52,15 @@ class Unread(NamedTuple):
 
     def error(self) -> UnreadableRange:
         """It as an error."""
+        from .next_commands import copying_first  # needed in need only
+
         return UnreadableRange(
             f"cannot read {counted(self.length, 'byte')} ({self.reason})",
             path=self.path,
             offset=self.offset,
             length=self.length,
             reason=self.reason,
+            hint=copying_first(self.path),
         )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
+from . import byte_reader
 from .errors import InvalidInput, LimitExceeded, from_os_error
 
 LARGEST_FILE_BYTES = 16 << 20
@@ -58,7 +60,12 @@ class BrokerConfig(Mapping[str, str]):
         """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
         try:
             with Path(path).open("rb") as file:
-                data = file.read(LARGEST_FILE_BYTES + 1)
+                status = os.fstat(file.fileno())
+                if stat.S_ISREG(status.st_mode):
+                    size = min(status.st_size, LARGEST_FILE_BYTES + 1)
+                    data = byte_reader.read(file.fileno(), size, 0, os.fspath(path))
+                else:
+                    data = file.read(LARGEST_FILE_BYTES + 1)
         except OSError as error:
             raise from_os_error(error, path) from error
         if len(data) > LARGEST_FILE_BYTES:

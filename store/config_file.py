@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 from ..formats.json_table import JsonField, JsonTable, Member
 from ..formats.kinds import KINDS, Syntax
 from . import broker_identity, epoch_file
+from .byte_reader import note, unread_of
 from .config import parse_properties
 from .config_parse import Parsed, parse
 from .counted import counted
-from .errors import Missing, from_os_error
+from .errors import Missing, UnreadableRange, from_os_error
 from .mapped_file_queue import is_file
 from .regular_file import read_regular
 
@@ -116,11 +117,21 @@ def read_content(path: Path) -> Content:
 
 
 def read_config_file(path: Path, kind: str) -> ConfigFile:
-    """Read one file. Raises Missing, Unreadable; what is in it raises nothing."""
+    """Read one file. Raises Missing, Unreadable; what is in it raises nothing.
+
+    One that a disk does not give counts as broken, and is noted. Raises UnreadableRange where nobody
+    notes it.
+    """
     if path.is_dir():  # a broker's read fails, as that of a broken file does
         return ConfigFile(path, kind, {}, ConfigProblem(0, 0, "not a file but a directory"))
     syntax = KINDS[kind].syntax
-    content = read_content(path)
+    try:
+        content = read_content(path)
+    except UnreadableRange as error:
+        unread = unread_of(error)
+        note(unread)
+        lost = ConfigProblem(unread.offset, unread.length, f"unreadable: {unread.reason}")
+        return ConfigFile(path, kind, {}, lost)
     parsed = _PARSERS[syntax](content.data)
     if content.larger or (content.problem and syntax is not Syntax.JSON):
         reason = f"more than {LARGEST_BYTES} bytes: the rest was not read"

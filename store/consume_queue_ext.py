@@ -16,6 +16,7 @@ import numpy as np
 from ..formats.consume_queue_ext import END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ..formats.derive import Columns, decode, dtype_of
 from ..formats.derive.ragged import Bytes, Ints, overlapping
+from .byte_reader import Unread, note
 from .mapped_file_queue import MappedFile, MappedFileQueue
 
 WINDOW_BYTES = 1 << 18
@@ -33,7 +34,9 @@ class ExtUnits(NamedTuple):
 
 
 class ExtRange(NamedTuple):
-    """What is no unit. kind: `end` (of the units of a file), `zeros` (never written), `damage`."""
+    """What is no unit. kind: `end` (of the units of a file), `zeros` (never written), `damage`, `unread`
+    (what the disk does not give, with the units that reach into it).
+    """
 
     kind: str
     position: int
@@ -49,7 +52,10 @@ class ExtUnit(NamedTuple):
 
 
 def ext_units(files: MappedFileQueue, start: int | None = None) -> Iterator[ExtUnits | ExtRange]:
-    """All units in order, from the one at stream position `start` on. Raises Unreadable."""
+    """All units in order, from the one at stream position `start` on.
+
+    What cannot be read is noted. Raises Unreadable, UnreadableRange where nobody notes it.
+    """
     for file in files.files:
         if start is None or start < file.end:
             yield from _file(files, file, max(0, (start or 0) - file.start))
@@ -57,9 +63,15 @@ def ext_units(files: MappedFileQueue, start: int | None = None) -> Iterator[ExtU
 
 def ext_unit(files: MappedFileQueue, position: int) -> ExtUnit | None:
     """The unit at a stream position, None where there is none. Raises Unreadable."""
-    head = files.read(position, UNIT_BYTES_MAX)
+    file = files.file_at(position)
+    if file is None:
+        return None
+    at = position - file.start
+    head = files.readable(file, at, UNIT_BYTES_MAX, UNIT_BYTES_MIN)
     starts, _ = _walk(np.frombuffer(head, np.uint8), most=1)
     if not len(starts):
+        if len(head) < min(UNIT_BYTES_MAX, file.size - at):  # it may reach into what is unreadable
+            files.readable(file, at, UNIT_BYTES_MAX, UNIT_BYTES_MAX)
         return None
     unit = UNIT.parse(head)
     return ExtUnit(unit.tags_code, unit.msg_store_time, unit.bit_map)
@@ -105,15 +117,23 @@ def _some(part: ExtUnits, wanted: Ints) -> dict[int, ExtUnit]:
 
 def _file(files: MappedFileQueue, file: MappedFile, at: int) -> Iterator[ExtUnits | ExtRange]:
     while at < file.size:
-        data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES), np.uint8)
-        if not len(data):
+        room = bytearray(min(WINDOW_BYTES, file.size - at))
+        got, unread = files.fill(file, at, memoryview(room))
+        if not got:
             return
+        known = unread[0].offset - at if unread else got
+        data = np.frombuffer(room, np.uint8, known)
         starts, stop = _walk(data)
         if len(starts):
             yield ExtUnits(file.start + at + starts, decode(UNIT, data, starts))
             at += stop
-            continue
-        at = yield from _between(files, file, at, data)
+        elif unread and known < UNIT_BYTES_MAX and data[: len(END_MARK)].tobytes() != END_MARK:
+            note(unread[0])
+            end = _next_chain(files, file, unread[0].end)
+            yield ExtRange("unread", file.start + at, end - at)
+            at = end
+        else:
+            at = yield from _between(files, file, at, data)
 
 
 def _between(
@@ -135,15 +155,25 @@ def _between(
 def _has_data(files: MappedFileQueue, file: MappedFile, at: int) -> bool:
     """Some byte from `at` on is not zero."""
     for begin in range(at, file.size, WINDOW_BYTES):
-        if any(files.read_file(file, begin, WINDOW_BYTES)):
+        data, unread = _around(files, file, begin, WINDOW_BYTES)
+        if unread or any(data):
             return True
     return False
+
+
+def _around(
+    files: MappedFileQueue, file: MappedFile, at: int, size: int
+) -> tuple[bytearray, list[Unread]]:
+    """Up to `size` bytes from byte `at` on, zeros for what cannot be read, and those ranges."""
+    room = bytearray(max(0, min(size, file.size - at)))
+    got, unread = files.read_around(file, at, memoryview(room))
+    return room[:got], unread
 
 
 def _next_chain(files: MappedFileQueue, file: MappedFile, at: int) -> int:
     """First byte from `at` on where several units follow one another, else the end of the file."""
     while at < file.size:
-        data = np.frombuffer(files.read_file(file, at, WINDOW_BYTES + UNIT_BYTES_MAX), np.uint8)
+        data = np.frombuffer(_around(files, file, at, WINDOW_BYTES + UNIT_BYTES_MAX)[0], np.uint8)
         for start in _candidates(data[: WINDOW_BYTES + UNIT_BYTES_MIN]).tolist():
             found, _ = _walk(data[start : start + _CHAIN * UNIT_BYTES_MAX], most=_CHAIN)
             if len(found) == _CHAIN:

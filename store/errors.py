@@ -76,15 +76,9 @@ class UnreadableRange(Unreadable):
         length: int = 0,
         reason: str = "",
     ) -> None:
-        super().__init__(message, path=path, offset=offset, hint=hint or _COPY_FIRST)
+        super().__init__(message, path=path, offset=offset, hint=hint)
         self.length = length
         self.reason = reason
-
-
-_COPY_FIRST = (
-    "copy the disk first (ddrescue, see docs/guides/failing-disk.md);"
-    " mqstore salvage brings out what can be read"
-)
 
 
 class Unsupported(StoreError):

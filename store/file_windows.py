@@ -98,6 +98,24 @@ class Windows(ABC):
             at += size
 
 
+def parts_of(
+    descriptor: int, size: int, offset: int, path: str, unit_bytes: int
+) -> Iterator[tuple[int, bytes | bytearray]]:
+    """(byte, units from there on) of `size` bytes of an open file, without units that cannot be read.
+
+    Those are noted. Raises UnreadableRange where nobody notes them, Unreadable.
+    """
+    data = bytearray(size)
+    got, unread = byte_reader.fill_any(descriptor, memoryview(data), offset, path)
+    for each in unread:
+        byte_reader.note(each)
+    if unread:
+        yield from _apart(offset, memoryview(data)[:got], unread, unit_bytes)
+    elif got:
+        del data[got:]
+        yield offset, data
+
+
 def _apart(
     at: int, data: memoryview, unread: list[Unread], unit_bytes: int
 ) -> Iterator[tuple[int, bytes | bytearray]]:

@@ -11,9 +11,11 @@ import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
 
+from .errors import StoreError
 from .layout import COMPACTION, Layout, is_uri
 from .verify.catalogue import Severity, catalogue
 from .verify.finding import Finding
@@ -112,6 +114,27 @@ def repair_command(
 def salvaging(root: PathLike[str] | str, given: Given = NOTHING_GIVEN, *arguments: str) -> Command:
     """`mqstore salvage ROOT --to ROOT-salvaged`."""
     return command("salvage", root, "--to", _beside(root, "salvaged"), *arguments, given=given)
+
+
+def copying_first(
+    path: str, given: Given = NOTHING_GIVEN, root: PathLike[str] | str | None = None
+) -> str:
+    """What to do where a disk does not give bytes of the file at `path`. root: of its store, where that
+    is known.
+    """
+    root = _store_above(fspath(Path(path).parent)) or root
+    text = "copy the disk first (ddrescue, see docs/guides/failing-disk.md)"
+    return text if root is None else f"{text}, then: {salvaging(root, given)}"
+
+
+@cache
+def _store_above(directory: str) -> str | None:
+    for place in (Path(directory), *Path(directory).parents):
+        try:
+            return fspath(Layout.open(place).root)
+        except StoreError:
+            continue
+    return None
 
 
 def next_commands(

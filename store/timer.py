@@ -23,8 +23,9 @@ from ..formats.timer_log import (
     UNIT_BYTES,
 )
 from ..formats.timer_wheel import SLOT, SLOT_BYTES
-from .byte_reader import next_data, noted_of, read
+from .byte_reader import next_data, noted_of
 from .compressed import open_any
+from .file_windows import parts_of
 from .mapped_file_queue import MappedFile, MappedFileQueue
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 WINDOW_UNITS = 1 << 14
 """Units or slots that are read at once."""
-_WINDOW_BYTES = WINDOW_UNITS * SLOT_BYTES
 
 
 class TimerUnits(NamedTuple):
@@ -169,26 +169,36 @@ def timer_wheel(
 ) -> Iterator[WheelSlots]:
     """The slots of a wheel from number `start` on, without those that are all zeros.
 
-    unused: those, too. Without it holes of a sparse file are not read. Raises Missing, Unreadable.
+    unused: those, too. Without it holes of a sparse file are not read. Slots that cannot be read are
+    left out and noted. Raises Missing, Unreadable, UnreadableRange where nobody notes them.
     """
-    import numpy as np
-
     descriptor = open_any(path)
     try:
+        end = os.fstat(descriptor).st_size // SLOT_BYTES
         while True:
             if not unused:
                 start = _next_used(descriptor, start)
-            data = read(descriptor, _WINDOW_BYTES, start * SLOT_BYTES, os.fspath(path))
-            count = len(data) // SLOT_BYTES
-            if not count:
+            count = min(WINDOW_UNITS, end - start)
+            if count <= 0:
                 break
-            slots = np.frombuffer(data, dtype_of(SLOT), count)
-            numbers = start + np.arange(count, dtype=np.int64)
-            if not unused:
-                keep = _written(data, count, SLOT_BYTES)
-                slots, numbers = slots[keep], numbers[keep]
-            if len(slots):
-                yield WheelSlots(numbers, slots)
+            at, size = start * SLOT_BYTES, count * SLOT_BYTES
+            for offset, data in parts_of(descriptor, size, at, os.fspath(path), SLOT_BYTES):
+                found = _slots(data, offset // SLOT_BYTES, unused)
+                if len(found.slots):
+                    yield found
             start += count
     finally:
         os.close(descriptor)
+
+
+def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
+    """The slots in a piece of a wheel that begins with number `first`."""
+    import numpy as np
+
+    count = len(data) // SLOT_BYTES
+    slots = np.frombuffer(data, dtype_of(SLOT), count)
+    numbers = first + np.arange(count, dtype=np.int64)
+    if unused:
+        return WheelSlots(numbers, slots)
+    keep = _written(data, count, SLOT_BYTES)
+    return WheelSlots(numbers[keep], slots[keep])

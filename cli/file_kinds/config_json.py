@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Piece, Range, Texts
-from .one_file import read_head
+from .one_file import read_head, unreadable
 
 if TYPE_CHECKING:
     from ...store.recognise import Recognised
@@ -33,7 +33,9 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
         islice(file.records(), at, None),
         lambda: iter((Piece(path.name, 0, read_head(path, LARGEST_BYTES), None),)),
     )
-    if file.problem is not None:
+    if lost := list(unreadable(str(path))):
+        yield from lost
+    elif file.problem is not None:
         position, size, reason, _ = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
         reason = f"{path.name}: {reason}"

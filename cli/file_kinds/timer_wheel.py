@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .chunks import Chunk, Units
+from .one_file import unreadable
 
 if TYPE_CHECKING:
     from ...store.recognise import Recognised
@@ -21,6 +22,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
         numbers = part.number.tolist()
         positions = (part.number * SLOT_BYTES).tolist()
         yield Units("timer_wheel_slot", SLOT, part.slots, "slot", numbers, positions)
+    yield from unreadable(str(what.path))
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from ..rocksdb import RocksDb
 from ..rocksdb_records import read_entries
 from .catalogue import Severity
 from .scene import Scene
+from .unreadable import need_whole
 
 FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})
 """Column families of each database of the configuration (spec 05, 5.4)."""
@@ -97,9 +98,11 @@ class ConfigTables:
 
 def _read(path: Path, kind: str) -> ConfigFile | None:
     try:
-        return read_config_file(path, kind)
+        found = read_config_file(path, kind)
     except Missing:
         return None
+    need_whole([os.fspath(path)])
+    return found
 
 
 def config_tables(scene: Scene) -> ConfigTables:

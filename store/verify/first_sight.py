@@ -27,6 +27,7 @@ from .register import CHECKS, checks_of
 from .run import load_checks
 from .scene import Scene, Scope
 from .start import cut_off, forgotten
+from .unreadable import going_on, of_unread
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
@@ -42,9 +43,11 @@ def at_first_sight(seen: Description) -> Verdict:
     with Store(seen.layout.root, seen.layout.broker_config) as store:
         scene = Scene(store, Scope(quick=True, broker_version=seen.generation.version))
         for check in checks_of(CHECKS.before, _GROUPS):
-            check(scene)
+            with going_on(scene, ()):
+                check(scene)
         live = seen.exit == "running"
-    findings = sorted([*scene.findings, *_of_description(seen)], key=order)
+        told = [*scene.findings, *_of_description(seen)]
+    findings = sorted([*told, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]
     return Verdict(status_of(findings), findings, 0, 0, 0.0, [_NOT_READ], live=live)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
@@ -22,6 +23,7 @@ from ..timer_check import TimerCheck, read_timer_check
 from ..write.timer_entries import Ticks
 from .register import Once, after
 from .scene import Scene
+from .unreadable import need_whole
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -138,6 +140,7 @@ class TimerFiles:
                 names = ("time", "first_pos", "last_pos", "num")
                 columns = [number, *(slots[name].astype(np.int64) for name in names)]
                 parts.append(np.stack(columns)[:, used])
+            need_whole([os.fspath(self.wheel_path)])
         return Slots(*np.concatenate(parts, axis=1))
 
     def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
@@ -161,7 +164,7 @@ class TimerFiles:
 
     @cached_property
     def log(self) -> TimerLog:
-        """All entries. Raises Unreadable. Memory: 64 bytes for each."""
+        """All entries. Raises Unreadable, UnreadableRange. Memory: 64 bytes for each."""
         parts = [_columns(TimerUnits(np.zeros(0, np.int64), np.zeros(0, dtype_of(UNIT))))]
         with self.open_log() as files:
             log = TimerLog(list(files.files))
@@ -170,6 +173,7 @@ class TimerFiles:
                     parts.append(_columns(item))
                 else:
                     log.ranges.append(item)
+        need_whole(file.path for file in log.files)
         log.entries = Entries(*np.concatenate(parts, axis=1))
         if len(log.entries.position):
             log.end = int(log.entries.position[-1]) + UNIT_BYTES

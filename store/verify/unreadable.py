@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..byte_reader import note, noted, unread_of
+from ..byte_reader import note, noted, noted_of, unread_of
 from ..counted import counted
 from ..errors import UnreadableRange
+from .finding import Finding
 from .register import last
 from .scene import Scene
 
@@ -28,12 +30,19 @@ _NOT_CHECKED = "not checked to the end"
 @last("I-015")
 def every_byte_is_there(scene: Scene) -> None:
     """What was read of the files could be read."""
+    for one in of_unread():
+        scene.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
+    for place, codes in _ended(scene).items():
+        scene.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
+
+
+def of_unread() -> Iterator[Finding]:
+    """What was met so far and could not be read."""
     for unread in noted():
         size = counted(unread.length, "byte")
         text = f"cannot read {size} at {unread.offset}: {unread.reason}"
-        scene.findings.add("I-015", unread.path, text, offset=unread.offset, length=unread.length)
-    for place, codes in _ended(scene).items():
-        scene.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
+        found = Finding.of("I-015", unread.path, text)
+        yield replace(found, offset=unread.offset, length=unread.length)
 
 
 def _ended(scene: Scene) -> dict[str, set[str]]:
@@ -49,6 +58,15 @@ def going_on(scene: Scene, codes: Iterable[str]) -> Iterator[None]:
     except UnreadableRange as error:
         note(unread_of(error))
         _ended(scene).setdefault(f"cannot read {error.path}", set()).update(codes)
+
+
+def need_whole(paths: Iterable[str]) -> None:
+    """Raises UnreadableRange where something of these files could not be read: a check of what is
+    between their entries has nothing to go by.
+    """
+    for path in paths:
+        for unread in noted_of(path):
+            raise unread.error()
 
 
 def is_gone(scene: Scene, positions: Ints) -> Flags:

@@ -17,7 +17,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Ints
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOTS
-from ..errors import Unsupported
+from ..errors import UnreadableRange, Unsupported
 from ..found import Note
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..store import Store
@@ -96,7 +96,7 @@ def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
         snapshot = Snapshot.of(store.layout)
         profile = profile_of(store.generation.version)
         outcome = simulate(snapshot, profile, switches_of(snapshot), now_ms)
-    except Unsupported as error:
+    except (Unsupported, UnreadableRange) as error:
         why = error.message
     else:
         if outcome.refusal is None:

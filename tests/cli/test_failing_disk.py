@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.formats.consume_queue_ext import UNIT
 from tests.failing_disk import Answer, Bad, run
 from tests.stores import unpack
 
@@ -50,7 +52,9 @@ def names(answer: Answer, bad: Bad) -> bool:
     """One line says path, offset and length, and what to do."""
     lines = answer.err.splitlines()
     told = f"cannot read {bad.length} bytes (Input/output error): {bad.path} at {bad.offset}"
-    return any(told in line and "mqstore salvage" in line and "ddrescue" in line for line in lines)
+    root = next(folder for folder in bad.path.parents if (folder / "commitlog").is_dir())
+    command = f", then: mqstore salvage {root} --to {root}-salvaged"
+    return any(told in line and line.endswith(command) and "ddrescue" in line for line in lines)
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
@@ -133,6 +137,81 @@ def test_a_file_that_shrinks_is_named(store: Path, tmp_path: Path) -> None:
         got, _ = queue.read_around(queue.files[0], 0, memoryview(room))
     assert got == 2 * PAGE and room[:PAGE] == b"x" * PAGE
     assert [(u.offset, u.length, u.reason) for u in noted] == [(PAGE, PAGE, SHORTER)]
+
+
+def ext_file(folder: Path) -> Path:
+    """A file of consumequeue_ext of three pages: units of 40 bytes, numbered by their tags."""
+    path = folder / "consumequeue_ext" / "T" / "0" / f"{0:020d}"
+    path.parent.mkdir(parents=True)
+    unit = {"msg_store_time": 1_795_211_087_163, "bit_map": bytes(20)}
+    unit |= {"size": 40, "bit_map_size": 20}
+    units = [UNIT.build({**unit, "tags_code": number}) for number in range(3 * PAGE // 40)]
+    assert {len(each) for each in units} == {40}
+    path.write_bytes(b"".join(units).ljust(3 * PAGE, b"\0"))
+    return path
+
+
+def test_ext_units_behind_it_are_read(tmp_path: Path) -> None:
+    path = ext_file(tmp_path)
+    dump = ["dump", str(path), "--format", "ndjson"]
+    (whole,) = run([dump], [], tmp_path)
+    (answer,) = run([dump], [Bad(path, PAGE, PAGE)], tmp_path)
+    damage = [row for row in answer.rows if row["type"] == "damage"]
+    assert [(row["position"], row["size"]) for row in damage] == [(PAGE, PAGE)]
+    got = [row["tags_code"] for row in answer.rows if row["type"] != "damage"]
+    assert got == [n for n in range(len(whole.rows)) if n * 40 + 40 <= PAGE or n * 40 >= 2 * PAGE]
+    assert answer.code == 5 and f"{path} at {PAGE}" in answer.err
+
+
+@pytest.fixture(scope="module")
+def with_timer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real store with a timer; nobody here writes to it."""
+    return unpack("5.3.3-timer-clean", tmp_path_factory.mktemp("timer"))
+
+
+def test_slots_of_the_wheel_behind_it_are_read(with_timer: Path, tmp_path: Path) -> None:
+    wheel = with_timer / "timerwheel"
+    dump = ["dump", str(wheel), "--format", "ndjson"]
+    (whole,) = run([dump], [], tmp_path)
+    offset = whole.rows[0]["slot"] * 32 // PAGE * PAGE
+    bad = Bad(wheel, offset, PAGE)
+    commands = [dump, ["inspect", str(with_timer)], ["inspect", str(with_timer), "--timers"]]
+    commands += [["verify", str(with_timer)], ["recover", str(with_timer)]]
+    answer, seen, timers, checked, planned = run(commands, [bad], tmp_path)
+    slots = [row for row in answer.rows if row["type"] != "damage"]
+    assert slots and slots == [row for row in whole.rows if row["slot"] * 32 >= offset + PAGE]
+    assert answer.rows[-1]["reason"] == "unreadable: Input/output error"
+    assert [each.code for each in (answer, seen, timers, planned)] == [5] * 4
+    assert all(names(each, bad) for each in (answer, seen, timers, planned))
+    assert seen.out.startswith(f"Damaged: timerwheel @{offset}: cannot read 4096 bytes")
+    assert timers.out.startswith("timers: "), "and what the other slots lead to"
+    codes = set(re.findall(r"\[(I-\d+)\]", checked.out.partition("Info:")[0]))
+    assert (checked.code, codes) == (1, {"I-015"})
+
+
+@pytest.mark.parametrize("name", ["topics.json", "timermetrics", "timercheck"])
+def test_a_file_of_config_is_named_and_the_store_described(
+    with_timer: Path, tmp_path: Path, name: str
+) -> None:
+    path, root = with_timer / "config" / name, str(with_timer)
+    commands = [["inspect", root], ["verify", root], ["recover", root], ["repair", root, "--all"]]
+    seen, checked, *planned = run(commands, [Bad(path, 0, PAGE)], tmp_path)
+    assert [each.code for each in (seen, checked, *planned)] == [5, 1, 5, 5]
+    assert seen.out.startswith(f"Damaged: config/{name} @0: cannot read")
+    assert "queues      " in seen.out
+    codes = set(re.findall(r"\[(I-\d+)\]", checked.out.partition("Info:")[0]))
+    assert codes == {"I-015"}
+    assert all(str(path) in each.err and "mqstore salvage " in each.err for each in planned)
+
+
+def test_one_that_cannot_be_read_of_the_broker(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("brokerName=a\n")
+    commands = [[each, str(store), "--broker-config", str(path)] for each in ("inspect", "verify")]
+    for answer in run(commands, [Bad(path, 0, PAGE)], tmp_path):
+        assert (answer.code, answer.out) == (5, "")
+        told = f"cannot read 13 bytes (Input/output error): {path} at 0; restore it"
+        assert told in answer.err and len(answer.err.splitlines()) == 1
 
 
 @pytest.mark.slow
