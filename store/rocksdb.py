@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from .byte_reader import Unread, failed, fill_any, opened
 from .errors import Unreadable, Unsupported, from_os_error
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 CURRENT = "CURRENT"
 HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
+_IO_ERROR = "IO error"
+_WINDOW_BYTES = 1 << 20
 _OPEN_FILES = 256
 _MOST_FILES = 200_000
 """More files than so in one directory are no RocksDB of a broker."""
@@ -104,11 +107,28 @@ class RocksDb:
         """
         if family not in self.column_families:
             return
+        last = start
         try:
-            rows = self._family(family).items(backwards=backwards, from_key=start or None)
-            yield from rows
+            for last, value in self._family(family).items(
+                backwards=backwards, from_key=start or None
+            ):
+                yield last, value
+            self._check_end(family, last, backwards=backwards)
         except Exception as error:
             raise _error(error, self.path, self._links) from error
+
+    def _check_end(self, family: str, last: bytes, *, backwards: bool) -> None:
+        """The rows end behind the key `last`: at a block that cannot be read they only seem to."""
+        rows = self._family(family).iter()
+        if backwards:
+            rows.seek_for_prev(last) if last else rows.seek_to_last()
+            move = rows.prev
+        else:
+            rows.seek(last) if last else rows.seek_to_first()
+            move = rows.next
+        if rows.valid():
+            move()
+        rows.status()
 
     def _family(self, name: str) -> Any:
         if name not in self._open:
@@ -154,6 +174,27 @@ def _links(path: Path) -> tempfile.TemporaryDirectory[str]:
 
 
 def _error(error: Exception, path: Path, links: str) -> Unreadable:
-    """What the library says, about the files of the store."""
+    """What the library says, about the files of the store; bytes that a disk does not give are noted."""
     said = str(error).replace(links, str(path))
+    if _IO_ERROR in said:
+        unread = [one for file in _files_in(path, said) for one in _unread(file)]
+        for one in unread[1:]:
+            failed(one)
+        if unread:
+            return failed(unread[0])
     return Unreadable(f"cannot read the RocksDB ({said})", path=path)
+
+
+def _files_in(path: Path, said: str) -> list[Path]:
+    """The files that a message names, all of the directory where it names none."""
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    return [file for file in files if str(file) in said] or files
+
+
+def _unread(path: Path) -> Iterator[Unread]:
+    """The ranges of a file that cannot be read."""
+    with opened(path) as descriptor:
+        size = os.fstat(descriptor).st_size
+        room = memoryview(bytearray(min(size, _WINDOW_BYTES)))
+        for at in range(0, size, _WINDOW_BYTES):
+            yield from fill_any(descriptor, room[: size - at], at, os.fspath(path), end=size)[1]

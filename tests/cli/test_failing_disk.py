@@ -204,6 +204,25 @@ def test_a_file_of_config_is_named_and_the_store_described(
     assert all(str(path) in each.err and "mqstore salvage " in each.err for each in planned)
 
 
+@pytest.mark.parametrize("offset", [0, PAGE], ids=["a block of rows", "its index"])
+def test_rows_of_a_rocksdb_are_never_fewer_without_a_word(tmp_path: Path, offset: int) -> None:
+    """The library ends an iteration where it cannot read on, and says so only when it is asked."""
+    root = unpack("5.3.3-rocksdb", tmp_path / "disk")
+    files = sorted((root / "consumequeue").glob("*.sst"))
+    bad = Bad(max(files, key=lambda path: path.stat().st_size), offset, PAGE)
+    length = min(PAGE, bad.path.stat().st_size - offset)
+    asked = ["get", str(root), "--topic", "TopicA", "--queue", "0", "--format", "ndjson"]
+    commands = [asked, ["verify", str(root)], ["inspect", str(root)]]
+    commands += [["dump", str(root / "consumequeue"), "--format", "ndjson"]]
+    (whole,) = run([asked], [], tmp_path)
+    got, checked, seen, units = run(commands, [bad], tmp_path)
+    assert got.rows == whole.rows and got.rows, "the log is scanned instead"
+    assert (got.code, checked.code, seen.code, units.code) == (5, 1, 5, 5)
+    assert all(names(answer, bad._replace(length=length)) for answer in (got, seen, units))
+    codes = set(re.findall(r"\[(I-\d+)\]", checked.out.partition("Info:")[0]))
+    assert codes == {"I-015"} and seen.out.startswith("Damaged: consumequeue/")
+
+
 def test_one_that_cannot_be_read_of_the_broker(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "broker.conf"
     path.write_text("brokerName=a\n")
