@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 MESSAGES = "messages"
 DAMAGE = "damage"
+FINDINGS = "findings"
 _SOURCES = {
     MESSAGES: "rocketmq-log",
     DAMAGE: "rocketmq-log",
     "queues": "rocketmq-queue",
     "index_items": "rocketmq-index",
     "timers": "rocketmq-timer",
-    "findings": "rocketmq-findings",
+    FINDINGS: "rocketmq-findings",
     "offsets": "rocketmq-offsets",
 }
 VIEWS = tuple(_SOURCES)
@@ -109,6 +110,8 @@ def _create(
     spark: SparkSession, view: View, stores: Iterable[str], options: Mapping[str, str]
 ) -> None:
     """Make a view of this session."""
+    from ..store.arrow.ask import FAIL_UNREADABLE
+
     reader = spark.read.format(view.source).options(**options).option("path", "\n".join(stores))
     if view.name == DAMAGE:
         rows = reader.option("fields", "store,damage").load()
@@ -116,6 +119,9 @@ def _create(
             DAMAGE
         )
         return
+    # of these views nobody would see that rows are missing
+    if view.name != FINDINGS:
+        reader = reader.option("on_damage", FAIL_UNREADABLE)
     fields = list(view.fields or ())
     if view.name == MESSAGES:
         fields = fields or _usual_columns()
@@ -123,7 +129,7 @@ def _create(
     elif fields:
         fields = [*(name for name in fields if name != "problem"), "problem"]
     rows = (reader.option("fields", ",".join(fields)) if fields else reader).load()
-    if view.name not in (MESSAGES, "findings"):
+    if view.name not in (MESSAGES, FINDINGS):
         rows = rows.filter("problem IS NULL").drop("problem")
     rows.createOrReplaceTempView(view.name)
 

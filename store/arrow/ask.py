@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ..config import BrokerConfig
-from ..errors import InvalidInput
+from ..errors import InvalidInput, StoreError, UnreadableRange
 from ..time_range import TimeRange, parse_range
 from .fleet import stores_of
 
 REPORT = "report"
 FAIL = "fail"
+FAIL_UNREADABLE = "fail-unreadable"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
@@ -30,7 +31,7 @@ class Ask:
     stores: root directories or URIs. fields: columns by name, None for the usual ones. topics:
     names or patterns as a shell's, none for all. times: by store time. body: `none`, `plain`
     (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report` gives a row for what cannot be read, `fail` ends
-    the query. pushdown: let Spark hand filters down; its session must allow it, and the
+    the query, `fail-unreadable` does so for bytes that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and the
     DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size
     of a part that one task reads, None for what fits. config: of the brokers, as in broker.conf.
     quick: of findings, structure and ends only.
@@ -65,7 +66,7 @@ class Ask:
             queue_id=_number(given, "queue_id"),
             times=parse_range(given.get("since"), given.get("until")),
             body=_one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY)),
-            on_damage=_one_of(given, "on_damage", (REPORT, FAIL)),
+            on_damage=_one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
             pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_number(given, "split_bytes"),
             config=parse_object(given, "broker_config"),
@@ -80,6 +81,11 @@ class Ask:
     def fails(self) -> bool:
         """Damage ends the query."""
         return self.on_damage == FAIL
+
+    def fails_at(self, error: StoreError) -> bool:
+        """This error ends the query."""
+        gone = self.on_damage == FAIL_UNREADABLE and isinstance(error, UnreadableRange)
+        return self.fails or gone
 
     def columns(self, known: Iterable[str], usual: Iterable[str]) -> tuple[str, ...]:
         """The columns asked for. Raises InvalidInput for one that is not known."""

@@ -24,6 +24,7 @@ class FindingTable(Table):
     A store that cannot be read is a fatal finding without a code.
     """
 
+    tells_unread = True
     columns: ClassVar = {
         "code": "string",
         "severity": "string",

@@ -16,6 +16,7 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
+from ..byte_reader import noting
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..errors import StoreError, Unreadable
 from ..layout import is_uri
@@ -72,6 +73,11 @@ class LogPart:
 
 def parts_of(ask: Ask) -> list[LogPart]:
     """What the tasks of a read are. Raises StoreError if the query is to fail."""
+    with noting():  # whoever reads these bytes tells of them
+        return _parts_of(ask)
+
+
+def _parts_of(ask: Ask) -> list[LogPart]:
     found: list[LogPart] = []
     sizes: dict[str, int] = {}
     for root in ask.stores:
@@ -80,7 +86,7 @@ def parts_of(ask: Ask) -> list[LogPart]:
             with log.queue:
                 sizes[root] = sum(file.size for file in log.files)
         except StoreError as error:
-            if ask.fails:
+            if ask.fails_at(error):
                 raise
             found.append(LogPart(root, None, str(error)))
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
@@ -91,7 +97,7 @@ def parts_of(ask: Ask) -> list[LogPart]:
         try:
             found += _splits(root, size, ask)
         except StoreError as error:
-            if ask.fails:
+            if ask.fails_at(error):
                 raise
             found.append(LogPart(root, None, str(error)))
     return found
@@ -129,7 +135,7 @@ def rows_of(ask: Ask, part: LogPart, pushed: Pushed) -> Iterator[pa.RecordBatch]
     try:
         conditions = _conditions(ask, pushed)
         log = open_log(store, ask.broker_config)
-        with log.queue:
+        with noting() as noted, log.queue:
             for item in _items(log, part.split, crc=BODY_CRC_OK in fields):
                 if not isinstance(item, Batch):
                     if item.kind in _DAMAGE_KINDS:
@@ -139,8 +145,11 @@ def rows_of(ask: Ask, part: LogPart, pushed: Pushed) -> Iterator[pa.RecordBatch]
                     continue
                 if len(wanted := _wanted(item, conditions)):
                     yield from rows_of_batch(store, wanted, fields, raw=ask.body == STORED_BODY)
+        for unread in noted:  # each is damage, too
+            if ask.fails_at(unread.error()):
+                raise unread.error()
     except StoreError as error:
-        if ask.fails:
+        if ask.fails_at(error):
             raise
         yield from _report(ask, part, None, None, str(error))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...formats.kinds import KINDS
+from ..byte_reader import noted_of
 from ..config_file import config_files, read_config_file
 from ..layout import CONFIG, Layout
 from .ask import Ask
@@ -47,7 +48,7 @@ def _rows(path: Path, kind: str) -> Iterator[tuple[int, Values]]:
     if not any(table.record_type == _RECORD for table in KINDS[kind].tables):
         return
     problems = [f"{one['name']}: {one['problem']}" for one in records if "problem" in one]
-    if file.problem is not None:
+    if file.problem is not None and not noted_of(str(path)):
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
     for problem in problems:
         yield 1, {"file": path.name, PROBLEM: f"{path}: {problem}"}

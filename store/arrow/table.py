@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...formats.derive import columns_of
+from ..byte_reader import noting
 from ..errors import StoreError, Unreadable
 from ..layout import Layout, is_uri
 from .arrays import constant, numbers
@@ -44,10 +45,11 @@ class Table(ABC):
     """One kind of rows. columns: names and SQL types, without `store` and `problem`.
 
     needs: what of a store's directory is read, None for all; of a store in object storage that is
-    copied.
+    copied. tells_unread: what the disk does not give is among its rows already.
     """
 
     columns: ClassVar[Mapping[str, str]]
+    tells_unread: ClassVar[bool] = False
     needs: ClassVar[Collection[str] | None] = None
 
     @abstractmethod
@@ -92,7 +94,7 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
             parts = table.parts(Layout.open(root, ask.broker_config), ask)
             found += [TablePart(root, part) for part in parts]
         except StoreError as error:
-            if ask.fails:
+            if ask.fails_at(error):
                 raise
             found.append(TablePart(root, None, error))
     return found
@@ -107,7 +109,7 @@ def table_rows(
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
     elif mine.part is not None:
         try:
-            with in_directory(root, table.needs) as place:
+            with noting() as noted, in_directory(root, table.needs) as place:
                 layout = Layout.open(place.folder, ask.broker_config)
                 parts = table.parts(layout, ask) if mine.part == _ALL else [mine.part]
                 for part in parts:
@@ -115,9 +117,19 @@ def table_rows(
                         if count:
                             yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
-            if ask.fails:
-                raise Unreadable(str(error)) from error
-            yield _batch(table, names, 1, root, table.unread(root, error))
+            yield from _lacking(table, ask, names, root, error)
+        else:
+            for unread in () if table.tells_unread else noted:
+                yield from _lacking(table, ask, names, root, unread.error())
+
+
+def _lacking(
+    table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError
+) -> Iterator[pa.RecordBatch]:
+    """What cannot be read as a row. Raises Unreadable if the query is to fail."""
+    if ask.fails_at(error):
+        raise Unreadable(str(error)) from error
+    yield _batch(table, names, 1, root, table.unread(root, error))
 
 
 def _batch(

@@ -1,0 +1,65 @@
+"""Rows of files of which a disk does not give all: what is missing has a row, or ends the query."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.pipeline.sources import table_sources
+from mqstore.store.arrow.ask import FAIL_UNREADABLE
+from mqstore.store.arrow.log_columns import DAMAGE
+from mqstore.store.arrow.table import PROBLEM, TablePart, table_rows
+from mqstore.store.errors import Unreadable
+
+from ..failing_disk import fail_here
+from ..stores import unpack
+from .test_log_rows import ask_of, rows
+
+PAGE = 4096
+
+
+def test_messages_behind_it_are_rows(tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    whole = rows(ask_of(root))
+    log = min((root / "commitlog").iterdir())
+    fail_here(log, 2 * PAGE, PAGE)
+    found = rows(ask_of(root))
+    (damage,) = (row[DAMAGE] for row in found if row[DAMAGE])
+    assert damage["reason"] == "unreadable: Input/output error"
+    end = damage["position"] + damage["size"]
+    outside = [r for r in whole if not damage["position"] <= r["physical_offset"] < end]
+    assert [r["physical_offset"] for r in found if not r[DAMAGE]] == [
+        row["physical_offset"] for row in outside
+    ]
+    with pytest.raises(Unreadable, match=f"4096 bytes .*{log} at 8192"):
+        rows(ask_of(root, on_damage=FAIL_UNREADABLE))
+
+
+def rows_of_table(root: Path, name: str, **options: str) -> list[dict[str, Any]]:
+    (table,) = (source.table for source in table_sources() if source.name() == name)
+    ask = ask_of(root, **options)
+    names = tuple(table.all_columns())
+    part = TablePart(str(root), "all")
+    return [row for batch in table_rows(table, ask, names, part) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("name", ["rocketmq-queue", "rocketmq-index", "rocketmq-offsets"])
+def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    path, length = {
+        "rocketmq-queue": (max((root / "consumequeue/logs/0").iterdir()), PAGE),
+        "rocketmq-index": (max((root / "index").iterdir()), PAGE),
+        "rocketmq-offsets": (root / "config/consumerOffset.json", PAGE),
+    }[name]
+    whole = rows_of_table(root, name)
+    fail_here(path, 0, length)
+    found = rows_of_table(root, name)
+    (problem,) = (row[PROBLEM] for row in found if row[PROBLEM])
+    assert "cannot read" in problem and f"{path} at 0" in problem
+    there = [row for row in found if not row[PROBLEM]]
+    assert len(there) < len(whole) and all(row in whole for row in there)
+    assert there or name == "rocketmq-offsets"
+    with pytest.raises(Unreadable, match=f"{path} at 0"):
+        rows_of_table(root, name, on_damage=FAIL_UNREADABLE)
