@@ -15,7 +15,8 @@ import typer
 
 from .exit_codes import ExitCode
 from .options import Common, say
-from .terminal import escape, escape_lines, is_terminal
+from .terminal import colour_wanted, escape, escape_lines, is_terminal
+from .terminal_page import on_terminal
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -47,9 +48,15 @@ def asks_before(apply: bool, yes: bool) -> bool:
     return apply and not yes
 
 
-def agree(question: str, plan: str) -> None:
-    """Show what would be done, then ask, both on stderr. Raises typer.Exit where the answer is no."""
-    print(escape_lines(plan), file=sys.stderr, end="\n\n")
+def agree(question: str, plan: str, common: Common, code: ExitCode | None = None) -> None:
+    """Show what would be done, then ask, both on stderr. Raises typer.Exit where the answer is no.
+
+    code: the plan is a page that begins with a verdict, which this exit code goes with.
+    """
+    page = escape_lines(plan)
+    if code is not None:
+        page = on_terminal(page, code, colour=colour_wanted(sys.stderr, common.no_color))
+    print(page, file=sys.stderr, end="\n\n")
     if not _is_yes(escape(question)):
         say("nothing changed")
         raise typer.Exit(ExitCode.DONE)

@@ -194,7 +194,8 @@ def _apply(
     if asks:
         from .recover_text import question, recovery_text
 
-        agree(question(found), recovery_text(before, None, None, common, asking=True))
+        plan = recovery_text(before, None, None, common, asking=True)
+        agree(question(found), plan, common, exit_code_of_status(before.verdict.status))
     version = found.main_version
 
     def again() -> Any:

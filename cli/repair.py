@@ -197,7 +197,8 @@ def _apply(
             what = "Go on with what was cut off?"
         from .repair_text import repair_text
 
-        agree(what, repair_text(before, None, None, common, common.given(), asking=True))
+        plan = repair_text(before, None, None, common, common.given(), asking=True)
+        agree(what, plan, common, _code(before, None))
 
     def again() -> Any:
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)

@@ -76,7 +76,7 @@ def undo(
         raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
     files = files_of(layout, follow_links)
     record = (
-        _purge(layout, session or "", yes, files)
+        _purge(layout, session or "", yes, files, common)
         if purge
         else _undo(layout, session, force, yes, wait, files, common)
     )
@@ -138,11 +138,11 @@ def _undo(
     if not yes and journal is not None:
         changes = counted(len(journal.steps), "change")
         what = f"Take back {journal.command} {journal.session}, {changes}?"
-        agree(what, _changes_text(layout, journal, common))
+        agree(what, _changes_text(layout, journal, common), common)
     elif not yes:
         lines = [f"  {path}" for path in barriers(layout)]
         plan = "A start barrier keeps brokers from starting, of a recovery that was cut off:"
-        agree("Remove it?", "\n".join([plan, *lines]))
+        agree("Remove it?", "\n".join([plan, *lines]), common)
     done = undoing.undo(layout, journal, files, force=force, wait_seconds=wait)
     return {
         "type": "undone",
@@ -155,7 +155,7 @@ def _undo(
     }
 
 
-def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]:
+def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
     from ..store.errors import NotFound
     from ..store.recovery.journal import Journal, State, sessions
     from ..store.recovery.undo import folders_of, journal_to_purge, purge
@@ -167,7 +167,11 @@ def _purge(layout: Layout, name: str, yes: bool, files: Files) -> dict[str, Any]
     if not yes:
         folders = [f"  {path}" for path in sorted(folders_of(journal)) if path.is_dir()]
         plan = "These folders are deleted, with what the files of the store were before:"
-        agree(f"Delete what {name} kept? It cannot be undone then.", "\n".join([plan, *folders]))
+        agree(
+            f"Delete what {name} kept? It cannot be undone then.",
+            "\n".join([plan, *folders]),
+            common,
+        )
     freed = purge(layout, journal, files)
     return {"type": "purged", "session": name, "freed_bytes": freed}
 

@@ -44,6 +44,22 @@ def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
+@pytest.mark.parametrize("colour", [True, False])
+def test_the_verdict_above_the_question_has_colour(
+    damaged: tuple[Path, list[str]], command: list[str], colour: bool
+) -> None:
+    """As it has where nothing is asked: the words are the same without it."""
+    root, options = damaged
+    words = [*command, str(root), *options, "--apply", *([] if colour else ["--no-color"])]
+    with Terminal(*words, "--no-progress") as terminal:
+        terminal.wait_for("Carry them out?")
+        terminal.type("n\n")
+        assert terminal.end() == 0
+    assert ("\x1b[31mDo not start a broker" in terminal.shown) == colour
+    assert any(line.startswith("Do not start a broker") for line in terminal.screen)
+
+
+@pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
 def test_yes_is_one(damaged: tuple[Path, list[str]], command: list[str]) -> None:
     """And JSON stays one object: what is asked and shown before it goes to stderr."""
     root, options = damaged
