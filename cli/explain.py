@@ -40,7 +40,8 @@ def explain(
     Of a finding: what must hold, how it comes to be broken, what a broker logs and does with it,
     what its users notice, and the command that mends it. Of a case: what is there, what the start
     of a broker does, and what the plan does in its place. Of a broker's bug: which versions have it,
-    what it needs and does. Of a mark: what dump, get and inspect mean by it.
+    what it needs and does. Of a mark: what dump, get and inspect mean by it. As JSON one array, of one
+    code, too.
 
     \b
     Examples:
@@ -57,11 +58,9 @@ def explain(
         records = [record for _, record in _everything()]
     else:
         records = [_find(code) for code in codes or ()]
+    text = _line if list_ else _story if len(records) == 1 else _story_and_gap
     with common.open_output() as out:
-        if len(records) == 1:
-            out.record(records[0], text=_story, columns=_COLUMNS)
-        else:
-            out.records(records, text=_line if list_ else _story_and_gap, columns=_COLUMNS)
+        out.records(records, text=text, columns=_COLUMNS)
 
 
 _COLUMNS = (

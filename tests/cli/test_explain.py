@@ -111,6 +111,12 @@ def test_a_case_names_what_both_policies_do() -> None:
         assert part in text
 
 
+def test_one_code_is_an_array_as_several_are() -> None:
+    """A script need not know how many it asks for."""
+    (record,) = json.loads(run_here(["explain", "I-023", "--format", "json"]).stdout)
+    assert record["code"] == "I-023"
+
+
 def test_several_at_once() -> None:
     result = run_here(["explain", "I-023", "killed", "--format", "json"])
     assert [record["type"] for record in json.loads(result.stdout)] == [
