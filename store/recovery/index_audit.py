@@ -28,6 +28,7 @@ from .snapshot import Entry, Snapshot
 _ITEM_DTYPE = dtype_of(ITEM)
 _SLOT_DTYPE = dtype_of(SLOT)
 _WINDOW_ITEMS = 1 << 16
+_NOTHING = (0, -1)
 #: Content of older files above this size is taken on trust: their headers are checked.
 _CHECKED_BYTES = 64 << 20
 
@@ -49,6 +50,9 @@ class IndexFiles:
         sound = 0
         for i, header in enumerate(headers):
             checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
+            if i == len(headers) - 1 and _waits(headers, geometry, snapshot):
+                sound += 1
+                break
             timed = _is_timed(header, snapshot)
             if not timed or not is_sound(header, geometry, content=checked):
                 break
@@ -57,9 +61,13 @@ class IndexFiles:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """First and last log position in each sound file."""
-        sound = self.headers[: self.sound]
-        return [(header.begin_physical_offset, header.end_physical_offset) for header in sound]
+        """First and last log position in each sound file; one without items has none."""
+        return [
+            (header.begin_physical_offset, header.end_physical_offset)
+            if header.index_count > 1
+            else _NOTHING
+            for header in self.headers[: self.sound]
+        ]
 
 
 def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) -> int | None:
@@ -185,6 +193,28 @@ def is_sound(header: IndexHeader, geometry: Geometry, *, content: bool) -> bool:
     if header.begin_physical_offset > header.end_physical_offset:
         return False
     return not content or _content_is_sound(header, geometry)
+
+
+def _waits(headers: Sequence[IndexHeader], geometry: Geometry, snapshot: Snapshot) -> bool:
+    """The newest file has no item yet: a broker begins it at the first message behind a full one, and
+    messages without a key put nothing into it (spec 3.3). Its header is preset with the end before it,
+    of a file that may have expired with its part of the log.
+    """
+    newest, older = headers[-1], headers[-2:-1]
+    whole = items_offset(geometry.slots) + geometry.items * _ITEM_DTYPE.itemsize
+    if newest.entry.size != whole or newest.index_count not in (0, 1):
+        return False
+    begin = (newest.begin_timestamp, newest.begin_physical_offset)
+    end = (newest.end_timestamp, newest.end_physical_offset)
+    if older:
+        before = (older[0].end_timestamp, older[0].end_physical_offset)
+        preset = end == before and older[0].index_count == geometry.items
+    else:
+        starts = [int(entry.name) for entry in snapshot.log if entry.name.isdigit()]
+        preset = end == (0, 0) or end[1] < min(starts, default=0)
+    used = items_offset(geometry.slots) + 2 * _ITEM_DTYPE.itemsize
+    data = FileBytes(newest.entry.path)
+    return preset and begin == end and not data[slots_offset() : min(used, whole)].any()
 
 
 def _is_timed(header: IndexHeader, snapshot: Snapshot) -> bool:
