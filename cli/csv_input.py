@@ -19,7 +19,7 @@ from .ndjson_input import Line, opened
 from .output import FORMULA
 
 _ROWS = 1000
-_INNER_NUMBERS = ("inner_number", "batch_size")
+_MORE_NUMBERS = ("inner_number", "batch_size", "body_crc")
 _OBJECTS = ("properties", "keys", "batch_record")
 _TRUTHS = ("raw", "after_damage", "body_crc_ok", "tombstone", "filler")
 _LARGEST_CELL = 256 << 20
@@ -68,7 +68,7 @@ def _record(names: list[str], row: list[str]) -> dict[str, Any]:
         raise ValueError(f"{counted(len(row), 'cell')} under {counted(len(names), 'name')}")
     cells = zip(names, row, strict=True)
     record = {name: _value(name, cell) for name, cell in cells if cell}
-    if "body" in names and "body_base64" not in record:
+    if {"body", "body_base64"} & set(names) and "body_base64" not in record:
         record.setdefault("body", "")
     if "unique_key" in names:
         record.setdefault("unique_key", None)
@@ -82,7 +82,7 @@ def _value(name: str, cell: str) -> Any:
         return cell == "true"
     if name.endswith("_timestamp"):
         return int(cell) if cell.lstrip("-").isdigit() else parse_time(cell)
-    if name in NUMBER_LIMITS or name in _INNER_NUMBERS:
+    if name in NUMBER_LIMITS or name in _MORE_NUMBERS:
         return int(cell)
     return plain(cell)
 

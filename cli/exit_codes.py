@@ -52,6 +52,7 @@ def exit_code_of(error: BaseException) -> ExitCode:
         return ExitCode.INTERRUPTED
     for kind, code in (
         (errors.NotFound, ExitCode.NO),
+        (errors.Corrupted, ExitCode.NO),
         (errors.InvalidInput, ExitCode.USAGE),
         (errors.Unclean, ExitCode.UNCLEAN),
         (errors.InUse, ExitCode.IN_USE),

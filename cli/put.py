@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..store.write.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .command_line import path_text
+from .damage_option import OnDamageOption
+from .exit_codes import ExitCode
 from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class InputFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     ARROW = "arrow"
+    AVRO = "avro"
 
 
 class Transaction(StrEnum):
@@ -81,7 +85,7 @@ def put(
             "--from",
             metavar="FILE|-",
             parser=path_text,
-            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet or Arrow.",
+            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro.",
         ),
     ] = None,
     form: Annotated[
@@ -153,6 +157,7 @@ def put(
     keep_times: Annotated[
         bool, typer.Option("--keep-times", help="With --from: take store_timestamp as it is.")
     ] = False,
+    on_damage: OnDamageOption = OnDamage.FAIL,
     flush: Annotated[
         Flush | None,
         typer.Option(
@@ -199,6 +204,7 @@ def put(
     tell_nearest(as_broker, common)
     options = WriterOptions(as_broker, host, not no_topic_config, wait, follow_links)
     target = Target(store, options, common)
+    corrupted = CorruptedBodies(on_damage)
     with common.open_output(growing=True) as out:
         if source is not None:
             given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
@@ -207,7 +213,7 @@ def put(
             from .put_many import Many, put_many
 
             at_once = flush is Flush.SYNC
-            many = Many(source, form, keep_times, at_once, resume, not no_answers)
+            many = Many(source, form, keep_times, at_once, resume, not no_answers, corrupted)
             answers = put_many(target, many, out)
         elif half is not None or transaction in (Transaction.COMMIT, Transaction.ROLLBACK):
             given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
@@ -230,6 +236,8 @@ def put(
             wishes = replace(wishes, half=transaction is Transaction.HALF)
             answers = _put_one(target, record, _body(body, body_file), wishes, out)
         out.records(answers, text=_text, columns=COLUMNS)
+    if corrupted.met:
+        raise typer.Exit(ExitCode.NO)
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.messages import columns_of_rows
+from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
-from ..store.errors import InvalidInput, LimitExceeded, StoreError
+from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
 from ..store.write.batch import NewBatch
 from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
 from ..store.write.message_columns import columns_of, columns_where
-from ..store.write.message_json import BATCH, MessageReader, is_message
+from ..store.write.message_json import BATCH, MessageReader, is_corrupted, is_message
 from ..store.write.new_message import NewMessage
+from ..store.write.on_damage import CorruptedBodies
 from ..store.write.put import Stored, StoreWriter
 from .arrow_input import Rows, read_rows
 from .joined_batches import Portion, joined
@@ -31,11 +32,14 @@ SYNC_SECONDS = 1.0
 """How often messages are brought to the disk that nobody asked for at once."""
 _WAITING_MESSAGES = 1 << 16
 """Messages that wait for the disk at most."""
+_FROM_FILES = (InputFormat.PARQUET, InputFormat.ARROW, InputFormat.AVRO)
+CRC_OK = "body_crc_ok"
 _SUFFIXES = {
     ".parquet": InputFormat.PARQUET,
     ".arrow": InputFormat.ARROW,
     ".feather": InputFormat.ARROW,
     ".csv": InputFormat.CSV,
+    ".avro": InputFormat.AVRO,
 }
 
 
@@ -44,7 +48,8 @@ class Many:
     """What comes, and how it is taken.
 
     form: None tells it by the name of the file. at_once: bring each portion to the disk as it
-    comes; otherwise once a second. resume: leave out what the store has already.
+    comes; otherwise once a second. resume: leave out what the store has already. corrupted: how
+    bodies are taken that failed their checksum, and how many there were.
     """
 
     source: str
@@ -53,6 +58,7 @@ class Many:
     at_once: bool = False
     resume: bool = False
     answers: bool = True
+    corrupted: CorruptedBodies = field(default_factory=CorruptedBodies)
 
 
 def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]]:
@@ -76,7 +82,7 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]
                     if many.at_once or stream.due:
                         yield from stream.acknowledge()
                         out.flush()
-            except (InvalidInput, LimitExceeded) as error:
+            except (InvalidInput, LimitExceeded, Corrupted) as error:
                 error.path = None if many.source == "-" else many.source
                 yield from stream.acknowledge()
                 out.flush()
@@ -95,9 +101,13 @@ def _size_of(source: str) -> int:
 
 def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
     form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
-    if form in (InputFormat.PARQUET, InputFormat.ARROW):
-        if many.source == "-":
-            raise InvalidInput(f"{form.value} comes from a file, not from stdin")
+    if form in _FROM_FILES and many.source == "-":
+        raise InvalidInput(f"{form.value} comes from a file, not from stdin")
+    if form is InputFormat.AVRO:
+        from . import avro_input
+
+        return avro_input.read_portions(Path(many.source), note)
+    if form in _FROM_FILES:
         return read_rows(Path(many.source), form.value, note)
     if form is InputFormat.CSV:
         from . import csv_input
@@ -154,7 +164,8 @@ class _Stream:
     """Messages on their way: appended, then on disk, then answered."""
 
     def __init__(self, writer: StoreWriter, reader: MessageReader, many: Many) -> None:
-        self._skipped = self._known = self._damaged = 0
+        self._skipped = self._known = 0
+        self._corrupted = many.corrupted
         self._writer = writer
         self._reader = reader
         self._answers = many.answers
@@ -180,22 +191,15 @@ class _Stream:
                 "message left out: the store has it already",
                 "messages left out: the store has them already",
             )
-        if self._damaged:
-            yield counted(
-                self._damaged,
-                "message has a body that failed its checksum;"
-                " its copy has a checksum of what is there",
-                "messages have a body that failed its checksum;"
-                " their copies have a checksum of what is there",
-            )
+        yield from self._corrupted.remarks()
 
     def append(self, portion: Portion) -> None:
         """Append the messages of a portion, up to the first line that makes no sense.
 
-        Raises InvalidInput, LimitExceeded with the number of that line.
+        Raises InvalidInput, LimitExceeded, Corrupted with the number of that line.
         """
         columns = None
-        if isinstance(portion, Rows):
+        if isinstance(portion, Rows) and not self._has_corrupted(portion):
             columns = columns_of_rows(portion.batch, self._reader)
             if columns is not None and self._present is not None and _lacks_a_key(columns):
                 columns = None  # the slow way says which row it is
@@ -208,6 +212,10 @@ class _Stream:
             portion, columns = portion.some(kept), columns_where(columns, kept)
         if len(columns["body"]) and not self._append_columns(columns):
             self._append_lines(portion.lines(), None)
+
+    def _has_corrupted(self, portion: Rows) -> bool:
+        names = portion.batch.schema.names
+        return CRC_OK in names and len(corrupted_rows(portion.batch.column(CRC_OK))) > 0
 
     def _append_columns(self, columns: dict[str, Any]) -> bool:
         """Append a batch; False where a row is refused, and nothing was written."""
@@ -222,7 +230,7 @@ class _Stream:
     def _append_lines(self, portion: Sequence[Line], present: PresentKeys | None) -> None:
         lines: list[Line] = []
         messages: list[NewMessage] = []
-        problem: InvalidInput | None = None
+        problem: StoreError | None = None
         for line in portion:
             if not is_message(line.record):
                 self._skipped += 1
@@ -236,10 +244,12 @@ class _Stream:
                     continue
                 if present is not None and self._has(present, what, line):
                     continue
-            except InvalidInput as error:
+                where = f"line {line.number}"
+                if is_corrupted(line.record) and not self._corrupted.take(1, where):
+                    continue
+            except (InvalidInput, Corrupted) as error:
                 problem = error
                 break
-            self._damaged += line.record.get("body_crc_ok") is False
             messages.append(what)
             lines.append(line)
         self._append_steps(lines, messages)

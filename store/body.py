@@ -42,14 +42,29 @@ def unpack(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> Bod
     if not compression:
         return Body(stored)
     try:
-        data = _UNPACKERS[compression](stored, max_bytes)
+        return Body(unpack_whole(stored, sys_flag, max_bytes), compression)
+    except ValueError as error:
+        return Body(stored, "", str(error))
+
+
+class TooLarge(ValueError):
+    """A body that decompresses to more than is wanted."""
+
+
+def unpack_whole(stored: bytes, sys_flag: int, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """A compressed body decompressed. Raises ValueError, `TooLarge` for more than `max_bytes`."""
+    compression = compression_of(sys_flag)
+    said = f"does not decompress with {compression}"
+    try:
+        return _UNPACKERS[compression](stored, max_bytes)
+    except TooLarge as error:
+        raise TooLarge(f"{said}: {error}") from None
     except (ValueError, RuntimeError, zlib.error, EOFError, MemoryError) as error:
-        return Body(stored, "", f"does not decompress with {compression}: {error}")
-    return Body(data, compression)
+        raise ValueError(f"{said}: {error}") from None
 
 
-def _too_large(max_bytes: int) -> ValueError:
-    return ValueError(f"more than {counted(max_bytes, 'byte')} (--max-body)")
+def _too_large(max_bytes: int) -> TooLarge:
+    return TooLarge(f"more than {counted(max_bytes, 'byte')} (--max-body)")
 
 
 def _unzlib(stored: bytes, max_bytes: int) -> bytes:

@@ -93,6 +93,10 @@ class NotFound(StoreError):
     """The answer is no: no such topic, queue, offset, key or record."""
 
 
+class Corrupted(StoreError):
+    """A message whose body failed its checksum, where such are not taken."""
+
+
 class Unclean(StoreError):
     """The store was not shut down cleanly and has to be recovered first."""
 

@@ -18,6 +18,12 @@ FAIL_UNREADABLE = "fail-unreadable"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
+BODY, BODY_CRC_OK, RAW = "body", "body_crc_ok", "raw"
+_NOTES = {
+    STORED_BODY: (BODY_CRC_OK, RAW),
+    PLAIN_BODY: (BODY_CRC_OK, "body_compression", "body_error"),
+}
+"""What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
     | {"pushdown", "split_bytes", "broker_config", "quick"}
@@ -30,10 +36,11 @@ class Ask:
 
     stores: root directories or URIs. fields: columns by name, None for the usual ones. topics:
     names or patterns as a shell's, none for all. times: by store time. body: `none`, `plain`
-    (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report` gives a row for what cannot be read, `fail` ends
-    the query, `fail-unreadable` does so for bytes that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and the
-    DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size
-    of a part that one task reads, None for what fits. config: of the brokers, as in broker.conf.
+    (decompressed) or `stored`; where `fields` names a body it is one anyway. on_damage: `report`
+    gives a row for what cannot be read, `fail` ends the query, `fail-unreadable` does so for bytes
+    that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and
+    the DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size of a part
+    that one task reads, None for what fits. config: of the brokers, as in broker.conf.
     quick: of findings, structure and ends only.
     """
 
@@ -59,13 +66,14 @@ class Ask:
         if unknown := sorted(given.keys() - OPTIONS):
             known = ", ".join(sorted(OPTIONS))
             raise InvalidInput(f"no option {unknown[0]!r} here", hint=f"there are {known}")
+        body = _one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY))
         return cls(
             stores=tuple(stores_of(_paths(given))),
-            fields=_list(given, "fields") or None,
+            fields=with_notes(_list(given, "fields"), body) or None,
             topics=_list(given, "topics"),
             queue_id=_number(given, "queue_id"),
             times=parse_range(given.get("since"), given.get("until")),
-            body=_one_of(given, "body", (NO_BODY, PLAIN_BODY, STORED_BODY)),
+            body=body,
             on_damage=_one_of(given, "on_damage", (REPORT, FAIL, FAIL_UNREADABLE)),
             pushdown=_one_of(given, "pushdown", ("false", "true")) == "true",
             split_bytes=_number(given, "split_bytes"),
@@ -97,6 +105,16 @@ class Ask:
                 f"no column {unknown[0]!r} here", hint=f"there are {', '.join(names)}"
             )
         return tuple(dict.fromkeys(self.fields))
+
+
+def with_notes(fields: tuple[str, ...], body: str) -> tuple[str, ...]:
+    """Some columns, and beside a body what tells how it is to be taken. body: as `Ask.body`.
+
+    >>> with_notes(("topic", "body"), "plain")
+    ('topic', 'body', 'body_crc_ok', 'body_compression', 'body_error')
+    """
+    notes = _NOTES.get(body, _NOTES[PLAIN_BODY]) if BODY in fields else ()
+    return tuple(dict.fromkeys((*fields, *notes)))
 
 
 def _paths(given: Mapping[str, str]) -> list[str]:

@@ -36,11 +36,10 @@ from .arrays import (
     offsets_of,
     text_of,
 )
+from .ask import BODY, BODY_CRC_OK, RAW
 
 STORE = "store"
 DAMAGE = "damage"
-BODY = "body"
-BODY_CRC_OK = "body_crc_ok"
 
 _SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
 _ARROW = {"int": pa.int32(), "bigint": pa.int64()}
@@ -55,12 +54,13 @@ _HEX = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.dtype("S2"))
 class Taken:
     """A batch of one store and what is made of it more than once.
 
-    bodies: as they are shown, where that is not as they are stored.
+    bodies: as they are shown, where that is not as they are stored. raw: they are wanted as stored.
     """
 
     store: str
     batch: Batch
     bodies: Sequence[Body] | None = None
+    raw: bool = False
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -214,6 +214,9 @@ def _columns() -> dict[str, LogColumn]:
         BODY: LogColumn("binary", pa.binary(), _body, usual=False),
         "body_compression": _body_note("compression"),
         "body_error": _body_note("error"),
+        RAW: LogColumn(
+            "boolean", pa.bool_(), lambda t: constant(t.raw, len(t), pa.bool_()), usual=False
+        ),
         DAMAGE: LogColumn(
             _DAMAGE_SQL, DAMAGE_TYPE, lambda taken: pa.nulls(len(taken), DAMAGE_TYPE)
         ),
@@ -236,7 +239,7 @@ def rows_of_batch(
     """
     with_body = any(name in _WITH_BODY for name in fields)
     for part, bodies in _shown(batch, raw) if with_body else _cut(batch, None):
-        taken = Taken(store, part, bodies)
+        taken = Taken(store, part, bodies, raw)
         yield batch_of(fields, [COLUMNS[name].make(taken) for name in fields], SCHEMA)
 
 

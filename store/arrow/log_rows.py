@@ -26,8 +26,8 @@ from ..selection import Selection
 from ..split import Split, scan_split, split_bytes_for, splits
 from ..store import Store
 from ..time_range import TimeRange
-from .ask import ALWAYS, NO_BODY, STORED_BODY, Ask
-from .log_columns import BODY, BODY_CRC_OK, COLUMNS, DAMAGE, USUAL, damage_row, rows_of_batch
+from .ask import ALWAYS, BODY, BODY_CRC_OK, NO_BODY, STORED_BODY, Ask, with_notes
+from .log_columns import COLUMNS, DAMAGE, USUAL, damage_row, rows_of_batch
 from .remote import open_log
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
@@ -48,7 +48,7 @@ class Pushed:
 
 def fields_of(ask: Ask) -> tuple[str, ...]:
     """The columns asked for: those named, else the usual ones and a body if the option says so."""
-    body = [] if ask.body == NO_BODY else [BODY]
+    body = () if ask.body == NO_BODY else with_notes((BODY,), ask.body)
     return ask.columns(COLUMNS, (*(name for name in USUAL if name != DAMAGE), *body, DAMAGE))
 
 

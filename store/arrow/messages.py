@@ -1,6 +1,6 @@
 """Rows of Arrow with the names of a message's JSON: as columns of MESSAGE, or one by one.
 
-What is not plain (compressed bodies, JSON in a cell, records that are no messages) takes the way of
+What is not plain (JSON in a cell, records that are no messages, what is refused) takes the way of
 JSON.
 """
 
@@ -11,16 +11,19 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...formats.derive import Ragged
+from ...formats.derive.ragged import Ints
 from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
 from ...formats.property_columns import Items, item_texts, with_items
 from ..dictionary import dictionary
 from ..errors import InvalidInput
+from ..write.message_columns import NO_CRC
 from ..write.message_json import NUMBER_LIMITS, MessageReader, parse_host
+from ..write.stored_body import COMPRESSED, stored_body, wrong_crc
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "body_compression", "raw", "stale")
+_ODD = ("body_base64", "topic_base64", "properties_raw_base64", "stale")
 """Columns whose values make a row one for the slow way."""
 _SEPARATORS = NAME_VALUE_SEPARATOR + ITEM_SEPARATOR
 
@@ -31,6 +34,8 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
 
     table = {name: batch.column(name) for name in batch.schema.names}
     if not {"topic", "body"} <= table.keys() or any(_has_values(table, name) for name in _ODD):
+        return None
+    if (raw := _all_raw(table)) is None:
         return None
     if "type" in table and not set(table["type"].unique().to_pylist()) <= {"message", None}:
         return None
@@ -47,12 +52,84 @@ def columns_of_rows(batch: pa.RecordBatch, reader: MessageReader) -> dict[str, A
                     return None
                 columns[name] = numbers
         columns.setdefault("born_timestamp", reader.default("born_timestamp"))
+        _pack_bodies(columns, table, raw=raw)
+        _keep_wrong_crcs(columns, table)
         properties = _property_texts(table, batch.num_rows, reader)
         if _has_values(table, "born_host"):
             columns["born_host.ip"], columns["born_host.port"] = _hosts(table["born_host"])
     except (pa.ArrowException, InvalidInput, UnicodeError):
         return None  # the slow way says which row it is
     return None if properties is None else columns | {"properties": properties}
+
+
+def _all_raw(table: dict[str, Any]) -> bool | None:
+    """Whether all bodies are as they were stored; None where only some are."""
+    values = set(table["raw"].unique().to_pylist()) if "raw" in table else {None}
+    if values <= {False, None}:
+        return False
+    return True if values == {True} else None
+
+
+def _pack_bodies(columns: dict[str, Any], table: dict[str, Any], *, raw: bool) -> None:
+    """Make the bodies what is to be stored, in place, see `stored_body`. Raises InvalidInput."""
+    import numpy as np
+
+    if raw:
+        return
+    count = len(columns["body"])
+    flags = columns.get("sys_flag")
+    asked = np.zeros(count, np.bool_) if flags is None else flags & COMPRESSED != 0
+    given = _texts(table, "body_compression", count)
+    rows = np.flatnonzero(asked | np.array([text is not None for text in given], np.bool_))
+    if not len(rows):
+        return
+    errors = _texts(table, "body_error", count)
+    bodies, flags_of = columns["body"], [None] * count if flags is None else flags.tolist()
+    packed = [
+        stored_body(bodies[row], flags_of[row], given[row], as_stored=bool(errors[row]))
+        for row in rows.tolist()
+    ]
+    columns["body"] = _replaced(bodies, rows, [body for body, _ in packed])
+    columns["sys_flag"] = np.zeros(count, np.int64) if flags is None else flags.copy()
+    columns["sys_flag"][rows] = [flag for _, flag in packed]
+
+
+def _texts(table: dict[str, Any], name: str, count: int) -> list[str | None]:
+    found: list[str | None] = table[name].to_pylist() if name in table else [None] * count
+    return found
+
+
+def _replaced(strings: Ragged, rows: Any, others: list[bytes]) -> Ragged:
+    """The strings with other ones in some rows."""
+    import numpy as np
+
+    behind = Ragged.of(others)
+    start, length = strings.start.copy(), strings.length.copy()
+    start[rows], length[rows] = behind.start + len(strings.buffer), behind.length
+    return Ragged(np.concatenate([strings.buffer, behind.buffer]), start, length)
+
+
+def _keep_wrong_crcs(columns: dict[str, Any], table: dict[str, Any]) -> None:
+    """Bodies that failed their checksum where they were read keep one that fails."""
+    import numpy as np
+
+    rows = corrupted_rows(table.get("body_crc_ok"))
+    if not len(rows):
+        return
+    known = table["body_crc"].to_pylist() if "body_crc" in table else [None] * len(columns["body"])
+    wrong = np.full(len(columns["body"]), NO_CRC, np.int64)
+    wrong[rows] = [wrong_crc(columns["body"][row], known[row]) for row in rows.tolist()]
+    columns["wrong_crc"] = wrong
+
+
+def corrupted_rows(body_crc_ok: Any) -> Ints:
+    """The rows whose body failed its checksum, by the column that tells; None: nothing does."""
+    import numpy as np
+    import pyarrow as pa
+
+    if body_crc_ok is None or not pa.types.is_boolean(body_crc_ok.type):
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(~body_crc_ok.fill_null(True).to_numpy(zero_copy_only=False))
 
 
 def _has_values(table: dict[str, Any], name: str) -> bool:

@@ -20,7 +20,7 @@ from ..dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..errors import InvalidInput, LimitExceeded
 from .commit_log import place_columns, place_whole
 from .light_queues import Named, name_offsets, set_texts
-from .message_columns import count_of, prepare, rows_of
+from .message_columns import NO_CRC, count_of, prepare, rows_of
 from .new_message import Host, check_record, check_sizes
 from .options import Stored
 from .queue_kinds import with_bases
@@ -63,7 +63,7 @@ def append_columns(
     """Append n messages; on disk after `writer.sync`.
 
     columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
-    there; other fields that a producer gives (`NewMessage`) have defaults; born_timestamp and
+    there; other fields that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and
     store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
     `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
     whole: they are one step, however many, and come to one file.
@@ -136,7 +136,7 @@ class Steps:
         columns["total_size"] = sizes(MESSAGE, columns)
         largest = columns["total_size"].sum() if whole else columns["total_size"].max(initial=0)
         check_record(int(largest), writer.rules)
-        columns["body_crc"] = crc31_column(columns["body"])
+        columns["body_crc"] = _checksums(columns)
         self._settle_units()
         advances = columns["sys_flag"] & SysFlag.PREPARED == 0
         steps = advances if counts is None else np.where(advances, counts, 0)
@@ -190,6 +190,13 @@ class Steps:
         self._settle_units()
         with self._writer.writing():
             self._index()
+
+
+def _checksums(columns: dict[str, Any]) -> Ints:
+    """Of the bodies; those that are known to be corrupted keep a wrong one."""
+    right, wrong = crc31_column(columns["body"]), columns.pop("wrong_crc")
+    found: Ints = np.where(np.asarray(wrong) == NO_CRC, right, wrong)
+    return found
 
 
 def _with_offsets(

@@ -9,10 +9,10 @@ from ..body import pack
 from ..errors import InvalidInput
 from .new_message import NewMessage
 from .profile import WriterProfile
+from .stored_body import FLAGS
 
 OVER_BYTES = 4096
 """A client's `compressMsgBodyOverHowmuch`: smaller bodies stay as they are."""
-_FLAGS = {"zlib": SysFlag.ZLIB, "lz4": SysFlag.LZ4, "zstd": SysFlag.ZSTD}
 _WITH_KINDS = "5"
 """Clients from this generation on name the kind; older ones know zlib, and no bits for it."""
 
@@ -25,7 +25,7 @@ def compressed(
     kind: zlib, lz4 or zstd. Raises InvalidInput for one that the generation's clients do not know,
     and for a body that is compressed already.
     """
-    if kind not in _FLAGS:
+    if kind not in FLAGS:
         raise InvalidInput(f"no such compression: {kind}", hint="zlib, lz4 or zstd")
     if message.sys_flag & SysFlag.COMPRESSED:
         raise InvalidInput("the body is compressed already")
@@ -34,6 +34,6 @@ def compressed(
     kinds = profile.version >= _WITH_KINDS
     if kind != "zlib" and not kinds:
         raise InvalidInput(f"clients of {profile.version} compress with zlib only")
-    bits = SysFlag.COMPRESSED | (_FLAGS[kind] if kinds else 0)
+    bits = SysFlag.COMPRESSED | (FLAGS[kind] if kinds else 0)
     sys_flag = message.sys_flag & ~COMPRESSION_MASK | int(bits)
     return replace(message, body=pack(message.body, sys_flag), sys_flag=sys_flag)

@@ -26,6 +26,8 @@ from .new_message import (
     host_bits,
 )
 
+NO_CRC = -1
+"""In the column `wrong_crc`: the right checksum."""
 _DEFAULTS: dict[str, int | bytes] = {
     "queue_id": 0,
     "flag": 0,
@@ -35,6 +37,7 @@ _DEFAULTS: dict[str, int | bytes] = {
     "reconsume_times": 0,
     "prepared_transaction_offset": 0,
     "properties": b"",
+    "wrong_crc": NO_CRC,
 }
 
 
@@ -51,6 +54,8 @@ def columns_of(messages: Sequence[NewMessage]) -> dict[str, Any]:
     columns["born_host.port"] = np.array([m.born_host[1] for m in messages], np.int64)
     times = [m.store_timestamp for m in messages]
     columns["store_timestamp"] = np.array([-1 if t is None else t for t in times], np.int64)
+    wrong = [NO_CRC if m.wrong_crc is None else m.wrong_crc for m in messages]
+    columns["wrong_crc"] = np.array(wrong, np.int64)
     return columns
 
 

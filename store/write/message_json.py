@@ -10,10 +10,10 @@ from typing import Any
 from ...formats import message_properties as names
 from ...formats.message import PROPERTIES_BYTES_MAX, host_of
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
-from ..body import pack
 from ..errors import InvalidInput
 from .batch import NewBatch, encoded
 from .new_message import NewMessage
+from .stored_body import stored_body_of, wrong_crc
 from .topics import now_ms
 from .unique_keys import NoKeys, UniqueKeys
 
@@ -44,11 +44,17 @@ def is_message(record: Mapping[str, Any]) -> bool:
     return record.get("type", "message") == "message" and "stale" not in record
 
 
+def is_corrupted(record: Mapping[str, Any]) -> bool:
+    """Whether the body failed its checksum where it was read."""
+    return record.get("body_crc_ok") is False
+
+
 class MessageReader:
     """Makes messages of JSON objects.
 
     final_separator: end properties as the generation does. keep_times: take store_timestamp.
-    A message that never had a unique key (`"unique_key": null`) gets none; nor does a raw one.
+    A message that never had a unique key (`"unique_key": null`) gets none; nor does a raw one. A body
+    that failed its checksum keeps one that fails.
     """
 
     def __init__(
@@ -72,7 +78,7 @@ class MessageReader:
             return self.rejoined(record)
         if "inner_number" in record:
             return self.alone(record)
-        return self.with_body(record, _body(record, _number(record, "sys_flag") or 0))
+        return self._with_stored(record, _text(record, "body"))
 
     def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
         """The message with a body as it is to be stored, whatever the object has."""
@@ -87,8 +93,16 @@ class MessageReader:
             properties=self._properties(record),
             born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
             store_timestamp=store_timestamp if self.keep_times else None,
+            wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
             **given,
         )
+
+    def _with_stored(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
+        """The message with a body that is to be compressed as the object says."""
+        sys_flag = _number(record, "sys_flag")
+        body, flags = stored_body_of(record, body, sys_flag)
+        given = record if sys_flag is not None else {**record, "sys_flag": flags}
+        return self.with_body(given, body)
 
     def batch(self, record: Mapping[str, Any]) -> NewBatch:
         """What a client sends together: the messages in `batch`, what holds for all beside it.
@@ -118,14 +132,12 @@ class MessageReader:
         if any(len(part.properties) > PROPERTIES_BYTES_MAX for part in parts):
             raise InvalidInput(f"properties of more than {PROPERTIES_BYTES_MAX} bytes")
         body = encoded(NewBatch(NewMessage(b"", b""), parts))
-        if "body_compression" in record:
-            body = _packed(body, _number(record, "sys_flag") or 0)
         own = {"unique_key": None, **record}
         found = _property_map(record.get("properties"))
         if found.get(names.INNER_NUM) != str(len(parts)):  # some of them were left out
             own = {n: value for n, value in own.items() if not n.startswith("properties_raw")}
             own["properties"] = found | {names.INNER_NUM: str(len(parts))}
-        return self.with_body(own, body)
+        return self._with_stored(own, body)
 
     def alone(self, record: Mapping[str, Any]) -> NewMessage:
         """A message that was inside of a batch record as a record of its own. Raises InvalidInput."""
@@ -218,21 +230,6 @@ def _decoded(value: object, name: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except (ValueError, binascii.Error) as error:
         raise InvalidInput(f"{name}: not base64: {error}") from None
-
-
-def _body(record: Mapping[str, Any], sys_flag: int) -> bytes:
-    """The body as it is to be stored: one that was shown decompressed is compressed again."""
-    body = _text(record, "body")
-    if record.get("raw") is True or "body_compression" not in record:
-        return body
-    return _packed(body, sys_flag)
-
-
-def _packed(body: bytes, sys_flag: int) -> bytes:
-    try:
-        return pack(body, sys_flag)
-    except ValueError as error:
-        raise InvalidInput(f"body: {error}") from None
 
 
 def _property_map(value: object) -> dict[str, str]:

@@ -33,6 +33,7 @@ class NewMessage:
     """What a producer gives; names and units as in `formats.message`.
 
     properties: the text as stored. Hosts are (ip, port). store_timestamp: None takes the clock.
+    wrong_crc: a checksum for a body that is known to be corrupted, None for the right one.
     """
 
     topic: bytes
@@ -46,6 +47,7 @@ class NewMessage:
     prepared_transaction_offset: int = 0
     properties: bytes = b""
     store_timestamp: int | None = None
+    wrong_crc: int | None = None
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def record_fields(message: NewMessage, rules: Rules, now_ms: int) -> dict[str, A
     time = now_ms if message.store_timestamp is None else message.store_timestamp
     return {
         "magic_code": magic_code,
-        "body_crc": crc31(message.body),
+        "body_crc": crc31(message.body) if message.wrong_crc is None else message.wrong_crc,
         "queue_id": message.queue_id,
         "flag": message.flag,
         "queue_offset": 0,

@@ -153,7 +153,9 @@ def test_bodies_are_there_when_asked_for(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     plain = Ask.of({"path": str(root)})
     assert "body" not in fields_of(plain)
-    assert fields_of(replace(plain, body="plain"))[-2:] == ("body", "damage")
+    notes = ("body_crc_ok", "body_compression", "body_error")
+    assert fields_of(replace(plain, body="plain"))[-5:] == ("body", *notes, "damage")
+    assert fields_of(replace(plain, body="stored"))[-4:] == ("body", "body_crc_ok", "raw", "damage")
     stored = [row["body"] for row in rows(ask_of(root, body="stored"))]
     sizes = [row["body_length"] for row in rows(ask_of(root))]
     assert [len(body) for body in stored] == sizes

@@ -1,0 +1,46 @@
+"""Avro files that come in: records with the names of a message's JSON, as an export has them."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..store.arrow.messages import record_of
+from ..store.errors import InvalidInput, Unsupported, from_os_error
+from .ndjson_input import Line
+
+_ROWS = 1000
+
+
+def read_portions(path: Path, note: Callable[[int], None]) -> Iterator[list[Line]]:
+    """Rows of a file, from number 1 on.
+
+    note: told how many bytes were read. Raises InvalidInput with the row, Missing, Unreadable,
+    Unsupported.
+    """
+    try:
+        from fastavro import reader
+    except ImportError:
+        raise Unsupported("avro files need fastavro", hint="pip install 'mqstore[avro]'") from None
+    portion: list[Line] = []
+    number = seen = 0
+    try:
+        with path.open("rb") as file:
+            for number, row in enumerate(reader(file), 1):
+                if not isinstance(row, dict):
+                    raise ValueError("not a record")  # noqa: TRY004 - what a parser says
+                portion.append(Line(number, record_of(row, number)))
+                if len(portion) == _ROWS:
+                    yield portion
+                    portion = []
+                    note(file.tell() - seen)
+                    seen = file.tell()
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    except (ValueError, EOFError, LookupError, zlib.error) as error:
+        if portion:
+            yield portion
+        raise InvalidInput(f"not an avro file: behind row {number}: {error}") from None
+    if portion:
+        yield portion
