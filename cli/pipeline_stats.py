@@ -33,9 +33,10 @@ def stats(
     spark: Spark,
     common: Common,
 ) -> None:
-    """Count what fills the logs: bytes, records, sizes and times, group by group.
+    """Count what fills the logs: bytes, records, messages, sizes and times, group by group.
 
-    Bytes are those of records in the commit log, with their share of all that was counted. host is
+    Bytes and sizes are those of records in the commit log, with their share of all that was counted; a
+    batch record counts as its messages besides. host is
     the producer's address, hour that of storing (ms since 1970). Percentiles of sizes are at most
     1/16 too low. A store that cannot be read is told on stderr, and the others are counted.
 
@@ -98,5 +99,7 @@ def _text(row: Mapping[str, Any], by: tuple[str, ...]) -> str:
     names = "  ".join(str(row[name]) for name in by)
     sizes = f"p50 {row['p50_bytes']}, p99 {row['p99_bytes']}, max {row['largest_bytes']}"
     share = f"{row['share']:6.1%}"
-    records = counted(row["records"], "record ", "records", form=">10")
-    return f"{bytes_text(row['bytes']):>10} {share} {records}  {sizes}  {names}"
+    messages = counted(row["messages"], "message ", "messages", form=">10")
+    records = counted(row["records"], "record")
+    batches = f" (in {records})" if row["messages"] != row["records"] else ""
+    return f"{bytes_text(row['bytes']):>10} {share} {messages}{batches}  {sizes}  {names}"

@@ -13,8 +13,10 @@ from .batch_consume_queue import BatchConsumeQueue, is_valid
 from .consume_queue import QueueDirectory, no_topic, queue_directories
 from .errors import NotFound
 from .found import Found, Note
+from .inner_batch import unwrapped
 from .log_search import CLOCK_SLACK_MS, wanted_offsets
 from .mapped_file_queue import MappedFileQueue
+from .message import Message, messages
 from .places import Places, merged
 from .queue_search import records_at
 from .selection import Selection
@@ -33,6 +35,22 @@ def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQue
         if queue.queue_id == queue_id:
             return BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(queue.path))
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
+
+
+def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) -> Message:
+    """One message by its place in a batch queue. Raises NotFound, Unreadable."""
+    with open_batch_queue(store, topic, queue_id) as queue:
+        unit = queue.find(queue_offset)
+    if unit is None:
+        raise NotFound(f"{topic}/{queue_id} has no message {queue_offset}")
+    record = store.message_at(unit.physical_offset)
+    found = unwrapped(store.log.record(record.position))
+    rows = np.flatnonzero(found.columns.ints("queue_offset") == queue_offset)
+    if not len(rows) or not record.is_of(topic):
+        raise NotFound(
+            f"{topic}/{queue_id} has no message {queue_offset}: its unit points elsewhere"
+        )
+    return next(messages(found.take(rows[:1])))
 
 
 def search_batch_queues(

@@ -119,10 +119,7 @@ def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: No
     0
     """
     if not store.queues_unread and store.has_batch_queues(topic):
-        from .batch_search import open_batch_queue
-
-        with open_batch_queue(store, topic, queue_id) as queue:
-            return queue.offset_at(time_ms)
+        return store.offset_at(topic, queue_id, time_ms)
     if why := store.topic_unread(topic):
         from .log_search import log_offset_at
 

@@ -21,17 +21,18 @@ from ..formats.property_columns import find
 from .batch import Batch
 from .dictionary import dictionary
 from .errors import LimitExceeded
+from .inner_batch import messages_in
 
 DIMENSIONS = ("topic", "queue_id", "tag", "host", "hour")
 """What records can be grouped by. host: the producer's address; hour: of storing, ms since 1970."""
 GROUPS_MAX = 200_000
 PERCENTILES = (50, 90, 99)
 COUNTS = (
-    *("records", "bytes", "share", "body_bytes", "average_bytes"),
+    *("records", "messages", "bytes", "share", "body_bytes", "average_bytes"),
     *(f"p{percent}_bytes" for percent in PERCENTILES),
     *("largest_bytes", "first_timestamp", "last_timestamp"),
 )
-"""What `Stats.rows` tells of each group."""
+"""What `Stats.rows` tells of each group. messages: with each of those inside of a batch record."""
 _HOUR_MS = 3_600_000
 _FINE_BITS = 4
 """Sizes are told apart by their first 5 binary digits: a percentile is at most 1/16 too low."""
@@ -44,9 +45,13 @@ Key = tuple[str | int, ...]
 
 @dataclass
 class Group:
-    """What some records have in common, counted. Times in ms since 1970; sizes: records by bin."""
+    """What some records have in common, counted. Times in ms since 1970; sizes: records by bin.
+
+    messages: as consumers get them; a batch record has several.
+    """
 
     records: int = 0
+    messages: int = 0
     size_bytes: int = 0
     body_bytes: int = 0
     largest_bytes: int = 0
@@ -57,6 +62,7 @@ class Group:
     def merge(self, other: Group) -> None:
         """Count the records of `other`, too."""
         self.records += other.records
+        self.messages += other.messages
         self.size_bytes += other.size_bytes
         self.body_bytes += other.body_bytes
         self.largest_bytes = max(self.largest_bytes, other.largest_bytes)
@@ -78,6 +84,7 @@ class Group:
         """The values of `COUNTS`; total_bytes: of all groups."""
         return (
             self.records,
+            self.messages,
             self.size_bytes,
             round(self.size_bytes / total_bytes, 6) if total_bytes else 0.0,
             self.body_bytes,
@@ -91,13 +98,13 @@ class Group:
     def to_json(self) -> list[Any]:
         """All of it, for `from_json`."""
         sizes = [list(pair) for pair in sorted(self.sizes.items())]
-        counts = [self.records, self.size_bytes, self.body_bytes, self.largest_bytes]
+        counts = [self.records, self.messages, self.size_bytes, self.body_bytes, self.largest_bytes]
         return [*counts, self.first_ms, self.last_ms, sizes]
 
     @classmethod
     def from_json(cls, found: Sequence[Any]) -> Self:
-        records, size, body, largest, first, last, sizes = found
-        return cls(records, size, body, largest, first, last, dict(sizes))
+        records, inside, size, body, largest, first, last, sizes = found
+        return cls(records, inside, size, body, largest, first, last, dict(sizes))
 
 
 class Stats:
@@ -167,6 +174,7 @@ def _counted(batch: Batch, group: Ints, order: Ints, begins: Ints) -> list[Group
     sums = np.column_stack(
         [
             np.diff(np.append(begins, len(order))),
+            np.add.reduceat(messages_in(batch)[order], begins),
             np.add.reduceat(size, begins),
             np.add.reduceat(body, begins),
             np.maximum.reduceat(size, begins),

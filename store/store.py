@@ -295,7 +295,14 @@ class Store:
         return message
 
     def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
-        """One message by its place in a queue. Raises NotFound, also where the unit is damaged."""
+        """One message by its place in a queue, of a batch queue one of those inside of a record.
+
+        Raises NotFound, also where the unit is damaged.
+        """
+        if self.has_batch_queues(topic):
+            from .batch_search import batch_message
+
+            return batch_message(self, topic, queue_id, queue_offset)
         with self.queues.open(topic, queue_id) as queue:
             unit = queue.unit(queue_offset)
             if unit is None or not unit.valid or unit.pre_fill:
@@ -304,6 +311,11 @@ class Store:
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+        if self.has_batch_queues(topic):
+            from .batch_search import open_batch_queue
+
+            with open_batch_queue(self, topic, queue_id) as batches:
+                return batches.offset_at(time_ms)
         from .offset_at import offset_at
 
         with self.queues.open(topic, queue_id) as queue:

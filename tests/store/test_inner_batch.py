@@ -16,6 +16,7 @@ from mqstore.formats.client_batch import MESSAGE, MESSAGES_MAX, starts_of
 from mqstore.store.batch import Batch
 from mqstore.store.body import pack
 from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import NotFound
 from mqstore.store.find import find, silent
 from mqstore.store.inner_batch import unwrapped
 from mqstore.store.message import Message, messages
@@ -93,6 +94,19 @@ def test_each_offset_of_a_queue(name: str, store: Store) -> None:
             assert [place(m) for m in found] == wanted
             back = find(store, selection, offset=offset, count=count, reverse=True)
             assert [place(one.message) for one in back] == wanted[::-1]
+
+
+def test_the_library_has_each_message_by_its_place(name: str, store: Store) -> None:
+    """`Store.message` and `Store.offset_at`, as of plain queues."""
+    for row in delivered(name):
+        assert place(store.message(TOPIC, row[0], row[1])) == row
+    stop = truth(name)["queues"][f"{TOPIC}/0"]["max_offset"]
+    for queue_id, offset in ((0, stop), (0, -1), (7, 0)):
+        with pytest.raises(NotFound):
+            store.message(TOPIC, queue_id, offset)
+    assert store.offset_at(TOPIC, 0, 0) == 0
+    plain = next(m for m in in_log(store) if m.topic != TOPIC and m.topic in store.topics)
+    assert place(store.message(plain.topic, plain.queue_id, plain.queue_offset)) == place(plain)
 
 
 def ways(store: Store, message: Message) -> Iterator[tuple[str, Row]]:

@@ -60,6 +60,18 @@ def test_groups_are_those_of_the_records(name: str, tmp_path: Path) -> None:
             assert exact * 15 / 16 <= group.percentile_bytes(percent) <= exact
 
 
+def test_messages_inside_of_batch_records_are_counted(tmp_path: Path) -> None:
+    """As many as consumers get; the records are told apart."""
+    stats = Stats(["topic"])
+    for batch in batches(unpack("5.3.3-batchcq", tmp_path)):
+        stats.add(batch)
+    counts = {row["topic"]: (row["records"], row["messages"]) for row in stats.rows()}
+    assert counts == {"BatchTopic": (60, 162), "TopicA": (20, 20)}
+    assert (
+        Stats.from_json(["topic"], json.loads(json.dumps(stats.to_json()))).rows() == stats.rows()
+    )
+
+
 def test_parts_add_up_through_json(tmp_path: Path) -> None:
     found = batches(unpack("4.9.7-clean", tmp_path))
     whole, parts = Stats(["topic"]), Stats(["topic"])
