@@ -6,6 +6,7 @@ record, and against what they say once the plan was carried out. Nothing is time
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -261,6 +262,18 @@ def test_random_damage_to_any_file(part: int, work: Path) -> None:
     mine = range(part, slices.share(RANDOM), 4)
     wrong = [text for number in mine for text in _random_store(number, work)]
     assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("by_repair", [False, True])
+def test_a_file_too_long_before_a_missing_one(by_repair: bool, work: Path) -> None:
+    """What is put behind its BLANK belongs to the missing file, not to the one that is cut."""
+    name = "4.9.7-killed-hole"
+    root = copied(original(name, work), work)
+    config = BrokerConfig(stores.config(name, root))
+    first = min((root / "commitlog").iterdir())
+    os.truncate(first, 2 * first.stat().st_size)
+    found = walked(root, config, None, "a file too long", by_repair=by_repair)
+    assert told(name, found) == []
 
 
 @pytest.mark.slow

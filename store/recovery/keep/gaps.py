@@ -163,10 +163,13 @@ class GapFinder:
             self.close(blank.end)
             return
         self.close(blank.position)
-        self.blanks.append(self._gap(blank.end, True))
-        self.covered = blank.end
-        if blank.end in self.files:
-            self.end = max(self.end, blank.end)
+        # where a file is too long, the BLANK of a file closes no more than the log files' length
+        file_end = (blank.position // self.file_bytes + 1) * self.file_bytes
+        end = min(blank.end, file_end)
+        self.blanks.append(self._gap(end, True))
+        self.covered = end
+        if end in self.files:
+            self.end = max(self.end, end)
 
     def takes(self, run: SoundRun) -> bool:
         """Records of a run are good, unless they have to prove more than a run knows."""

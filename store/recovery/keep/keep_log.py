@@ -299,7 +299,10 @@ def _writes(
         start = fill.gap.begin // size * size
         begin = fill.blank[0] - start + BLANK.sizeof()
         entry = entries.get(start)
-        if entry is not None and (last := last_byte(entry, begin)) > begin:
+        if entry is None:
+            continue
+        last = min(last_byte(entry, begin), size)  # a file that is too long is cut, not written to
+        if last > begin:
             reason = "bytes that no record owns, up to the end of the file"
             yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
 
