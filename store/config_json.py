@@ -16,6 +16,8 @@ _STRING_OR_NUMBER_KEY = re.compile(
     r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<=[{,])(\s*)(-?\d+)(?=\s*:)',
     re.DOTALL,
 )
+_NUMBER_KEY = re.compile(r"[{,]\s*-?\d")
+"""What has none of these has no keys that are numbers, and need not be looked through."""
 _MARK = "\0"
 """Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
 
@@ -24,8 +26,9 @@ def loads(text: str) -> Any:
     """Parse; keys without quotes become int. Raises ValueError."""
     if text.endswith("\0"):  # no JSON; a huge file of holes has mebibytes of them to look through
         raise ValueError("NULs behind the end")
-    quoted = _STRING_OR_NUMBER_KEY.sub(_quote, text)
-    return json.loads(quoted, object_pairs_hook=_object, strict=False)
+    if _NUMBER_KEY.search(text):
+        text = _STRING_OR_NUMBER_KEY.sub(_quote, text)
+    return json.loads(text, object_pairs_hook=_object, strict=False)
 
 
 def _quote(match: re.Match[str]) -> str:

@@ -123,7 +123,7 @@ def on_terminal(command: list[str]) -> str:
 def test_a_terminal_is_not_steered(texts: Path, options: list[str]) -> None:
     """With colours on; a body, too, is no control sequence."""
     command, *rest = options
-    said = on_terminal([command, str(texts), *rest, *SIZES])
+    said = on_terminal([command, str(texts), "--no-progress", *rest, *SIZES])
     assert said
     check_terminal(said)
 
