@@ -109,9 +109,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         _forget_stdout()
         return ExitCode.DONE
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as stopped:
         at_work = SCREEN.at_work
-        say(f"interrupted, {at_work}" if at_work is not None and at_work.begun else "interrupted")
+        how_far = [str(at_work)] if at_work is not None and at_work.begun else []
+        left = getattr(stopped.__cause__ or stopped, "__notes__", ())
+        say("; ".join([", ".join(["interrupted", *how_far]), *left]))
         return ExitCode.INTERRUPTED
     except typer.TyperException as error:
         say(usage_text(error))

@@ -137,11 +137,11 @@ class Common:
         writing += ["--follow-links"] if follow_links else []
         return Given(tuple(config), broker_version or "", tuple(writing))
 
-    def open_output(self, *, growing: bool = False) -> Output:
-        """Where the data goes, as a context manager. growing: as of an `Output`."""
+    def open_output(self, *, growing: bool = False, mode: int | None = None) -> Output:
+        """Where the data goes, as a context manager. growing, mode: as of an `Output`."""
         from .output import Output
 
-        return Output(self, growing=growing)
+        return Output(self, growing=growing, mode=mode)
 
     def progress(self, what: str, total_bytes: int) -> Progress:
         """A progress bar on stderr, as a context manager; it shows only where it makes sense."""

@@ -36,8 +36,11 @@ class Output:
     it alone.
     """
 
-    def __init__(self, common: Common, *, growing: bool = False) -> None:
-        """growing: what was written counts, though the command does not come to its end."""
+    def __init__(self, common: Common, *, growing: bool = False, mode: int | None = None) -> None:
+        """growing: what was written counts, though the command does not come to its end. mode: of the
+        file, whoever runs the command.
+        """
+        self._mode = mode
         self._common = common
         self._growing = growing
         self._file: OutputFile | None = None
@@ -144,7 +147,7 @@ class Output:
 
     def _opened(self) -> IO[bytes]:
         if self._common.output is not None:
-            self._file = OutputFile(self._common.output, growing=self._growing)
+            self._file = OutputFile(self._common.output, growing=self._growing, mode=self._mode)
             return self._file.stream
         if sys.stdout is None:
             raise OSError(errno.EBADF, "stdout is closed")

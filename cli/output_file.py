@@ -19,9 +19,10 @@ class OutputFile:
     """A file that is written from its beginning to its end; `finish` it, or `give_up`.
 
     growing: others read it while it grows, and what was written counts: it is written directly.
+    mode: its permissions, None for those that it has, or that a new file gets.
     """
 
-    def __init__(self, path: Path, *, growing: bool = False) -> None:
+    def __init__(self, path: Path, *, growing: bool = False, mode: int | None = None) -> None:
         """Raises OSError."""
         self.target = Path(os.path.realpath(path))
         self._beside: Path | None = None
@@ -36,8 +37,9 @@ class OutputFile:
             self.stream = path.open("wb")
             return
         self.stream, self._beside = os.fdopen(descriptor, "wb"), beside
-        if old is not None:
-            os.fchmod(descriptor, old.st_mode & _MODE_BITS)
+        if old is not None or mode is not None:
+            kept = old.st_mode & _MODE_BITS if old is not None else 0
+            os.fchmod(descriptor, kept if mode is None else mode)
 
     def finish(self) -> None:
         """The data is whole. Raises OSError; the file is then as it was."""

@@ -6,15 +6,14 @@ collector never reads half of one.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..store.verify.verdict import Verdict
     from .options import Common
 
@@ -31,6 +30,7 @@ _HELP = {
     "last_run_timestamp_seconds": "When the last run ended, in seconds since 1970.",
 }
 _MODE = 0o644
+"""The collector is another user."""
 
 
 def write_metrics(
@@ -38,22 +38,8 @@ def write_metrics(
 ) -> None:
     """Print the metrics of all stores, or replace the file of `--output`."""
     text = metrics(verdicts, time.time(), quick=quick)
-    if common.output is None:
-        with common.open_output() as out:
-            out.painted(text)
-        return
-    target = common.output
-    with NamedTemporaryFile(
-        "wb", dir=target.parent, prefix=f".{target.name}.", delete=False
-    ) as file:
-        try:
-            file.write(text.encode())
-            file.close()
-            Path(file.name).chmod(_MODE)
-            os.replace(file.name, target)  # noqa: PTH105
-        except OSError:
-            Path(file.name).unlink(missing_ok=True)
-            raise
+    with common.open_output(mode=_MODE) as out:
+        out.painted(text)
 
 
 def metrics(

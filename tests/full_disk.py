@@ -25,12 +25,15 @@ SIZE = "8m"
 
 
 class Answer(NamedTuple):
-    """What a command left: its exit code, what it printed, and whether the store is what it was."""
+    """What a command left: its exit code, what it printed, whether the store is what it was, and what
+    lies beside it.
+    """
 
     code: int
     out: str
     err: str
     same: bool
+    beside: list[str]
 
 
 def run_full(name: str, commands: Sequence[Sequence[str]], folder: Path) -> list[Answer]:
@@ -94,7 +97,8 @@ def _main() -> None:
                 stdin=subprocess.DEVNULL,
             )
             same = _digest(store) == before
-            answers.append(Answer(done.returncode, done.stdout, done.stderr, same))
+            beside = sorted(path.name for path in disk.iterdir())
+            answers.append(Answer(done.returncode, done.stdout, done.stderr, same, beside))
     print(json.dumps(answers))
 
 

@@ -13,6 +13,7 @@ from ..recovery.edits import Edit
 from ..store import Store
 from ..write.confine import confine
 from ..write.files import Files, write_new
+from ..write.new_directory import new_directory
 from .copy import check_target, copy_store
 from .scenario import Scenario, Scene, scenarios
 
@@ -66,10 +67,10 @@ def drill(
         replace(edit, path=os.fspath(target / os.path.relpath(edit.path, root)))
         for edit in plan(store, scenario, seed)
     ]
-    files.confine([target])
-    left_out = copy_store(root, target, files, told)
-    for edit in edits:
-        _apply(edit, files)
+    with new_directory(target, files):
+        left_out = copy_store(root, target, files, told)
+        for edit in edits:
+            _apply(edit, files)
     return Drill(scenario, seed, edits, left_out)
 
 

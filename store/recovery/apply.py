@@ -25,6 +25,7 @@ from ..layout import Layout
 from ..lock import holder
 from ..write.files import Files, OpenFile
 from ..write.lock import StoreLock
+from ..write.new_directory import remove_tree
 from .edits import digest
 from .fingerprint import Fingerprint
 from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
@@ -244,16 +245,6 @@ def _drop_unsealed(layout: Layout, files: Files) -> None:
         unsealed = Journal(layout.root, folder, "").state is State.UNSEALED
         if unsealed and not is_needed(folder):
             remove_tree(folder, files)
-
-
-def remove_tree(folder: Path, files: Files) -> None:
-    """Remove a folder with all that is in it; links in it are not followed."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink():
-            remove_tree(path, files)
-        else:
-            files.unlink(path)
-    files.remove_directory(folder)
 
 
 def carry_through(journal: Journal, files: Files) -> None:

@@ -17,7 +17,8 @@ from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
 from ..layout import JOURNAL as SESSIONS
 from ..layout import Layout
 from ..write.files import Files
-from .apply import alone, barriers, check_journal_place, check_places, listing, remove_tree
+from ..write.new_directory import remove_tree
+from .apply import alone, barriers, check_journal_place, check_places, listing
 from .journal import JOURNAL_IS_IN, SEALED, Journal, State, Step, sessions, unfinished
 from .note import find_note, read_note
 from .stage import sha256_of

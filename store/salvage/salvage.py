@@ -16,6 +16,7 @@ from ..errors import NotFound, Refused
 from ..layout import COMMIT_LOG
 from ..mapped_file_queue import file_name
 from ..write.files import Files
+from ..write.new_directory import new_directory
 from .arrange import Arranged, Layer, arrange, split_far
 from .carve import Found, carve
 from .compact import Selection, Written, write_compact
@@ -136,13 +137,16 @@ def check_target(images: Iterable[Path], target: Path) -> None:
 def write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
     """Make the new store at `target`, `conflicts` beside its parts, and the manifest.
 
-    Raises Refused, InvalidInput, NoSpace: what is there then is no whole store.
+    Raises Refused, InvalidInput, NoSpace: nothing is there then.
     """
+    if wanted.layout is LayoutKind.ORIGINAL and salvaged.log.runs:
+        check_layer(salvaged.log, salvaged.file_bytes)
+    with new_directory(target, files):
+        _write(salvaged, target, wanted, files, told)
+
+
+def _write(salvaged: Salvaged, target: Path, wanted: Wanted, files: Files, told: Told) -> None:
     log, sources = salvaged.log, salvaged.sources
-    if wanted.layout is LayoutKind.ORIGINAL and log.runs:
-        check_layer(log, salvaged.file_bytes)
-    files.make_directory(target)
-    files.confine([target])
     selection, version = wanted.selection, wanted.version
 
     def writing(size: int) -> None:

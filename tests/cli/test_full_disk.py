@@ -56,3 +56,5 @@ def test_who_writes_says_so_and_changes_nothing(command: list[str], tmp_path: Pa
     (answer,) = run_full("5.3.3-clean", [command], tmp_path)
     assert answer.code == 5 and answer.same, answer
     assert "No space left on device" in answer.err and len(answer.err.splitlines()) == 1
+    assert answer.beside == ["5.3.3-clean", "filler"], "nothing half made"
+    assert command[0] == "put" or "nothing is left of " in answer.err

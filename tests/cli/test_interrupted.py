@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,42 @@ PRESSED = (
     "progress.Progress.advance = press\n"
     "app.main()\n"
 )
+
+
+CUT_OFF = (
+    "import os, signal, sys\n"
+    "from mqstore.cli import app\n"
+    "from mqstore.store.write.files import Files\n"
+    "left = [int(sys.argv.pop(1))]\n"
+    "def step(self, change, path, size_bytes=0):\n"
+    "    left[0] -= change == 'write'\n"
+    "    if not left[0]:\n"
+    "        left[0] = -1\n"
+    "        os.kill(os.getpid(), signal.SIGINT)\n"
+    "Files.step = step\n"
+    "app.main()\n"
+)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "an empty directory"])
+@pytest.mark.parametrize("writes", [1, 5])
+@pytest.mark.parametrize("command", ["salvage", "damage"])
+def test_no_half_store(command: str, writes: int, there: bool, tmp_path: Path) -> None:
+    """What was made of a new store is gone again, and the line says so."""
+    store, target = stores.unpack("5.3.3-clean", tmp_path / "disk"), tmp_path / "new" / "store"
+    if there:
+        target.mkdir(parents=True)
+    more = ["--scenario", "flip-bit"] if command == "damage" else []
+    words = [sys.executable, "-c", CUT_OFF, str(writes), command, str(store), "--to", str(target)]
+    done = subprocess.run([*words, *more], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, ""), done
+    how_far = r"(, (copying|writing): .+ of .+)?" if writes > 1 else ""
+    told = f"mqstore: interrupted{how_far}; nothing is left of {re.escape(str(target))}\n"
+    assert re.fullmatch(told, done.stderr), done.stderr
+    assert list(target.parent.iterdir() if there else tmp_path.iterdir()) == (
+        [target] if there else [tmp_path / "disk"]
+    )
+    assert not there or not list(target.iterdir())
 
 
 def _records(error: BaseException) -> Iterator[Mapping[str, Any]]:
