@@ -111,7 +111,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.DONE
     except (KeyboardInterrupt, typer.Abort) as stopped:
         at_work = SCREEN.at_work
-        how_far = [str(at_work)] if at_work is not None and at_work.begun else []
+        how_far: list[str] = [str(at_work)] if at_work is not None and at_work.begun else []
         left = getattr(stopped.__cause__ or stopped, "__notes__", ())
         say("; ".join([", ".join(["interrupted", *how_far]), *left]))
         return ExitCode.INTERRUPTED
