@@ -23,6 +23,13 @@ def left_lost(found: Recovery, after: Recovery) -> ConfigStart | None:
     return left if left.loses else None
 
 
+def back_unsettled(found: Recovery, left: ConfigStart | None) -> str:
+    """What a recovery has brought back without its settings, "" for nothing. left: of `left_lost`."""
+    from ..store.recovery.config_start import back_unsettled as told
+
+    return "" if found.config.bare or not found.config.loses else told(found.config, left)
+
+
 def config_lines(found: Recovery, rows: int | None) -> list[str]:
     """Files that are not taken as they are, and what is lost with them."""
     from .recover_text import folded

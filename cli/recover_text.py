@@ -17,7 +17,7 @@ from ..store.next_commands import (
     repair_command,
 )
 from ..store.verify.verdict import Status, first_sentence
-from .config_text import bare_lines, config_lines, left_lost
+from .config_text import back_unsettled, bare_lines, config_lines, left_lost
 from .loss_text import cut_lines, lost_lines, replica_lines, timer_lines
 from .terminal import escape, time_text
 from .verdict_text import error_lines
@@ -105,6 +105,8 @@ def verdict(
         ended = "went on with the recovery that was cut off" if applied.resumed else "recovered"
         left = left_lost(found, after.recovery) if after is not None else None
         besides = f" Not brought back: {left.sentence}." if left is not None else ""
+        if after is not None and (unsettled := back_unsettled(found, left)):
+            besides = f" {unsettled}.{besides}"
         return f"Done: {ended}, {_messages(lost)} lost.{besides} {_start_after(after)}"
     sentence = escape(first_sentence(before.verdict, found.layout.root))
     return f"{sentence}. {_cure(before, given)}".rstrip()

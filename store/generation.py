@@ -37,6 +37,10 @@ _INDEX_ITEMS_LOOKED_AT = 2000
 _RECORDS_LOOKED_AT = 500
 _RECORD_RULES = PROFILES[NEWEST].record
 _CLUSTER = "CLUSTER"
+_BY_BROKERS = frozenset(
+    {_CLUSTER, "MSG_REGION", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TRANSACTION_CHECK_TIMES"}
+)
+"""Properties that a broker gives to messages of clients, and a store alone does not."""
 _ROCKSDB = "rocksdbstore"
 _STATE_VERSION = "stateVersion"
 _CONFIG_BYTES_LOOKED_AT = 64 << 20
@@ -83,6 +87,14 @@ def _seen(sign: Sign, evidence: _Evidence) -> str:
     except UnreadableRange as error:
         note(unread_of(error))
         return ""
+
+
+def came_through_a_broker(layout: Layout) -> bool:
+    """Some of the newest records have what a broker adds to a message that a client sends it; whoever
+    opens a store by itself, as `put` does, adds nothing. Raises Unreadable.
+    """
+    found = (parse(text) for text in _Evidence(layout).properties)
+    return any(not _BY_BROKERS.isdisjoint(names) for names in found)
 
 
 _FIRST_5 = "5.1"

@@ -15,6 +15,7 @@ from ...formats.kinds import KINDS
 from ..config_file import BACKUP, FILES, TEMPORARY, ConfigFile
 from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
+from ..generation import came_through_a_broker
 from ..layout import Layout
 from ..system_topics import (
     CHECKED_TOO_OFTEN,
@@ -113,7 +114,7 @@ class Signs:
 
     of_files: a table, a .bak or what is left of a write is in `config/`. of_a_broker: what else only
     a broker leaves: files beyond those that the store or `put` writes, an empty `config/`, a timer
-    without its timercheck, messages in topics that a broker alone fills.
+    without its timercheck, messages in topics that a broker alone fills or that came through one.
     """
 
     def __init__(self, layout: Layout, queues: Ranges) -> None:
@@ -127,7 +128,9 @@ class Signs:
             topic in (CHECKED_TOO_OFTEN, TRANSACTIONS_ENDED) or topic.startswith(DEAD_LETTER_PREFIX)
             for topic in topics
         )
-        gone = found is None and (own or layout.timer_wheel.exists())
+        gone = found is None and (
+            own or layout.timer_wheel.exists() or came_through_a_broker(layout)
+        )
         self.of_a_broker = bool(tables - {TOPICS}) or found == set() or gone
 
 
@@ -169,6 +172,12 @@ class Lost:
                 for group in lost
                 if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
             )
+
+    def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Of lost topics and groups those whose own entries cannot be read any more."""
+        topics = {key[1] for key in self._rests(self.loaded[TOPICS])}
+        groups = {key[2] for key in self._rests(self.loaded[GROUPS])}
+        return frozenset(self.topics()) - topics, frozenset(self.groups()) - groups
 
     def positions(self) -> Iterator[LostPosition]:
         """Offsets that are not in the table, or with a lower number."""

@@ -57,7 +57,7 @@ class ConfigStart:
     """The start of one generation on one `config/`.
 
     refuses: why there is no start, "" where there is one; lost is then what no file has. unknown: what is lost and cannot be named, in
-    words. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
+    words. unsettled: topics and groups that are lost with all that was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
     is lost is told, and is not harm.
     """
 
@@ -71,6 +71,7 @@ class ConfigStart:
     lost_entries: tuple[tuple[str, str], ...] = ()
     unknown: tuple[str, ...] = ()
     bare: bool = False
+    unsettled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     @property
     def loses(self) -> bool:
@@ -167,6 +168,7 @@ def config_start(layout: Layout, profile: Profile, queues: Ranges) -> ConfigStar
         tuple(lost.others()),
         tuple(lost.unknown()),
         bare=not signs.of_a_broker and not signs.of_files,
+        unsettled=lost.unsettled(),
     )
 
 
@@ -205,6 +207,16 @@ def still_lost(before: ConfigStart, layout: Layout, profile: Profile) -> ConfigS
             if entry not in {entry_text(key) for file, key in back if file == name}
         ),
     )
+
+
+def back_unsettled(before: ConfigStart, left: ConfigStart | None) -> str:
+    """Topics and groups that came back with default settings, in words; "" for none. left: what did not."""
+    topics, groups = before.unsettled
+    if left is not None:
+        topics, groups = topics - set(left.lost_topics), groups - set(left.lost_groups)
+    counts = ((len(topics), "topic"), (len(groups), "group"))
+    back = " and ".join(counted(count, what) for count, what in counts if count)
+    return f"{back} came back with default settings: those they had are lost" if back else ""
 
 
 def _in_use(layout: Layout, needed: tuple[str, ...]) -> tuple[str, ...]:

@@ -38,6 +38,11 @@ Json = dict[Any, Any]
 _LARGEST_BYTES = 256 << 20
 _TOPICS = ("topics.json", "topicConfigTable")
 _GROUPS = ("subscriptionGroup.json", "subscriptionGroupTable")
+_UNSETTLED = {
+    _TOPICS[0]: "as new ones: permission, order, message type and other attributes are lost",
+    _GROUPS[0]: "as new ones: retries, modes and other settings are lost",
+}
+"""What nothing proves of entries that the store proves."""
 _VERSION = "dataVersion"
 _TOLD = 3
 """Entries of a file that are told one by one."""
@@ -170,8 +175,10 @@ def _content(
     if loaded.start is Start.BACKUP:
         more = kept + count
         besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
+        besides += f" ({counted(count, 'entry', 'entries')}: {_UNSETTLED[name]})" if count else ""
         return content, f"taken from {backup.name}{besides}: {why}"
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
+    proved += f" ({_UNSETTLED[name]})" if count else ""
     if not loaded.main.there:
         return content, f"made anew, with {proved}: {why}"
     return content, f"what is left of it, and {proved}: {why}"

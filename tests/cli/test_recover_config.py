@@ -107,3 +107,24 @@ def test_a_directory_in_the_place_of_a_file(whole_backup: bool, root: Path) -> N
     code, told = recover(root)
     assert "is no longer served" not in told and "would not start" not in told
     assert run_here(["verify", str(root), *VERSION]).code == 0
+
+
+def test_the_loss_of_settings_is_named(root: Path) -> None:
+    for name in ("topics.json", "subscriptionGroup.json"):
+        (root / "config" / name).write_bytes(b"no configuration")
+        (root / "config" / f"{name}.bak").unlink()
+    _, plan = recover(root)
+    assert "as new ones: permission, order, message type and other attributes are lost" in plan
+    assert "as new ones: retries, modes and other settings are lost" in plan
+    _, done = recover(root, "--apply", "--yes")
+    first = done.splitlines()[0]
+    assert "9 topics and 2 groups came back with default settings" in first
+    assert "those they had are lost" in first
+
+
+def test_settings_that_can_be_read_are_not_called_lost(root: Path) -> None:
+    path = root / "config" / "topics.json"
+    path.with_name("topics.json.bak").unlink()
+    path.write_bytes(path.read_bytes()[:-10])
+    _, done = recover(root, "--apply", "--yes")
+    assert "default settings" not in done and "Done" in done

@@ -27,6 +27,7 @@ from mqstore.store.recovery.recovery import examine
 from mqstore.store.recovery.snapshot import QueueId
 
 from ... import stores, timer_precision
+from ...cli.datadriven import run_here
 
 NAME, VERSION = "5.3.3-clean", "5.3"
 GARBAGE = b"\x8f\x02 no configuration \xff"
@@ -347,3 +348,19 @@ def test_who_has_no_group_has_lost_no_position(tmp_path: Path) -> None:
     table["topicConfigTable"]["%RETRY%g"] = entry
     topics.write_text(json.dumps(table), "utf-8")
     assert examine(Layout.open(store)).prediction.forgets
+
+
+@pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])
+def test_messages_that_came_through_a_broker_had_a_configuration(name: str, tmp_path: Path) -> None:
+    """Without `config/` and any other trace: a client's message has what a broker added to it."""
+    root = stores.unpack(name, tmp_path)
+    shutil.rmtree(root / "config")
+    found = start(root / "config", {QueueId("orders", 0): (0, 5)})
+    assert not found.bare and found.forgets and found.lost_topics == ("orders",)
+
+
+def test_messages_that_were_put_had_none(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    assert run_here(["put", str(root), "orders", "x", "--no-topic-config"]).code == 0
+    found = start(root / "config", {QueueId("orders", 0): (0, 1)})
+    assert found.bare and not found.forgets and found.lost_topics == ("orders",)
