@@ -26,6 +26,7 @@ HINT = "pip install 'mqstore[rocksdb]' and try again"
 DEFAULT = "default"
 _IO_ERROR = "IO error"
 _WINDOW_BYTES = 1 << 20
+_MANIFEST, _SST = "MANIFEST-", ".sst"
 _OPEN_FILES = 256
 _MOST_FILES = 200_000
 """More files than so in one directory are no RocksDB of a broker."""
@@ -34,6 +35,13 @@ _MOST_FILES = 200_000
 def is_rocksdb(path: str | os.PathLike[str]) -> bool:
     """Whether a directory holds a RocksDB: it has a file CURRENT."""
     return os.path.isfile(os.path.join(path, CURRENT))  # noqa: PTH113, PTH118
+
+
+def was_rocksdb(path: Path) -> bool:
+    """Whether a directory has files of a RocksDB, but no CURRENT: what opens it refuses, or loses them."""
+    if is_rocksdb(path) or not path.is_dir():
+        return False
+    return any(entry.name.startswith(_MANIFEST) or entry.suffix == _SST for entry in path.iterdir())
 
 
 def readable() -> bool:
@@ -151,6 +159,8 @@ class RocksDb:
 def _options(rocksdict: Any) -> Any:
     """Plain bytes, a bounded number of open files."""
     options = rocksdict.Options(raw_mode=True)
+    # as brokers open theirs: what is torn at the end of its log is passed over
+    options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.skip_any_corrupted_record())
     options.create_if_missing(False)
     options.set_max_open_files(_OPEN_FILES)
     return options

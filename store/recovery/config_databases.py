@@ -7,7 +7,7 @@ from typing import Any
 
 from ..config_summary import databases
 from ..errors import StoreError, Unsupported
-from ..rocksdb import RocksDb, is_rocksdb
+from ..rocksdb import RocksDb, is_rocksdb, was_rocksdb
 from ..rocksdb_records import read_entries
 from .config_load import Loaded, Start, Text
 from .config_rules import GROUPS, OFFSETS, TOPICS
@@ -22,11 +22,23 @@ def load_databases(config: Path) -> dict[str, Loaded]:
     there = {path.name for path in databases(config)} if config.is_dir() else set()
     if there - set(_DATABASES.values()):  # one for all tables, of versions that were not measured
         return {name: Loaded(name, Start.LOADS, _UNSEEN, _UNSEEN) for name in _DATABASES}
-    return {
+    loaded = {
         name: _load(name, config / directory)
         for name, directory in _DATABASES.items()
         if is_rocksdb(config / directory)
     }
+    for name, directory in _DATABASES.items():
+        path = config / directory
+        if was_rocksdb(path):
+            loaded[name] = _refused(name, f"the RocksDB {directory} has no file CURRENT")
+        elif loaded and path.is_file():
+            loaded[name] = _refused(name, f"{directory} is a file in the place of a RocksDB")
+    return loaded
+
+
+def _refused(name: str, problem: str) -> Loaded:
+    nothing = Text(there=False, present=False)
+    return Loaded(name, Start.REFUSES, Text(there=True, problem=problem), nothing)
 
 
 def _load(name: str, path: Path) -> Loaded:
@@ -37,8 +49,7 @@ def _load(name: str, path: Path) -> Loaded:
     except Unsupported:
         return Loaded(name, Start.LOADS, _UNSEEN, none)
     except StoreError as error:
-        problem = f"the RocksDB {path.name} cannot be opened: {error.message}"
-        return Loaded(name, Start.REFUSES, Text(there=True, problem=problem), none)
+        return _refused(name, f"the RocksDB {path.name} cannot be opened: {error.message}")
     return Loaded(name, Start.LOADS, Text(there=True, value=_content(name, rows)), none)
 
 

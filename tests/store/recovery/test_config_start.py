@@ -364,3 +364,11 @@ def test_messages_that_were_put_had_none(tmp_path: Path) -> None:
     assert run_here(["put", str(root), "orders", "x", "--no-topic-config"]).code == 0
     found = start(root / "config", {QueueId("orders", 0): (0, 1)})
     assert found.bare and not found.forgets and found.lost_topics == ("orders",)
+
+
+def test_a_database_without_its_current_is_no_start(config: Path, real: tuple[Path, Ends]) -> None:
+    """The real managers: `tests/interop/test_config_databases.py`."""
+    (config / "topics").mkdir()
+    assert not start(config, real[1]).refuses  # a broker makes a new one, and takes the file
+    (config / "topics" / "MANIFEST-000005").write_bytes(b"x")
+    assert "RocksDB topics has no file CURRENT" in start(config, real[1]).refuses

@@ -39,6 +39,9 @@ public final class ManagersMain {
         MANAGERS.put("timermetrics", new String[] {"store.timer.TimerMetrics"});
         MANAGERS.put("transactionMetrics", new String[] {"broker.transaction.TransactionMetrics"});
         MANAGERS.put("timercheck", new String[] {"store.timer.TimerCheckpoint"});
+        MANAGERS.put("topics/", new String[] {"broker.config.v1.RocksDBTopicConfigManager"});
+        MANAGERS.put("subscriptionGroups/", new String[] {"broker.config.v1.RocksDBSubscriptionGroupManager"});
+        MANAGERS.put("consumerOffsets/", new String[] {"broker.config.v1.RocksDBConsumerOffsetManager"});
     }
 
     private final MessageStoreConfig store = new MessageStoreConfig();
@@ -116,6 +119,7 @@ public final class ManagersMain {
                 else if (manager != null) check(manager, found);
                 if (manager != null && request.has("persist") && request.get("persist").getAsBoolean())
                     manager.getClass().getMethod("persist").invoke(manager);
+                if (manager != null && file.endsWith("/")) manager.getClass().getMethod("stop").invoke(manager);
                 break;
             }
         }

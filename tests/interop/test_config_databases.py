@@ -1,0 +1,92 @@
+"""What the real managers load of damaged RocksDBs of the configuration, against `config_databases`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.config_parse import parse
+from mqstore.store.recovery.config_databases import load_databases
+from mqstore.store.recovery.config_load import Start
+
+from .. import stores
+from .brokers import missing
+from .managers import Managers
+
+pytestmark = pytest.mark.interop
+
+VERSIONS = ("5.3.3", "5.5.0")
+#: RocksDB → the file for which it stands, and the table of that.
+TABLES = {
+    "topics": ("topics.json", "topicConfigTable"),
+    "subscriptionGroups": ("subscriptionGroup.json", "subscriptionGroupTable"),
+}
+CHANCE = random.Random(1)
+Way = Callable[[Path], object]
+WAYS: dict[str, Way] = {
+    "missing": lambda path: path.unlink(),
+    "garbage": lambda path: path.write_bytes(CHANCE.randbytes(200 + path.stat().st_size)),
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+}
+FILES = ("*.sst", "*.log", "CURRENT", "OPTIONS-*", "IDENTITY")
+WHOLE = {
+    "whole": lambda path: None,
+    "an empty directory": lambda path: [entry.unlink() for entry in path.iterdir()],
+    "no directory": shutil.rmtree,
+    "a file": lambda path: (shutil.rmtree(path), path.write_bytes(b"x")),
+}
+
+
+def damages() -> Iterator[tuple[str, Way]]:
+    yield from WHOLE.items()
+    for pattern in FILES:
+        for what, way in WAYS.items():
+            yield (
+                f"{pattern} {what}",
+                lambda path, p=pattern, w=way: [w(file) for file in sorted(path.glob(p))],
+            )
+    for what in ("missing", "garbage", "empty"):
+        way = WAYS[what]
+        yield f"MANIFEST {what}", lambda path, w=way: [w(file) for file in path.glob("MANIFEST-*")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damaged_databases(version: str, tmp_path: Path) -> None:
+    if why := missing(version):
+        pytest.skip(why)
+    root, odd = stores.unpack(f"{version}-clean", tmp_path), list[str]()
+    with Managers(version) as managers:
+        managers.load(root, [f"{name}/" for name in TABLES], persist=True)
+        for path in (root / "config").iterdir():
+            if path.is_file():  # a start merges these into the databases
+                path.unlink()
+        own = {name: set(_real(managers, tmp_path / "none", name) or ()) for name in TABLES}
+        for name, (what, damage) in ((n, d) for n in TABLES for d in damages()):
+            copy = tmp_path / f"{name} {what.replace('*', '')}"
+            shutil.copytree(root / "config", copy / "config")
+            damage(copy / "config" / name)
+            file, table = TABLES[name]
+            found = load_databases(copy / "config").get(file)
+            real = _real(managers, copy, name)
+            if found is None or found.start is Start.REFUSES:
+                told = None if found else set[str]()
+            else:
+                told = set(found.main.value[table]) - own[name]
+            if told != (None if real is None else real - own[name]):
+                odd.append(f"{name} {what}: {found and (found.start, found.reason)}, really {real}")
+    assert not odd, "\n".join(odd)
+
+
+def _real(managers: Managers, root: Path, name: str) -> set[str] | None:
+    """The entries that a manager has, None where it refuses."""
+    (root / "config").mkdir(parents=True, exist_ok=True)
+    answer = managers.load(root, [f"{name}/"])[f"{name}/"]
+    if not answer.get("loaded"):
+        return None
+    return set((parse(answer["table"].encode()).value or {})[TABLES[name][1]])
