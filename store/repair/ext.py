@@ -28,6 +28,8 @@ from ..recovery.snapshot import Entry, Snapshot
 from .ext_units import Wanted, damaged_ranges, mend_range
 
 Ints = npt.NDArray[np.int64]
+Levels = tuple[int, ...] | None
+"""ms of delay levels 1, 2, …; None for the usual ones."""
 _WINDOW_UNITS = 1 << 14
 _APART_UNITS = 1 << 10
 """Units of a queue that lie closer are written at once."""
@@ -42,13 +44,14 @@ def ext_repair(
 
     lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away.
     """
+    levels = snapshot.layout.options.delay_waits()
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]
         with MappedFileQueue.open(os.fspath(path)) as ext:
             ext.files[:] = [file for file in ext.files if file.path not in gone]
             damaged, mended = damaged_ranges(ext), set[int]()
-            named = _named(whole, damaged, log, lost) if damaged else {}
+            named = _named(whole, damaged, log, lost, levels) if damaged else {}
             places = sorted(named)
             for part in damaged:
                 first = bisect_left(places, part.position)
@@ -60,7 +63,7 @@ def ext_repair(
                     yield edit
             left = [-1]
             for entry in whole:
-                yield from _file(entry, ext, log, mended, lost, left)
+                yield from _file(entry, ext, log, mended, lost, left, levels)
             behind = [file for file in ext.files if file.start > max(left) >= 0]
             there = {entry.path: entry for entry in snapshot.ext.get(queue, ())}
             for file in behind:  # `recover` looks at what the queue names before it is mended
@@ -70,7 +73,7 @@ def ext_repair(
 
 
 def _named(
-    entries: list[Entry], damaged: list[ExtRange], log: CommitLog, lost: Ints
+    entries: list[Entry], damaged: list[ExtRange], log: CommitLog, lost: Ints, levels: Levels
 ) -> dict[int, Wanted]:
     """The places in some ranges, in order, where units begin, and what their records say."""
     found: dict[int, Wanted] = {}
@@ -82,7 +85,7 @@ def _named(
             part = np.searchsorted(begins, places, side="right") - 1
             inside = (part >= 0) & (places < ends[part])
             inside &= ~rows_of(lost, units["physical_offset"].astype(np.int64))[1]
-            known = _records(units[inside], log)
+            known = _records(units[inside], log, levels)
             at = units["physical_offset"][inside].astype(np.int64).tolist()
             pairs = zip(places[inside].tolist(), at, strict=True)
             found |= {place: known[position] for place, position in pairs if position in known}
@@ -103,12 +106,14 @@ def _places(units: Units) -> Ints:
     return units["tags_code"].astype(np.int64) - np.int64(ADDRESS_BASE)
 
 
-def _records(units: Units, log: CommitLog) -> dict[int, Wanted]:
+def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Wanted]:
     """By position, what the records of these units have there; a lost message has none."""
     batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
     if not len(batch):
         return {}
-    made = dispatch(batch, index_tags=False, index=False, multi_dispatch=False).units
+    made = dispatch(
+        batch, index_tags=False, index=False, multi_dispatch=False, delay_levels=levels
+    ).units
     codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
     times = zip(
         batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True
@@ -123,6 +128,7 @@ def _file(
     mended: set[int],
     lost: Ints,
     left: list[int],
+    levels: Levels,
 ) -> Iterator[Edit]:
     """Units of a queue file with an address of none. mended: addresses that will be right.
 
@@ -133,7 +139,7 @@ def _file(
         codes = dict.fromkeys(numbers[gone].tolist(), _NO_TAGS)
         numbers = numbers[~gone]
         places = _places(units)[~gone]
-        wrong = dict(_wrong(units[~gone], ext, log, mended))
+        wrong = dict(_wrong(units[~gone], ext, log, mended, levels))
         left += [int(np.delete(places, list(wrong)).max(initial=-1))]
         codes |= {int(numbers[row]): code for row, code in wrong.items()}
         if codes:
@@ -153,10 +159,10 @@ def _tags_edit(entry: Entry, numbers: Ints, codes: Mapping[int, int]) -> Edit:
 
 
 def _wrong(
-    units: Units, ext: MappedFileQueue, log: CommitLog, mended: set[int]
+    units: Units, ext: MappedFileQueue, log: CommitLog, mended: set[int], levels: Levels
 ) -> Iterator[tuple[int, int]]:
     """Rows whose entry is none of their message's, and the hash to write."""
-    known, places = _records(units, log), _places(units)
+    known, places = _records(units, log, levels), _places(units)
     found = ext_units_at(ext, places)
     position = units["physical_offset"].astype(np.int64)
     for row, (at, place) in enumerate(zip(position.tolist(), places.tolist(), strict=True)):

@@ -118,8 +118,8 @@ def databases_can_be_opened(scene: Scene) -> None:
         elif problem is not None:
             scene.findings.add("I-155", path, f"cannot be opened: {problem.message}")
         elif families is not None and (missing := _families(scene, name) - families):
-            text = f"has no column family {', '.join(sorted(missing))}"
-            scene.findings.add("I-155", path, text)
+            text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
+            scene.findings.add("I-155", path, text, severity=Severity.INFO)
         elif problem is None and families is None and _is_left(scene, name):
             text = "is no RocksDB any more, and the other databases of config/ are"
             scene.findings.add("I-155", path, text)

@@ -38,6 +38,7 @@ from .lost_units import LostUnits
 from .records import Piece
 
 Ints = npt.NDArray[np.int64]
+Levels = tuple[int, ...] | None
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
 _CLOCK_MS = 30 * 24 * 3600 * 1000
 """How far the time of a record may lie from that of its neighbour."""
@@ -47,10 +48,13 @@ _KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "r
 _PREPARED = "prepared_transaction_offset"
 
 
-def all_put_right(log: MappedFileQueue, units: LostUnits, near_ms: int) -> dict[int, bytes]:
+def all_put_right(
+    log: MappedFileQueue, units: LostUnits, near_ms: int, delay_levels: Levels
+) -> dict[int, bytes]:
     """By position, the records of one gap that their bytes prove. Raises Unreadable.
 
-    near_ms: store time of the record before the gap, 0: not known.
+    near_ms: store time of the record before the gap, 0: not known. delay_levels: ms of levels 1, 2, …;
+    None for the usual ones.
     """
     found: dict[int, bytes] = {}
     for rows in np.split(np.arange(len(units)), _cuts(units.position)):
@@ -69,7 +73,7 @@ def all_put_right(log: MappedFileQueue, units: LostUnits, near_ms: int) -> dict[
         if near_ms:
             worth &= np.abs(stored // 2 - near_ms // 2) <= _CLOCK_MS // 2
         for row in rows[worth].tolist():
-            piece = put_right(log, units, row, near_ms)
+            piece = put_right(log, units, row, near_ms, delay_levels)
             if piece is not None:
                 found[piece[0]] = bytes(piece[1])
     return found
@@ -81,10 +85,12 @@ def _cuts(positions: Ints) -> Ints:
     return cuts
 
 
-def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int) -> Piece | None:
+def put_right(
+    log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, delay_levels: Levels
+) -> Piece | None:
     """The record that unit `row` names as it was, None where its bytes do not prove it.
 
-    near_ms: store time of a neighbour, 0: not known. Raises Unreadable.
+    near_ms: store time of a neighbour, 0: not known. delay_levels: as in `all_put_right`. Raises Unreadable.
     """
     position, size = int(units.position[row]), int(units.size[row])
     queue = units.queues[int(units.queue[row])]
@@ -104,7 +110,7 @@ def put_right(log: MappedFileQueue, units: LostUnits, row: int, near_ms: int) ->
     if not 0 <= text_bytes <= PROPERTIES_BYTES_MAX:
         return None
     record: bytes = MESSAGE.build({**fields, "properties": raw[size - text_bytes :]})
-    if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row])):
+    if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row]), delay_levels):
         return None
     if torn_properties(_decoded(record))[0]:
         # a header that is right does not bring them back: for a service the message is nothing
@@ -142,11 +148,13 @@ def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
     return stored > 0 and born > 0 and near and not fields["sys_flag"] & ~_KNOWN_FLAGS
 
 
-def _has_tag(record: bytes, tags_code: int) -> bool:
+def _has_tag(record: bytes, tags_code: int, delay_levels: Levels) -> bool:
     """The record would get a unit with this tags code, which may be an address in the ext file."""
     columns = _decoded(record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
-    made = dispatch(batch, index_tags=False, index=False, multi_dispatch=False).units
+    made = dispatch(
+        batch, index_tags=False, index=False, multi_dispatch=False, delay_levels=delay_levels
+    ).units
     return len(made) == 1 and (tags_code <= EXT_ADDRESS_MAX or int(made.tags_code[0]) == tags_code)
 
 

@@ -94,9 +94,10 @@ def keep_log(
     gaps = finder.all_gaps(end)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
-    gaps, lost, saved, restored = _put_right(queue, gaps, lost)
+    levels = snapshot.layout.options.delay_waits()
+    gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
-        piece = put_right(queue, elsewhere, row, 0)
+        piece = put_right(queue, elsewhere, row, 0, levels)
         if piece is not None and not _is_there(queue, piece):
             restored.append(piece)
     closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
@@ -169,16 +170,17 @@ def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
 
 
 def _put_right(
-    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, levels: tuple[int, ...] | None
 ) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
     """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
 
-    Returns the gaps, the lost, the saved, and the bytes of these.
+    levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of these.
     """
     left, pieces = list[Gap](), list[Piece]()
     for gap in gaps:
         first, behind = np.searchsorted(lost.position, [gap.begin, gap.end])
-        found = all_put_right(queue, lost.take(slice(first, behind)), gap.store_timestamp)
+        inside = lost.take(slice(first, behind))
+        found = all_put_right(queue, inside, gap.store_timestamp, levels)
         parts = _between(gap, found)
         if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
             left.append(gap)  # their units are not to be trusted
