@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -34,25 +35,45 @@ WAYS: dict[str, Way] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
 }
 FILES = ("*.sst", "*.log", "CURRENT", "OPTIONS-*", "IDENTITY")
-WHOLE = {
-    "whole": lambda path: None,
-    "an empty directory": lambda path: [entry.unlink() for entry in path.iterdir()],
+
+
+def _nothing(path: Path) -> None:
+    assert path.is_dir()
+
+
+def _emptied(path: Path) -> None:
+    for entry in path.iterdir():
+        entry.unlink()
+
+
+def _a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_bytes(b"x")
+
+
+def _each(pattern: str, way: Way) -> Way:
+    def damage(path: Path) -> None:
+        for file in sorted(path.glob(pattern)):
+            way(file)
+
+    return damage
+
+
+WHOLE: dict[str, Way] = {
+    "whole": _nothing,
+    "an empty directory": _emptied,
     "no directory": shutil.rmtree,
-    "a file": lambda path: (shutil.rmtree(path), path.write_bytes(b"x")),
+    "a file": _a_file,
 }
 
 
 def damages() -> Iterator[tuple[str, Way]]:
+    """Name and way of each kind of damage to the directory of a database."""
     yield from WHOLE.items()
-    for pattern in FILES:
-        for what, way in WAYS.items():
-            yield (
-                f"{pattern} {what}",
-                lambda path, p=pattern, w=way: [w(file) for file in sorted(path.glob(p))],
-            )
+    for pattern, what in product(FILES, WAYS):
+        yield f"{pattern} {what}", _each(pattern, WAYS[what])
     for what in ("missing", "garbage", "empty"):
-        way = WAYS[what]
-        yield f"MANIFEST {what}", lambda path, w=way: [w(file) for file in path.glob("MANIFEST-*")]
+        yield f"MANIFEST {what}", _each("MANIFEST-*", WAYS[what])
 
 
 @pytest.mark.slow
