@@ -48,10 +48,15 @@ class Stage:
         It has its owner before its tree, and loses it behind that.
         """
         stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
-        files.make_directory(stage.folder)
-        if owner is not None:
-            stage.leave(_OWNER, owner)
-        files.make_directory(stage.tree)
+        try:
+            files.make_directory(stage.folder)
+            if owner is not None:
+                stage.leave(_OWNER, owner)
+            files.make_directory(stage.tree)
+        except BaseException:
+            if stage.folder.exists():
+                stage.remove()
+            raise
         return stage
 
     @classmethod
@@ -150,15 +155,17 @@ def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[Non
     Raises InUse where another job works there.
     """
     journal = target / JOURNAL
-    files.make_directory(journal)
     lock = journal / _LOCK
-    with StoreLock.take(lock, files):
-        try:
-            yield
-        finally:
-            files.unlink(lock)
-            for folder in (journal, *(() if existed else (target,))):
-                remove_empty(folder, files)
+    try:
+        files.make_directory(journal)
+        with StoreLock.take(lock, files):
+            try:
+                yield
+            finally:
+                files.unlink(lock)
+    finally:
+        for folder in (journal, *(() if existed else (target,))):
+            remove_empty(folder, files)
 
 
 def remove_empty(folder: Path, files: Files) -> None:

@@ -58,3 +58,13 @@ def test_who_writes_says_so_and_changes_nothing(command: list[str], tmp_path: Pa
     assert "No space left on device" in answer.err and len(answer.err.splitlines()) == 1
     assert answer.beside == ["5.3.3-clean", "filler"], "nothing half made"
     assert command[0] == "put" or "nothing is left of " in answer.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("job", ["export", "rebuild"])
+def test_a_job_of_the_pipeline_leaves_nothing(job: str, tmp_path: Path) -> None:
+    command = ["pipeline", job, "STORE", "--to", "STORE-new"]
+    (answer,) = run_full("5.3.3-clean", [command], tmp_path)
+    assert (answer.code, answer.out, answer.same) == (5, "", True), answer
+    assert "No space left on device" in answer.err and len(answer.err.splitlines()) == 1
+    assert answer.beside == ["5.3.3-clean", "filler"], "nothing half made"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -14,10 +15,10 @@ import pytest
 
 from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.stage import Stage
-from mqstore.store.errors import Refused
+from mqstore.store.errors import NoSpace, Refused
 from mqstore.store.write.files import Files, write_new
 
-from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from ..store.write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack
 from .test_command import FAST_START
 
@@ -61,6 +62,25 @@ def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> No
             except Refused:
                 assert at > sealed and visible(target) == WANTED, f"refused after step {at}"
         assert visible(target) == WANTED, f"killed at step {at} of {counted.steps}"
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_full_disk_leaves_nothing(existed: bool, tmp_path: Path) -> None:
+    counted = CountingFiles()
+    publish(tmp_path / "count", counted)
+    sealed = counted.steps.index(("rename", "manifest.draft"))
+    refused = 0
+    for at in range(sealed - 2 * existed):  # without the directory itself
+        target = tmp_path / str(at)
+        if existed:
+            target.mkdir()
+        try:
+            publish(target, FailingFiles(at, errno.ENOSPC))
+        except NoSpace:
+            refused += 1
+            assert target.exists() == existed, f"left by step {at}: {counted.steps[at]}"
+            assert not existed or not list(target.iterdir()), f"step {at}"
+    assert refused > len(WANTED)
 
 
 def test_another_job_is_not_finished(tmp_path: Path) -> None:
