@@ -29,7 +29,8 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         and not queues.has_directory(queue.topic)
         and bool(queues.paths)
     )
-    if not check.reader.exists and not deleted and not scene.live:
+    there = check.reader.exists and (queues.in_database or bool(check.reader.files.files))
+    if not there and not deleted and not scene.live:
         _report_no_queue(scene, queues, check)
         return
     for missing in check.missing:
@@ -48,7 +49,7 @@ def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
 
 
 def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
-    """A queue that is not on the disk (I-070), with all messages that the log has of it."""
+    """A queue that has no file on the disk (I-070), with all messages that the log has of it."""
     counts, positions = check.missing_counts
     if not len(counts):
         return
@@ -61,7 +62,7 @@ def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
         more = {"severity": Severity.INFO, "unclean": True}
         text += ", not dispatched yet"
     topic, queue_id = check.queue
-    if may_have_none(scene, check.queue):
+    if not check.reader.exists and may_have_none(scene, check.queue):
         more = {"severity": Severity.WARNING}
         text += "; or the broker has enableMultiDispatch=false: then say so with --set"
     more |= {"count": count, "topic": topic, "queue_id": queue_id}

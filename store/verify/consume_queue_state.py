@@ -17,7 +17,7 @@ from ..consume_queue import queue_directories
 from ..dispatch import LMQ_PREFIX
 from ..errors import NotFound, StoreError
 from ..mapped_file_queue import MappedFileQueue
-from ..recovery.snapshot import QueueId
+from ..recovery.snapshot import QueueId, list_entries
 from ..recovery.survey import Messages
 from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from .carried import Carried
@@ -231,8 +231,9 @@ class Queues(Carried):
 
     @property
     def any_there(self) -> bool:
-        """Some queue is there, whatever it holds."""
-        return bool(self.paths or self.batch_paths or self.in_database)
+        """Some queue has a file, whatever that holds."""
+        paths = (*self.paths.values(), *self.batch_paths.values())
+        return bool(self.in_database) or any(any(list_entries(path)) for path in paths)
 
     def has_directory(self, topic: str) -> bool:
         """The topic has some queue on disk."""

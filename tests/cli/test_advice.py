@@ -152,6 +152,16 @@ def test_a_part_that_is_gone_is_named(pattern: str, name: str, code: str, work: 
     assert run_here(["verify", str(root)]).code == 0
 
 
+def test_queues_without_a_file_are_missing_too(work: Path) -> None:
+    """The first sentence says so, not that a unit is missing: their folders alone are nothing."""
+    root = copied(original(DEFAULT, work), work)
+    for file in root.glob("consumequeue/*/*/0*"):
+        file.unlink()
+    page = run_here(["verify", str(root)]).stdout
+    assert "is missing, and so are all others" in page.splitlines()[0]
+    assert "consumequeue is missing: 377 messages have no queue unit" in page
+
+
 def test_a_key_is_found_again_where_the_index_was_gone(work: Path) -> None:
     root = copied(original(DEFAULT, work), work)
     keys = [row["properties"].get("KEYS") for row in stores.messages(DEFAULT)]
