@@ -14,6 +14,7 @@ from ..store.next_commands import (
     Given,
     command,
     next_commands,
+    renumbering,
     repair_command,
 )
 from ..store.verify.verdict import Status, first_sentence
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ..store.verify.beside_plan import Judged
     from .options import Common
 
-_SHIFTED_SHOWN = 3
 ROWS = 12
 """Lines of a list before it is folded."""
 _NAMED = 3
@@ -158,8 +158,8 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
     root, to_do = found.layout.root, not found.nothing_to_do
     steps = next_commands(seen.verdict.findings, root, given, recovered=not to_do)
     if to_do:  # what is left behind it is told when it was carried out
-        steps = [_command(found, given), *(step for step in steps if step.by_hand)]
-    return steps
+        return [_command(found, given), *(step for step in steps if step.by_hand)]
+    return renumbering(root, steps, found.plan.shifted if found.plan else (), given)
 
 
 def _command(found: Recovery, given: Given) -> Command:
@@ -341,14 +341,17 @@ def _next(seen: Judged, given: Given) -> list[str]:
     if _not_by_files(found):
         return ["Next: start the broker with a configuration that suits this store."]
     steps = next_steps(seen, given)
+    shifted = [str(queue) for queue in found.plan.shifted] if found.plan is not None else []
+    told = [_OTHER_NUMBERS] if shifted and found.nothing_to_do else []
     if steps:
         words = ("Next", *("Then" for _ in steps[1:]))
-        return [f"{word}: {step}" for word, step in zip(words, steps, strict=True)]
-    if found.plan is not None and found.plan.shifted:
-        queues = [str(queue) for queue in found.plan.shifted[:_SHIFTED_SHOWN]]
-        renumber = repair_command(found.layout.root, ("queue",), queues, given)
-        return [
-            "Units of these queues are not numbered as their messages are, and consumers know these.",
-            f"Next: start the broker, or give them the numbers of the log: {renumber}",
-        ]
+        return [*told, *(f"{word}: {step}" for word, step in zip(words, steps, strict=True))]
+    if told:
+        renumber = repair_command(found.layout.root, ("queue",), shifted, given)
+        return [*told, f"Next: start the broker, or give them the numbers of the log: {renumber}"]
     return ["Next: start the broker."]
+
+
+_OTHER_NUMBERS = (
+    "Units of queues are not numbered as their messages are, and consumers know their numbers."
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from ..store.next_commands import Command, next_commands, repair_command
+from ..store.next_commands import Command, next_commands, renumbering, repair_command
 from ..store.repair.parts import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .recover_text import ROWS, folded, steps_text
@@ -144,4 +144,6 @@ def next_steps(seen: Judged, given: Given) -> list[Command]:
         return [repair_command(found.layout.root, parts, queues, given)]
     steps = next_commands(seen.verdict.findings, found.layout.root, given)
     mended = found.request.choice.everything  # what that could do is done, a recovery has more
+    if mended and found.plan.shifted:
+        return renumbering(found.layout.root, steps, found.plan.shifted, given)
     return [step for step in steps if step.by_hand or not mended or CUT_OFF in step.codes]

@@ -137,6 +137,20 @@ def _store_above(directory: str) -> str | None:
     return None
 
 
+def renumbering(
+    root: PathLike[str] | str, steps: Sequence[Command], shifted: Iterable[object], given: Given
+) -> list[Command]:
+    """Next commands of a store where no plan is left to carry out. shifted: queues whose units are not
+    numbered as their messages are. Only a repair that names them changes what consumers know.
+    """
+    queues = [str(queue) for queue in shifted]
+    if not queues or all(step.by_hand for step in steps):
+        return list(steps)
+    by_hand = [step for step in steps if step.by_hand]
+    codes = tuple(code for step in steps if not step.by_hand for code in step.codes)
+    return [replace(repair_command(root, (QUEUE,), queues, given), codes=codes), *by_hand]
+
+
 def next_commands(
     findings: Iterable[Finding],
     root: PathLike[str] | str,

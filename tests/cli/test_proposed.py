@@ -177,3 +177,16 @@ def test_a_store_in_object_storage_is_not_mended_there() -> None:
     assert list(commands_in(text)) == ["mqstore explain I-101"]
     (row,) = findings_json(verdict, "s3://bucket/store")
     assert row["repair"] == ""
+
+
+def test_of_a_shifted_queue_the_command_that_helps_is_the_next_one(work: Path) -> None:
+    """`recover` and `repair` do not send to each other: both name the queue."""
+    whole = original("5.3.3-timer-clean", work)
+    root = copied(whole, work)
+    scenario("queue-order")("5.3.3-timer-clean", whole, root)
+    options = shlex.split(shlex.join(settings(stores.config("5.3.3-timer-clean", root))))
+    for command in ("recover", "repair"):
+        answer = json.loads(run_here([command, str(root), *options, "--format", "json"]).stdout)
+        assert answer["next"][0].startswith(f"mqstore repair {root} --queue alarms/0 --apply")
+    assert run_here([*shlex.split(answer["next"][0])[1:], "--yes"]).code == 0
+    assert run_here(["verify", str(root), *options]).code == 0
