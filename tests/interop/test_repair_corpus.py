@@ -154,7 +154,7 @@ def note_beyond(rows: list[Beyond], name: str, tally: Tally) -> None:
     """What verify still finds has a reason of its own."""
     tally.beyond.update(row.code for row in rows)
     for row in rows:
-        if row.now.startswith(_NO_REASON):
+        if row.command.startswith(_NO_REASON):
             tally.wrong.append(f"{name}: {row.code} stays without a reason: {row.message}")
 
 
