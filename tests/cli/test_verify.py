@@ -216,6 +216,17 @@ def test_metrics_parse(world: Path, tmp_path: Path) -> None:
     assert value("last_run_timestamp_seconds", both[1]) > 1e9
 
 
+def test_metrics_go_where_a_link_leads(tmp_path: Path) -> None:
+    """As each other --output: the link stays, and the collector's file is replaced."""
+    store = stores.unpack("5.3.3-clean", tmp_path / "disk")
+    target, link = tmp_path / "collected", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    words = ["verify", str(store), "--quick", "--format", "prometheus", "-o", str(link)]
+    assert run_here(words).code == 0
+    assert link.is_symlink() and target.read_text().startswith("# HELP mqstore_verify_")
+
+
 def test_a_strange_path_is_a_good_label(tmp_path: Path) -> None:
     from mqstore.cli.prometheus import metrics
     from mqstore.store.verify.verdict import Status, Verdict
