@@ -128,3 +128,15 @@ def test_settings_that_can_be_read_are_not_called_lost(root: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
     _, done = recover(root, "--apply", "--yes")
     assert "default settings" not in done and "Done" in done
+
+
+def test_a_store_without_its_configuration_is_no_all_clear(root: Path) -> None:
+    """Each command says the same of it, and what is not back after a recovery is named."""
+    shutil.rmtree(root / "config")
+    sentence = "would forget configuration: 9 topics are no longer served"
+    for words in (["verify", *VERSION], ["recover", *VERSION], ["inspect"]):
+        found = run_here([words[0], str(root), *words[1:]])
+        assert sentence in found.stdout.splitlines()[0], words
+        assert found.code == (0 if words == ["inspect"] else 1), words
+    code, done = recover(root, "--apply", "--yes")
+    assert code == 1 and "the positions of all groups are lost" in done.splitlines()[0]
