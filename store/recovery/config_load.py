@@ -189,8 +189,7 @@ def _strange(name: str, parsed: Parsed, rules: ConfigRules) -> str:
     """fastjson2 cannot pass over what it does not know where a key inside is a number."""
     if not rules.strange_numbers_refused:
         return ""
-    known = _known_members(name) - rules.later_tables
-    strange = sorted(str(member) for member in parsed.numbered - known)
+    strange = sorted(str(member) for member in parsed.numbered - _known_members(name))
     return f"{strange[0]} is no table, and has keys that are numbers" if strange else ""
 
 

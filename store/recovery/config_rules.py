@@ -8,7 +8,7 @@ releases that `profiles` names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..config_parse import Grammar
 from .profiles import Profile
@@ -57,8 +57,6 @@ class ConfigRules:
     grammar: Grammar = Grammar.FASTJSON
     #: a member that is no table of the file, and has keys that are numbers, is refused
     strange_numbers_refused: bool = False
-    #: tables that this generation has not
-    later_tables: frozenset[str] = frozenset()
     #: types of what the topics of a group may be, () where the generation does not note them
     topics_of_group: tuple[type, ...] = ()
     #: a text that names none of the constants of a field is refused
@@ -155,8 +153,8 @@ RULES: dict[str, ConfigRules] = {
         version_refused=((_METRICS | {TOPICS, GROUPS}, _ALL_TYPES), (_PARTS, (str, int))),
         topics_of_group=_LISTS,
     ),
-    "5.4": replace(_FASTJSON_2, later_tables=frozenset({"pullOffsetTable"})),
-    "5.5": _FASTJSON_2,
+    # 5.4.0 refuses the pullOffsetTable of 5.5; a store of 5.5 is often guessed to be of either
+    **dict.fromkeys(("5.4", "5.5"), _FASTJSON_2),
 }
 
 
