@@ -86,7 +86,7 @@ def _items(
     from ..store.commit_log import Batch
 
     asks = selection.asks
-    for item in log.scan(_begin(log, at)):
+    for item in log.scan(_begin(log, at), reuse=True):
         if isinstance(item, Batch):
             progress.advance(item.end - int(item.position[0]))
             batch = item

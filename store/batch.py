@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ..formats.derive import Columns, Ragged, decode
 from ..formats.derive.ragged import Ints
 from ..formats.message import MESSAGE
+from .counted import counted
 from .mark import Mark
 
 
@@ -65,9 +66,9 @@ class Inner:
 
 @dataclass(frozen=True)
 class Batch:
-    """n records in log order; `columns` of MESSAGE point into a buffer that the scan reuses.
+    """n records in log order; `columns` of MESSAGE point into a buffer.
 
-    A batch of a scan is valid until the next one is asked for; `copy` makes one that stays.
+    One of a scan that reuses its buffer is valid until the next one is asked for; `copy` makes one that stays.
     `position` int64[n]; `mark` is one for all; `body_crc_ok` bool[n], None if not computed.
     `inner`: None where each row is a record; else a row may be a message inside of one.
     """
@@ -97,7 +98,15 @@ class Batch:
         total = self.columns.ints("total_size").astype(np.int64)
         source = self.columns.ragged("body").buffer
         packed = Ragged(source, self.columns.starts, total).packed()
-        return replace(self, columns=decode(MESSAGE, packed.buffer, packed.start))
+        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok.copy()
+        columns = decode(MESSAGE, packed.buffer, packed.start)
+        return replace(self, columns=columns, position=self.position.copy(), body_crc_ok=crc_ok)
+
+    def __repr__(self) -> str:
+        if not len(self):
+            return "Batch(no record)"
+        first, last = int(self.position[0]), int(self.position[-1])
+        return f"Batch({counted(len(self), 'record')} at {first} to {last})"
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from ..formats.message import MESSAGE
 from .batch import Batch, Extent, ExtentKind, LogEnd
 from .byte_reader import Unread
 from .compressed import plain_name
+from .counted import counted
 from .errors import NotFound
 from .layout import Layout
 from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
@@ -81,6 +82,9 @@ class CommitLog:
                 start = _own_position(queue.read(0, PEEK_BYTES), frame)
         queue = MappedFileQueue.of_file(path, start)
         return cls(queue, path.parent if frame is DLEDGER else None, rate_bytes)
+
+    def __repr__(self) -> str:
+        return f"CommitLog({counted(len(self.files), 'file')}, {self.min_offset} to {self.max_file_end})"
 
     @property
     def files(self) -> list[MappedFile]:
@@ -156,14 +160,19 @@ class CommitLog:
         crc: bool = True,
         recent: Recent | None = None,
         cut_bytes: int | None = None,
+        reuse: bool = False,
     ) -> Iterator[Batch | Extent]:
         """Records and extents in log order, from position `start` to before `stop`.
+
+        `reuse`: batches lie in one buffer, each valid until the next is asked for: the fastest way
+        where none is kept. Else each has its own bytes and stays what it is.
 
         `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
         good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
         that a scan which begins there has the same ones. Raises Unreadable for an I/O error.
         """
-        return LogScan(self, start, stop, crc, recent, cut_bytes).run()
+        items = LogScan(self, start, stop, crc, recent, cut_bytes).run()
+        return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
 
     def end(self, start: int | None = None, recent: Recent | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on; `recent` as for
@@ -172,7 +181,7 @@ class CommitLog:
         position = self.min_offset if start is None else start
         reason, stored_ms, damage = "no record", None, list[Extent]()
         stale = False
-        for item in self.scan(start, crc=False, recent=recent):
+        for item in self.scan(start, crc=False, recent=recent, reuse=True):
             if isinstance(item, Batch):
                 stale = item.mark > Mark.AFTER_DAMAGE
                 if not stale:

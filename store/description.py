@@ -183,7 +183,9 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     log = CommitLog.open(layout)
     foreign += log.queue.foreign
     total = sum(file.size for file in log.files)
-    first = next((item for item in log.scan(crc=False) if isinstance(item, Batch)), None)
+    first = next(
+        (item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None
+    )
     first_time = int(first.columns.ints("store_timestamp")[0]) if first is not None else None
     begin, how = log.min_offset, "the log was walked from its start"
     if total > WALKED_BYTES:
@@ -227,7 +229,9 @@ def _near_the_end(log: CommitLog, queues: list[_Queue]) -> tuple[int, str]:
             place = f"{found.directory.topic}/{found.directory.queue_id} @{unit.queue_offset}"
             return unit.physical_offset, f"walked from the highest queue unit, {place}"
     for file in reversed(log.files):
-        batches = (i for i in log.scan(file.start, file.end, crc=False) if isinstance(i, Batch))
+        batches = (
+            i for i in log.scan(file.start, file.end, crc=False, reuse=True) if isinstance(i, Batch)
+        )
         if any(True for _ in islice(batches, 1)):
             return file.start, f"walked from the last file with a record, {Path(file.path).name}"
     return log.min_offset, "the log was walked from its start"

@@ -201,7 +201,7 @@ class Follower:
         if now < self._broken[2]:
             return None
         self._reopen()
-        for item in self._log.scan(self.position):
+        for item in self._log.scan(self.position, reuse=True):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 found = int(item.position[0]) - self._log.frame_of(file).payload
                 size = found - self.position

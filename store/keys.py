@@ -91,7 +91,7 @@ def _and_inside(records: Batch) -> Iterator[Batch]:
 
 def _batches(store: Store) -> Iterator[Batch]:
     """The records of the log, stale ones left out."""
-    for item in store.log.scan(crc=False):
+    for item in store.log.scan(crc=False, reuse=True):
         store.scanned(item.size if not isinstance(item, Batch) else _size(item))
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
             yield item

@@ -92,7 +92,7 @@ def _scan(
     damage: list[Extent] = []
     left = most
     for start, stop in ranges:
-        for item in store.log.scan(start, stop):
+        for item in store.log.scan(start, stop, reuse=True):
             if isinstance(item, Extent):
                 store.scanned(item.size)
                 if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):

@@ -78,6 +78,10 @@ class Message(_Fields):
     queue_offset, stored_body and raw_properties are its own, all else the record's.
     """
 
+    def __repr__(self) -> str:
+        place = f"{self.topic}/{self.queue_id} at {self.queue_offset}"
+        return f"Message({place!a}, position {self.position}, {self.total_size} bytes)"
+
     @property
     def topic(self) -> str:
         """Topic as text; invalid UTF-8 becomes U+FFFD."""

@@ -55,7 +55,7 @@ def scan_split(
             yield Extent(ExtentKind.MISSING, gap.position, gap.size, "no file holds this range")
     file = log.queue.file_at(split.start)
     begin = max(file.start, split.start - look_back_bytes) if file else split.start
-    for item in log.scan(begin, split.stop, crc=crc):
+    for item in log.scan(begin, split.stop, crc=crc, reuse=True):
         if isinstance(item, Extent):
             if item.position >= split.start and item.kind is not ExtentKind.MISSING:
                 yield item

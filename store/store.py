@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .config import BrokerConfig
 from .consume_queue import (
@@ -16,7 +16,7 @@ from .consume_queue import (
     has_topic,
     queue_directories,
 )
-from .errors import InvalidInput, NotFound, StoreError
+from .errors import InvalidInput, NotFound, StoreError, Unsupported
 from .found import Searched
 from .layout import Layout
 from .mapped_file_queue import MappedFileQueue
@@ -25,11 +25,15 @@ from .message import Message
 from .one_record import read_message
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from .checkpoint import Checkpoint
     from .commit_log import CommitLog, LogEnd
     from .generation import Generation
     from .index import Index
+    from .selected import OnDamage, Time
     from .sizes import Sizes
+    from .where import Where
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""
@@ -334,6 +338,100 @@ class Store:
             return self.message_at(position).store_timestamp
         except NotFound:
             return None
+
+    def messages(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        since: Time = None,
+        until: Time = None,
+        where: str | Where | None = None,
+        on_damage: OnDamage = "warn",
+    ) -> Iterator[Message]:
+        """Messages in log order, those inside of batch records one by one.
+
+        topics: names or patterns as a shell's, none for all. since ≤ store time < until: text as
+        `--since` takes it, ms since 1970, or a datetime. where: a condition in RocketMQ's filter
+        language. on_damage: `warn` (DamageWarning), `raise` or `skip` a range that cannot be read.
+        Raises InvalidInput, Unreadable, Corrupted.
+
+        >>> with Store(path) as store:
+        ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
+        [['key5'], ['key8']]
+        """
+        from .message import messages
+        from .selected import selected
+
+        batches = selected(
+            self,
+            topics=topics,
+            since=since,
+            until=until,
+            where=where,
+            on_damage=on_damage,
+            crc=True,
+            inner=True,
+        )
+        return (message for batch in batches for message in messages(batch))
+
+    def to_arrow(
+        self,
+        fields: str | Sequence[str] | None = None,
+        *,
+        topics: str | Sequence[str] = (),
+        since: Time = None,
+        until: Time = None,
+        where: str | Where | None = None,
+        on_damage: OnDamage = "warn",
+    ) -> pa.RecordBatchReader:
+        """Records as a stream of Arrow batches: columns as the JSON names them. Needs pyarrow.
+
+        fields: some of the columns of `rocketmq-log`; None: all but what is made of bodies. The
+        rest as for `messages`. Memory: some MiB. Raises Unsupported without pyarrow.
+
+        >>> with Store(path) as store:
+        ...     store.to_arrow(["topic", "body"], topics="orders").read_all().num_rows
+        87
+        """
+        try:
+            from .arrow.reader import reader
+        except ImportError as error:
+            hint = "pip install 'mqstore[arrow]'"
+            raise Unsupported("this needs pyarrow", hint=hint) from error
+        return reader(
+            self,
+            fields,
+            topics=topics,
+            since=since,
+            until=until,
+            where=where,
+            on_damage=on_damage,
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All messages, for whatever takes a stream of Arrow: polars, DuckDB, pyarrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_polars(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
+        """The same as a DataFrame of polars, all of it in memory. Raises as `to_arrow`."""
+        try:
+            import polars
+        except ImportError as error:
+            raise Unsupported("this needs polars", hint="pip install polars") from error
+        return polars.DataFrame(self.to_arrow(fields, **wanted))
+
+    def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
+        """The same as a DataFrame of pandas, all of it in memory. Raises as `to_arrow`."""
+        return self.to_arrow(fields, **wanted).read_pandas()
+
+    def __repr__(self) -> str:
+        return f"Store({self.layout.root!s})"
+
+    def _repr_html_(self) -> str:
+        """Its queues as a table, for notebooks."""
+        from .html import queues_html
+
+        return queues_html(self)
 
     def close(self) -> None:
         """Close all files; a later read opens them again."""

@@ -121,6 +121,13 @@ def test_the_examples_of_the_readme(beside_a_store: Path) -> None:
     assert results.failed == 0
 
 
+def test_the_recipes_of_the_library(beside_a_store: Path) -> None:
+    page = ROOT / "docs/library.md"
+    results = doctest.testfile(str(page), module_relative=False, optionflags=DOCTEST)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_in_docstrings(name: str, beside_a_store: Path) -> None:
     """An example may use `path`, a store's root directory, and `store`, that store opened."""

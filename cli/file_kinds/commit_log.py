@@ -19,7 +19,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     times: list[int] = []
     end = log.min_offset
     with common.progress("walking", sum(file.size for file in log.files)) as progress:
-        for item in log.scan(crc=False):
+        for item in log.scan(crc=False, reuse=True):
             if isinstance(item, Batch):
                 messages += len(item)
                 column = item.columns.ints("store_timestamp")

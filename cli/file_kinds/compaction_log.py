@@ -19,7 +19,7 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
     logs = open_logs(what, common)
     for log in logs:
         end = log.min_offset
-        for item in log.scan(crc=False):
+        for item in log.scan(crc=False, reuse=True):
             if isinstance(item, Batch):
                 messages += len(item)
                 column = item.columns.ints("store_timestamp")

@@ -1,19 +1,74 @@
-"""mqstore: read, check, repair and write the message store of an Apache RocketMQ broker, offline."""
+"""mqstore: read, check, repair and write the message store of an Apache RocketMQ broker, offline.
+
+>>> import mqstore
+>>> with mqstore.Store(path) as store:
+...     mqstore.verify(store).status.value
+'clean'
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mqstore.store.batch import Batch, Extent
+    from mqstore.store.config import BrokerConfig
+    from mqstore.store.errors import StoreError
+    from mqstore.store.message import Message
+    from mqstore.store.selected import DamageWarning
     from mqstore.store.store import Store
+    from mqstore.store.verify.run import verify
+    from mqstore.store.verify.verdict import Verdict
+    from mqstore.store.where import Where
+    from mqstore.store.write.new_message import NewMessage
+    from mqstore.store.write.put import StoreWriter, WriterOptions
 
-__all__ = ["Store"]
+_MODULES = {
+    "Batch": "store.batch",
+    "BrokerConfig": "store.config",
+    "DamageWarning": "store.selected",
+    "Extent": "store.batch",
+    "Message": "store.message",
+    "NewMessage": "store.write.new_message",
+    "Store": "store.store",
+    "StoreError": "store.errors",
+    "StoreWriter": "store.write.put",
+    "Verdict": "store.verify.verdict",
+    "Where": "store.where",
+    "WriterOptions": "store.write.put",
+    "verify": "store.verify.run",
+}
+"""Where each name of the package lives; `mqstore.store.errors` has all errors."""
+
+__all__ = [
+    "Batch",
+    "BrokerConfig",
+    "DamageWarning",
+    "Extent",
+    "Message",
+    "NewMessage",
+    "Store",
+    "StoreError",
+    "StoreWriter",
+    "Verdict",
+    "Where",
+    "WriterOptions",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Store` when it is asked for: the command line starts without it."""
-    if name == "Store":
-        from mqstore.store.store import Store
+    """Import a name when it is asked for: the command line starts without it."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return Store
+        return version("mqstore")
+    if name in _MODULES:
+        return getattr(import_module(f"mqstore.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The names of the package, loaded or not."""
+    return sorted([*__all__, "__version__"])

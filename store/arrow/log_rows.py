@@ -156,7 +156,7 @@ def rows_of(ask: Ask, part: LogPart, pushed: Pushed) -> Iterator[pa.RecordBatch]
 
 def _items(log: CommitLog, split: Split | None, *, crc: bool) -> Iterator[Batch | Extent]:
     if split is None:
-        return log.scan(crc=crc)
+        return log.scan(crc=crc, reuse=True)
     return scan_split(log, split, crc=crc)
 
 

@@ -53,7 +53,7 @@ class Scene:
         """The good records of one log file, in order."""
         stop = min(self.store.log_end.position, file.start + min(file.size, _LARGEST_FILE))
         found = []
-        for item in self.store.log.scan(file.start, stop, crc=False):
+        for item in self.store.log.scan(file.start, stop, crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 sizes = item.columns.ints("total_size").tolist()
                 begins = (item.position - file.start).tolist()

@@ -256,7 +256,7 @@ def _without_blank(run: Run, replica: Replica) -> list[Run]:
     size = replica.log.queue.file_size
     start = (run.end - 1) // size * size
     begin = max(run.begin, start)
-    for item in replica.log.scan(begin, run.end):
+    for item in replica.log.scan(begin, run.end, reuse=True):
         if isinstance(item, Batch):
             begin = item.end
     return [run._replace(end=begin, blank=False)] if begin > run.begin else []

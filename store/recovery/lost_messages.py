@@ -46,7 +46,7 @@ class _Range(NamedTuple):
     def messages(self, log: CommitLog, most: int) -> Iterator[Messages]:
         """The first `most` of them."""
         left = min(most, self.most)
-        for item in log.scan(self.begin, self.end, crc=False):
+        for item in log.scan(self.begin, self.end, crc=False, reuse=True):
             if isinstance(item, Extent) or not left:
                 break
             for messages in messages_of(item.take(slice(0, left))):

@@ -108,7 +108,7 @@ class Prover:
         """
         found = Found(log, start, self._light.version if self._light else "")
         windows: list[_Window] = []
-        for item in log.scan(start, stop):
+        for item in log.scan(start, stop, reuse=True):
             if isinstance(item, Extent):
                 self._settle(windows, found)
                 if not found.passes(item):

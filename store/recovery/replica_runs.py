@@ -38,7 +38,7 @@ def find_runs(
     A chained run ends where a queue unit names another record.
     """
     run = Run(begin, begin, 0)
-    for item in replica.log.scan(begin, end):
+    for item in replica.log.scan(begin, end, reuse=True):
         if isinstance(item, Extent):
             rows = [(item.position, item.end, 0)] if _closes(item, replica) else []
         else:

@@ -109,7 +109,7 @@ def survey(
     if items is None and sound is not None:
         items = _Beside(log, crc, sound, takes)
     elif items is None:
-        items = log.scan(start, crc=crc)
+        items = log.scan(start, crc=crc, reuse=True)
     for item in items:
         if isinstance(item, Extent):
             for auditor in auditors:
@@ -164,7 +164,7 @@ class _Beside:
 
     def _scan(self) -> Generator[Batch | Extent, None, bool]:
         """Everything up to the next run that is taken; returns whether there is one."""
-        for item in self._log.scan(self._at, crc=self._crc, recent=self._recent):
+        for item in self._log.scan(self._at, crc=self._crc, recent=self._recent, reuse=True):
             if isinstance(item, Extent) or item.mark > Mark.AFTER_DAMAGE:
                 yield item
                 continue

@@ -146,7 +146,7 @@ class _Part:
         """
         items: list[SoundRun | Extent] = []
         self._group = _Group(start, start)
-        for item in self._log.scan(start, stop):
+        for item in self._log.scan(start, stop, reuse=True):
             if isinstance(item, Extent):
                 if not self._settle(items) or not goes_on(self._log, item, self._group.reach):
                     break

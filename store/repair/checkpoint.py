@@ -80,7 +80,9 @@ def _record_begin(snapshot: Snapshot, position: int) -> int:
     """Where the record or BLANK begins that a position lies in; the position where it is in none."""
     log = CommitLog.open(snapshot.layout)
     file = log.queue.file_at(position)
-    for item in log.scan(file.start, position + 1, crc=False) if file is not None else ():
+    for item in (
+        log.scan(file.start, position + 1, crc=False, reuse=True) if file is not None else ()
+    ):
         if isinstance(item, Batch) and item.position[0] <= position < item.end:
             row = int(np.searchsorted(item.position, position, side="right")) - 1
             return int(item.position[row])

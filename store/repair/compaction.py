@@ -96,7 +96,7 @@ def _queue_edits(
     log = open_log(layout, queue.topic, queue.queue_id)
     with log.queue:
         for file in log.queue.files:
-            units = _units_of(log_units(log.scan(file.start, file.end, crc=False)))
+            units = _units_of(log_units(log.scan(file.start, file.end, crc=False, reuse=True)))
             for row in np.flatnonzero(np.isin(units["physical_offset"], list(whole))).tolist():
                 units["tags_code"][row] = _tags_code(whole[int(units["physical_offset"][row])])
             known = there.pop(file.start, None)

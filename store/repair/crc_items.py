@@ -21,7 +21,7 @@ _OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
 
 def crc_item_edits(log: CommitLog) -> Iterator[Edit]:
     """The edits, for a store whose broker demands the item. Reads the whole log. Raises Unreadable."""
-    for batch in log.scan(crc=False):
+    for batch in log.scan(crc=False, reuse=True):
         if not isinstance(batch, Batch) or batch.mark not in _OF_THE_LOG:
             continue
         properties, sizes = batch.columns.ragged("properties"), batch.columns.ints("total_size")

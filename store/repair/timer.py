@@ -335,7 +335,9 @@ def _read_time_ms(files: TimerFiles, store: Store, now_ms: int) -> int:
     told, ticks, entries = files.check.last_read_time_ms, files.ticks, files.log.entries
     if 0 < told <= now_ms + ticks.precision_ms or not (told or len(entries.position)):
         return ticks.start_ms(told)
-    newest = max((_delivered_ms(item, now_ms) for item in store.log.scan(crc=False)), default=0)
+    newest = max(
+        (_delivered_ms(item, now_ms) for item in store.log.scan(crc=False, reuse=True)), default=0
+    )
     if newest:
         return ticks.start_ms(newest) + ticks.precision_ms
     due = entries.tick_ms

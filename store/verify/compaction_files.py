@@ -91,7 +91,7 @@ class CompactedQueue:
         """Memory: 56 bytes for each. Raises Unreadable."""
         parts = [np.zeros((7, 0), np.int64)]
         with self._log.queue:
-            for item in self._log.scan(crc=False):
+            for item in self._log.scan(crc=False, reuse=True):
                 if isinstance(item, Batch):
                     if item.mark is not Mark.EMBEDDED:
                         parts.append(_record_columns(item))

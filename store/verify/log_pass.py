@@ -91,7 +91,7 @@ def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | 
 def scan(scene: Scene, start: int, stop: int | None, *, crc: bool) -> Iterator[Batch | Extent]:
     """The log from a record on, in batches that are the same from wherever it is read."""
     log, recent = scene.store.log, _recent(scene.log)
-    return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES)
+    return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True)
 
 
 def is_ended(scene: Scene, item: Batch | Extent) -> bool:

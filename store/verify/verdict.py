@@ -51,6 +51,16 @@ class Verdict:
         """Errors, the worst first."""
         return [finding for finding in self.findings if finding.severity >= Severity.ERROR]
 
+    def __repr__(self) -> str:
+        found = counted(len(self.findings), "finding")
+        return f"Verdict({self.status.value}: {found} in {counted(self.records, 'record')})"
+
+    def _repr_html_(self) -> str:
+        """Its findings as a table, for notebooks."""
+        from ..html import verdict_html
+
+        return verdict_html(self)
+
 
 CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (
     *("I-185", "I-187", "I-180", "I-181", "I-182", "I-183", "I-188"),

@@ -72,7 +72,7 @@ def _batches(store: Store, note: Note) -> Iterator[Batch]:
     """Records of the timer topic, of revive and of retry topics; in one scan where there is one."""
     if why := unreliable(store):
         note(f"pop: {why}: scanning the log")
-        for item in store.log.scan(crc=False):
+        for item in store.log.scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 yield item
         return

@@ -142,7 +142,7 @@ def timer_records(store: Store) -> Scanned:
     """Scan the log for timer messages; no queue is needed. Raises Unreadable."""
     found = Scanned()
     parts: tuple[list[TimerRecords], ...] = ([], [], [])
-    for item in store.log.scan(crc=False):
+    for item in store.log.scan(crc=False, reuse=True):
         if isinstance(item, Extent):
             if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
                 found.damage = item.position

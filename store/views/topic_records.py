@@ -48,7 +48,7 @@ def unreliable(store: Store) -> str:
 
 def scanned(store: Store, topic: str) -> Iterator[Batch]:
     """Records of a topic by a scan of the log, stale ones left out."""
-    for item in store.log.scan(crc=False):
+    for item in store.log.scan(crc=False, reuse=True):
         if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
             own = equal(item.columns.ragged("topic"), utf8(topic))
             if own.any():

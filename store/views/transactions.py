@@ -142,7 +142,7 @@ def _decided(store: Store, note: Note) -> set[int]:
 def _committed(store: Store) -> set[int]:
     """Positions of half messages that committed records name: the log is scanned for them."""
     found: set[int] = set()
-    for item in store.log.scan(crc=False):
+    for item in store.log.scan(crc=False, reuse=True):
         if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
             continue
         state = item.columns.ints("sys_flag") & TRANSACTION_MASK

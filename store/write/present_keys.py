@@ -36,7 +36,7 @@ class PresentKeys:
     def of(cls, layout: Layout) -> PresentKeys:
         """Those of a store, read from its log once."""
         present = cls()
-        for item in CommitLog.open(layout).scan(crc=False):
+        for item in CommitLog.open(layout).scan(crc=False, reuse=True):
             if isinstance(item, Batch) and item.mark in _GOOD:
                 columns = item.columns
                 keys = Items(columns.ragged("properties")).find(UNIQ_KEY)

@@ -173,7 +173,7 @@ def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
     log = CommitLog.open(layout)
     end, last, unit_end = file.start, -1, 0
     walking = True
-    for item in log.scan(file.start):
+    for item in log.scan(file.start, reuse=True):
         if isinstance(item, Batch):
             if item.mark == Mark.AFTER_DAMAGE:
                 raise _unclean(layout, "damage in the last log file", end)

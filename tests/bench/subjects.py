@@ -28,7 +28,7 @@ def walk(root: str) -> dict[str, Any]:
 
     start = time.process_time()
     messages = damaged = 0
-    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=True):
+    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=True, reuse=True):
         if isinstance(item, Batch):
             messages += len(item.columns)
             assert item.body_crc_ok is not None
@@ -46,7 +46,7 @@ def decode(root: str, strings: str = "views") -> dict[str, Any]:
 
     start = time.process_time()
     messages = 0
-    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=False):
+    for item in CommitLog.open(Layout.open(Path(root))).scan(crc=False, reuse=True):
         if isinstance(item, Batch):
             messages += len(item.columns)
             for name in list(item.columns):

@@ -89,7 +89,7 @@ class _Transactions:
 
     def read(self, log: CommitLog) -> None:
         """Read the whole log. Raises Unreadable."""
-        for item in log.scan():
+        for item in log.scan(reuse=True):
             if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
                 good = np.ones(len(item), np.bool_)
                 self._take(item.take(good if item.body_crc_ok is None else item.body_crc_ok))

@@ -1,0 +1,63 @@
+"""The messages of a store as a stream of Arrow: what `Store.to_arrow` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ..errors import InvalidInput
+from ..selected import OnDamage, Time, selected
+from ..where import Where
+from .ask import BODY, BODY_CRC_OK
+from .log_columns import DAMAGE, SCHEMA, STORE, USUAL, rows_of_batch
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+_COMPRESSION = "body_compression"
+_KNOWN = tuple(name for name in SCHEMA.names if name != DAMAGE)
+
+
+def fields_of(fields: str | Sequence[str] | None) -> list[str]:
+    """Columns by name; None: all but the store and what is made of bodies. Raises InvalidInput."""
+    if fields is None:
+        return [name for name in USUAL if name not in (STORE, DAMAGE)]
+    names = [fields] if isinstance(fields, str) else list(dict.fromkeys(fields))
+    if unknown := [name for name in names if name not in _KNOWN]:
+        raise InvalidInput(f"no column {unknown[0]!r}", hint=f"there are {', '.join(_KNOWN)}")
+    return [*names, _COMPRESSION] if BODY in names and _COMPRESSION not in names else names
+
+
+def reader(
+    store: Store,
+    fields: str | Sequence[str] | None = None,
+    *,
+    topics: str | Sequence[str] = (),
+    since: Time = None,
+    until: Time = None,
+    where: str | Where | None = None,
+    on_damage: OnDamage = "warn",
+) -> pa.RecordBatchReader:
+    """The records that `selected` gives as batches of Arrow, some MiB of them in memory at a time.
+
+    A body is decompressed; `body_compression` beside it says how it is stored.
+    """
+    names = fields_of(fields)
+    wanted = selected(
+        store,
+        topics=topics,
+        since=since,
+        until=until,
+        where=where,
+        on_damage=on_damage,
+        crc=BODY_CRC_OK in names,
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in wanted:
+            yield from rows_of_batch(str(store.layout.root), batch, names)
+
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    return pa.RecordBatchReader.from_batches(schema, batches())

@@ -1,0 +1,112 @@
+"""Messages that are wanted, in log order: what `Store.messages` and `Store.to_arrow` read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from .batch import Batch, Extent, ExtentKind
+from .body import MAX_BODY_BYTES
+from .counted import counted
+from .errors import Corrupted, InvalidInput
+from .inner_batch import unwrapped
+from .log_search import time_bounds
+from .mark import Mark
+from .message import is_batch_record
+from .selection import Selection
+from .time_range import TimeRange, parse_range
+from .where import Where
+
+if TYPE_CHECKING:
+    from .store import Store
+
+Time = str | int | datetime | None
+"""As people write it (`time_range`), ms since 1970, or a time; None asks nothing."""
+OnDamage = Literal["warn", "raise", "skip"]
+"""What becomes of a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
+_DAMAGE = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+
+
+class DamageWarning(UserWarning):
+    """A range of the log cannot be read: what was in it is missing in the answer."""
+
+
+def times_of(since: Time, until: Time) -> TimeRange:
+    """The range since ≤ store time < until. Raises InvalidInput."""
+    return parse_range(_text(since), _text(until))
+
+
+def _text(time: Time) -> str | None:
+    if isinstance(time, datetime):
+        return str(round(time.timestamp() * 1000))
+    return None if time is None else str(time)
+
+
+def selected(
+    store: Store,
+    *,
+    topics: str | Sequence[str] = (),
+    since: Time = None,
+    until: Time = None,
+    where: str | Where | None = None,
+    on_damage: OnDamage = "warn",
+    crc: bool = False,
+    inner: bool = False,
+) -> Iterator[Batch]:
+    """The records of a store that are wanted, those behind the end of the log left out.
+
+    topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies. inner:
+    messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the next one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage
+    where that is asked for.
+    """
+    if on_damage not in ("warn", "raise", "skip"):
+        raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
+    times = times_of(since, until)
+    condition = Where(where) if isinstance(where, str) else where
+    one = Selection(times=times, where=condition)
+    names = [topics] if isinstance(topics, str) else topics
+    either = [one._replace(topic=name) for name in names] or [one]
+    start, stop = time_bounds(store, times)
+    items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
+    batches = _readable(store, items, on_damage)
+    return _selected(map(_apart, batches) if inner else batches, either)
+
+
+def _selected(batches: Iterator[Batch], either: Sequence[Selection]) -> Iterator[Batch]:
+    """What one of some selections wants."""
+    for batch in batches:
+        mask = reduce(np.logical_or, [selection.mask(batch) for selection in either])
+        if mask.any():
+            yield batch if mask.all() else batch.take(mask)
+
+
+def _apart(batch: Batch) -> Batch:
+    several = bool(is_batch_record(batch.columns.ints("sys_flag")).any())
+    return unwrapped(batch, MAX_BODY_BYTES) if several else batch
+
+
+def _readable(
+    store: Store, items: Iterator[Batch | Extent], on_damage: OnDamage
+) -> Iterator[Batch]:
+    """The records of this log among the items of a scan; damage is told, also that behind its end."""
+    end = store.log_end.position
+    for item in items:
+        if isinstance(item, Extent):
+            if item.kind in _DAMAGE:
+                _tell(store, item, on_damage)
+        elif item.mark <= Mark.AFTER_DAMAGE and item.position[0] < end:
+            yield item
+
+
+def _tell(store: Store, damage: Extent, on_damage: OnDamage) -> None:
+    text = f"{counted(damage.size, 'byte')} of the log cannot be read: {damage.reason}"
+    error = Corrupted(text, path=store.layout.root, offset=damage.position)
+    if on_damage == "raise":
+        raise error
+    if on_damage == "warn":
+        warnings.warn(str(error), DamageWarning, stacklevel=4)

@@ -1,0 +1,160 @@
+"""The library: messages, Arrow and data frames of a store, names of the package, what they show."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import mqstore
+from mqstore import Batch, DamageWarning, Store
+from mqstore.store.errors import Corrupted, InvalidInput
+
+from .. import stores
+
+Unpack = Callable[[str], Path]
+
+
+@pytest.fixture
+def clean(store: Unpack) -> Path:
+    return store("5.3.3-clean")
+
+
+def test_batches_that_are_kept_stay_what_they_are(clean: Path) -> None:
+    with Store(clean) as opened:
+        kept = [item for item in opened.log.scan() if isinstance(item, Batch)]
+        seen = [
+            item.columns.ragged("body").tolist()
+            for item in opened.log.scan(reuse=True)
+            if isinstance(item, Batch)
+        ]
+    assert [batch.columns.ragged("body").tolist() for batch in kept] == seen
+    for batch in kept:
+        assert batch.body_crc_ok is not None and batch.body_crc_ok.all()
+
+
+@pytest.mark.parametrize("name", ["5.3.3-clean", "4.9.7-killed", "5.3.3-killed-bit", "4.3.1-clean"])
+def test_columns_are_the_fields_of_the_messages(name: str, store: Unpack) -> None:
+    with Store(store(name)) as opened:
+        names = ["position", "topic", "queue_offset", "keys", "properties", "body", "body_crc_ok"]
+        table = opened.to_arrow(names, on_damage="skip").read_all()
+        records = table.to_pylist()
+        by_place = {
+            message.position: message
+            for message in opened.messages(on_damage="skip")
+            if message.inner is None
+        }
+    assert table.column_names == [*names, "body_compression"]
+    assert records
+    for record in records:
+        message = by_place.get(record["position"])
+        if message is None:
+            continue  # a batch record: `messages` has those inside of it
+        assert record["topic"] == message.topic
+        assert record["queue_offset"] == message.queue_offset
+        assert record["keys"] == message.keys
+        assert dict(record["properties"]) == message.properties
+        assert record["body"] == message.body().data
+        assert record["body_crc_ok"] == message.body_crc_ok
+
+
+def test_some_of_the_messages(clean: Path) -> None:
+    with Store(clean) as opened:
+        everything = list(opened.messages())
+        some = list(opened.messages(["ord*", "fifo-topic"], where="@queue_id = 1"))
+        wanted = [
+            m
+            for m in everything
+            if m.queue_id == 1 and (m.topic.startswith("ord") or m.topic == "fifo-topic")
+        ]
+        assert [m.position for m in some] == [m.position for m in wanted] and some
+        since = everything[len(everything) // 2].store_timestamp
+        moment = datetime.fromtimestamp(since / 1000, UTC)
+        late = [m.position for m in everything if m.store_timestamp >= since]
+        for form in (since, str(since), moment):
+            assert [m.position for m in opened.messages(since=form)] == late
+            found = opened.to_arrow("position", since=form).read_all()
+            assert found["position"].to_pylist() == late
+        assert opened.to_arrow(until=0).read_all().num_rows == 0
+
+
+def test_damage_is_told(store: Unpack) -> None:
+    with Store(store("4.9.7-killed-hole")) as opened:
+        with pytest.warns(DamageWarning, match="cannot be read"):
+            rows = opened.to_arrow("topic").read_all().num_rows
+        with pytest.raises(Corrupted):
+            list(opened.messages(on_damage="raise"))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert opened.to_arrow("topic", on_damage="skip").read_all().num_rows == rows > 0
+
+
+def test_what_makes_no_sense_is_refused_at_once(clean: Path) -> None:
+    with Store(clean) as opened:
+        with pytest.raises(InvalidInput, match="no column 'bodi'"):
+            opened.to_arrow("bodi")
+        with pytest.raises(InvalidInput):
+            opened.messages(where="a =")
+        with pytest.raises(InvalidInput):
+            opened.messages(since="yesterdai")
+        with pytest.raises(InvalidInput, match="on_damage"):
+            opened.messages(on_damage="ignore")  # type: ignore[arg-type]
+
+
+def test_data_frames(clean: Path) -> None:
+    polars = pytest.importorskip("polars")
+    with Store(clean) as opened:
+        rows = opened.to_arrow().read_all()
+        assert pa.RecordBatchReader.from_stream(opened).read_all().equals(rows)
+        assert polars.DataFrame(opened).height == rows.num_rows
+        counts = opened.to_polars("topic").group_by("topic").len()
+        assert dict(counts.iter_rows())["orders"] == 87
+        assert (opened.to_pandas(["topic"])["topic"] == "orders").sum() == 87
+
+
+def test_names_of_the_package() -> None:
+    code = (
+        "import mqstore, sys\n"
+        "assert 'numpy' not in sys.modules\n"
+        "print(dir(mqstore) == sorted([*mqstore.__all__, '__version__']))\n"
+        "print(all(getattr(mqstore, name).__doc__ for name in mqstore.__all__))\n"
+        "from mqstore import *\n"
+        "print(mqstore.__version__, Store.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[:2] == ["True", "True"], done
+    assert done.stdout.split()[-1] == "Store"
+
+
+def test_short_texts(store: Unpack) -> None:
+    root = store("5.3.3-killed-torn")
+    with Store(root) as opened:
+        batch = next(item for item in opened.log.scan() if isinstance(item, Batch))
+        message = next(opened.messages(on_damage="skip"))
+        shown = [repr(thing) for thing in (opened, opened.log, batch, message)]
+        verdict = mqstore.verify(opened)
+        shown.append(repr(verdict))
+        assert all(len(text) < 200 and "\n" not in text for text in shown), shown
+        html = opened._repr_html_()
+        assert html.count("<tr>") == 1 + min(50, len(opened.queue_summaries))
+        assert "<td>damaged</td>" not in html and "damaged" in verdict._repr_html_()
+
+
+def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
+    from mqstore.store.html import table_html
+
+    assert "<script>" not in table_html("<script>", ["<b>"], [["<i>&"]])
+
+
+def test_a_store_of_batches(store: Unpack) -> None:
+    name = next(name for name in stores.FEW if "batchcq" in name)
+    with Store(store(name)) as opened:
+        messages = list(opened.messages())
+        assert any(message.inner is not None for message in messages)
+        assert len(messages) > opened.to_arrow("position").read_all().num_rows
