@@ -25,8 +25,7 @@ from .message import Message
 from .one_record import read_message
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from .arrow.reader import Reader
     from .checkpoint import Checkpoint
     from .commit_log import CommitLog, LogEnd
     from .generation import Generation
@@ -383,7 +382,7 @@ class Store:
         until: Time = None,
         where: str | Where | None = None,
         on_damage: OnDamage = "warn",
-    ) -> pa.RecordBatchReader:
+    ) -> Reader:
         """Records as a stream of Arrow batches: columns as the JSON names them. Needs pyarrow.
 
         fields: some of the columns of `rocketmq-log`; None: all but what is made of bodies. The

@@ -16,6 +16,7 @@ from .log_columns import DAMAGE, SCHEMA, STORE, USUAL, rows_of_batch
 if TYPE_CHECKING:
     from ..store import Store
 
+Reader = pa.RecordBatchReader
 _COMPRESSION = "body_compression"
 _KNOWN = tuple(name for name in SCHEMA.names if name != DAMAGE)
 
@@ -39,7 +40,7 @@ def reader(
     until: Time = None,
     where: str | Where | None = None,
     on_damage: OnDamage = "warn",
-) -> pa.RecordBatchReader:
+) -> Reader:
     """The records that `selected` gives as batches of Arrow, some MiB of them in memory at a time.
 
     A body is decompressed; `body_compression` beside it says how it is stored.
@@ -60,4 +61,4 @@ def reader(
             yield from rows_of_batch(str(store.layout.root), batch, names)
 
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return Reader.from_batches(schema, batches())
