@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -16,7 +16,7 @@ from .log_columns import DAMAGE, SCHEMA, STORE, USUAL, rows_of_batch
 if TYPE_CHECKING:
     from ..store import Store
 
-Reader = pa.RecordBatchReader
+Reader: TypeAlias = pa.RecordBatchReader
 _COMPRESSION = "body_compression"
 _KNOWN = tuple(name for name in SCHEMA.names if name != DAMAGE)
 
