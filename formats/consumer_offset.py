@@ -25,3 +25,5 @@ TABLES = (
     ),
     DATA_VERSION,
 )
+OFFSET_TABLES = tuple(table.member for table in TABLES if table.record_type == "consumer_offset")
+"""What has positions of groups in queues."""

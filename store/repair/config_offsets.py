@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ...formats.consumer_offset import OFFSET_TABLES
 from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
 from ..recovery.snapshot import QueueId
@@ -60,21 +61,24 @@ def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
     light = content.get(_LIGHT_OFFSETS)
     if isinstance(light, dict):
         yield from _light(light, bounds)
-    table = content.get(_OFFSETS)
-    if not isinstance(table, dict):
-        return
-    if name == _DELAYS:
+    if name == _DELAYS and isinstance(table := content.get(_OFFSETS), dict):
         yield from _delays(table, bounds)
-    elif name in _CONSUMERS:
-        for key, row in table.items():
-            topic, _, group = str(key).rpartition("@")
-            if isinstance(row, dict):
-                for place in list(row):
-                    if (number := _number(place)) is None:
-                        continue
-                    queue = QueueId(topic, number)
-                    ends = bounds.of(queue, known=topic in bounds.topics)
-                    yield from _inside(group, row, place, queue, ends)
+    for member in OFFSET_TABLES if name in _CONSUMERS else ():
+        if isinstance(table := content.get(member), dict):
+            yield from _groups(table, bounds)
+
+
+def _groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    """Positions of groups, by topic@group and queue."""
+    for key, row in table.items():
+        topic, _, group = str(key).rpartition("@")
+        if isinstance(row, dict):
+            for place in list(row):
+                if (number := _number(place)) is None:
+                    continue
+                queue = QueueId(topic, number)
+                ends = bounds.of(queue, known=topic in bounds.topics)
+                yield from _inside(group, row, place, queue, ends)
 
 
 def _light(table: Json, bounds: Bounds) -> Iterator[Clamped]:

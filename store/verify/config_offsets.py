@@ -6,6 +6,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
+from ...formats.consumer_offset import OFFSET_TABLES
 from ..delay_level import SCHEDULE_TOPIC
 from ..dispatch import LMQ_PREFIX
 from ..recovery.snapshot import QueueId
@@ -20,7 +21,6 @@ _DELETED, _NEW = 2, 0
 _LIGHT_TABLE = "lmqOffsetTable"
 _SYSTEM_GROUPS = "CID_RMQ_SYS_"
 _VALUE = "config_value"
-_OFFSET_TABLES = ("offsetTable", "pullOffsetTable")
 
 
 @after("I-144")
@@ -40,7 +40,7 @@ def consumers_are_inside_their_queues(scene: Scene) -> None:
             told.add(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
     for row in tables.entries(_VALUE):
         table, _, key = str(row.values.get("name", "")).partition(".")
-        if table in _OFFSET_TABLES and row.values.get("problem"):
+        if table in OFFSET_TABLES and row.values.get("problem"):
             told.add(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
     told.tell()
 

@@ -110,6 +110,18 @@ def test_offsets_outside_of_their_queue(root: Path) -> None:
     assert after["gone@group-a_tags"] == {0: 10**15}, "nothing is known of that topic's queue"
 
 
+def test_offsets_of_consumers_that_pull(root: Path) -> None:
+    """5.5 keeps them in a table of their own, and they are held against the same queues (I-144)."""
+    path = root / "config" / "consumerOffset.json"
+    content = loads(path.read_text())
+    content["pullOffsetTable"] = {"orders@group-a_tags": {0: 10**15}}
+    path.write_text(dumps(content))
+    mended(root)
+    after = loads(path.read_text())
+    inside = after["offsetTable"]["orders@group-a_tags"][0]
+    assert after["pullOffsetTable"]["orders@group-a_tags"] == {0: inside}
+
+
 def test_offsets_of_delay_levels(root: Path) -> None:
     path = root / "config" / "delayOffset.json"
     content = loads(path.read_text())
