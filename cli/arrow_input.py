@@ -1,7 +1,7 @@
 """Parquet and Arrow files that come in: batches of rows, columns all the way where they are plain.
 
-The columns are named as the JSON fields of a message. What is not plain (compressed bodies, JSON in a
-cell, records that are no messages) becomes rows, and takes the way of NDJSON.
+What is not plain (JSON in a cell, records that are no messages, what is refused) becomes rows, and
+takes the way of NDJSON.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.derive.ragged import Ints
 from ..store.arrow.messages import record_of
-from ..store.errors import InvalidInput, Unsupported, from_os_error
-from ..store.write.bulk import STEP_ROWS
+from ..store.errors import Unsupported
 from .ndjson_input import Line
 
 if TYPE_CHECKING:
@@ -45,51 +44,44 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Ro
 
     note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
+    _require_arrow(form)
+    from ..store.arrow.row_files import batches_of
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        seen = 0
+        for batch, share in batches_of(path, form):
+            yield batch
+            note((now := int(path.stat().st_size * share)) - seen)
+            seen = now
+
+    yield from _numbered(batches())
+
+
+def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[Rows]:
+    """The rows of all Parquet and Arrow files below a directory, in the order of their times.
+
+    Raises as `read_rows`.
+    """
+    _require_arrow("parquet")
+    from ..store.arrow.row_files import files_of
+    from ..store.arrow.sorted_rows import sorted_batches
+
+    yield from _numbered(sorted_batches(files_of([path]), note))
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
     import numpy as np
 
+    first = 1
+    for batch in batches:
+        yield Rows(np.arange(first, first + batch.num_rows), batch)
+        first += batch.num_rows
+
+
+def _require_arrow(form: str) -> None:
     try:
-        import pyarrow as pa
+        import pyarrow  # noqa: F401
     except ImportError:
         raise Unsupported(
             f"{form} files need pyarrow", hint="pip install 'mqstore[arrow]'"
         ) from None
-    try:
-        size = path.stat().st_size
-        first, seen = 1, 0
-        for batch, share in (_parquet if form == "parquet" else _arrow)(path):
-            yield Rows(np.arange(first, first + batch.num_rows), batch)
-            first += batch.num_rows
-            note(int(size * share) - seen)
-            seen = int(size * share)
-    except OSError as error:
-        if error.errno is None:  # what pyarrow says of a file that makes no sense
-            raise InvalidInput(f"not a {form} file: {error}", path=path) from None
-        raise from_os_error(error, path) from error
-    except pa.ArrowInvalid as error:
-        raise InvalidInput(f"not a {form} file: {error}", path=path) from None
-
-
-def _parquet(path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
-    """Batches, and which share of the file they end."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        rows = 0
-        for batch in file.iter_batches(batch_size=STEP_ROWS):
-            rows += batch.num_rows
-            yield batch, rows / file.metadata.num_rows
-
-
-def _arrow(path: Path) -> Iterator[tuple[pa.RecordBatch, float]]:
-    import pyarrow as pa
-
-    with pa.memory_map(str(path)) as source:
-        try:
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(n) for n in range(file.num_record_batches))
-        except pa.ArrowInvalid:
-            source.seek(0)
-            batches = iter(pa.ipc.open_stream(source))
-        for batch in batches:
-            for begin in range(0, batch.num_rows, STEP_ROWS):
-                yield batch.slice(begin, STEP_ROWS), source.tell() / source.size()

@@ -19,7 +19,7 @@ from ..store.write.message_json import BATCH, MessageReader, is_corrupted, is_me
 from ..store.write.new_message import NewMessage
 from ..store.write.on_damage import CorruptedBodies
 from ..store.write.put import Stored, StoreWriter
-from .arrow_input import Rows, read_rows
+from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
@@ -96,10 +96,16 @@ def put_many(target: Target, many: Many, out: Output) -> Iterator[dict[str, Any]
 def _size_of(source: str) -> int:
     """Bytes that will be read, as far as that is known."""
     path = Path(source)
+    if path.is_dir():
+        from ..store.arrow.row_files import FORMS
+
+        return sum(p.stat().st_size for p in path.rglob("*") if p.suffix in FORMS)
     return path.stat().st_size if source != "-" and path.is_file() else 0
 
 
 def _portions(many: Many, note: Callable[[int], None]) -> Iterator[Portion]:
+    if Path(many.source).is_dir():
+        return read_directory(Path(many.source), note)
     form = many.form or _SUFFIXES.get(Path(many.source).suffix, InputFormat.NDJSON)
     if form in _FROM_FILES and many.source == "-":
         raise InvalidInput(f"{form.value} comes from a file, not from stdin")
