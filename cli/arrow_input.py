@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.derive.ragged import Ints
+from ..store.arrow.extra import require_arrow
 from ..store.arrow.messages import record_of
-from ..store.errors import Unsupported
 from .ndjson_input import Line
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Ro
 
     note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
-    _require_arrow(form)
+    require_arrow(f"no {form} files")
     from ..store.arrow.row_files import batches_of
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -62,7 +62,7 @@ def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[Rows]:
 
     Raises as `read_rows`.
     """
-    _require_arrow("parquet")
+    require_arrow("no parquet files")
     from ..store.arrow.row_files import files_of
     from ..store.arrow.sorted_rows import sorted_batches
 
@@ -76,12 +76,3 @@ def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[Rows]:
     for batch in batches:
         yield Rows(np.arange(first, first + batch.num_rows), batch)
         first += batch.num_rows
-
-
-def _require_arrow(form: str) -> None:
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise Unsupported(
-            f"{form} files need pyarrow", hint="pip install 'mqstore[arrow]'"
-        ) from None

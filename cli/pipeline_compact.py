@@ -1,4 +1,4 @@
-"""`mqstore pipeline compact`: the newest message of each key as a store, on Spark."""
+"""`mqstore pipeline compact`: the newest message of each key as a store."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from ..store.counted import counted
+from ..store.write.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
+from .damage_option import OnDamageOption
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
-from .pipeline_options import Spark, Stores, To, damage_text, showing, source_options
+from .pipeline_options import Stores, To, damage_text
 
-_COLUMNS = ("type", "store", "to", "messages", "kept", "damage")
+_COUNTS = ("messages", "kept", "skipped", "marked", "damage")
+_COLUMNS = ("type", "store", "to", *_COUNTS)
+_PASSES = 2
+"""A log is read so many times."""
 
 
 @shared()
@@ -27,7 +32,7 @@ def compact(
     ],
     to: To,
     as_broker: AsBroker = None,
-    spark: Spark,
+    on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:
     """Make a store of the newest message of each key, of each of some stores.
@@ -36,25 +41,28 @@ def compact(
     empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction,
     over the whole commit log; what stays is appended anew, in its order, and gets new queue offsets.
     DIR is a store; of several stores each has a folder of its own in it. It appears whole or not at all.
-    A store that cannot be read is told on stderr, and the others are compacted.
+    A store that cannot be read is told on stderr, and the others are compacted. It runs in this
+    process: the new log has one writer.
 
-    Exit code: 0 done; 1 something could not be read, the rest is there; 4 another job works on DIR; 5
-    a store cannot be read, DIR cannot be written, no Spark.
+    Exit code: 0 done; 1 something could not be read, the rest is there; or a body failed its checksum;
+    4 another job works on DIR; 5 a store cannot be read, DIR cannot be written.
 
     \b
     Examples:
       mqstore pipeline compact /data/store --topic prices --to /data/prices
       mqstore pipeline compact '/data/*/store' -t 'state-*' --to /data/states --as-broker 5.3
     """
+    from ..store.arrow.extra import require_arrow
+
+    require_arrow("no compaction")
+    from ..pipeline.compact import compact_stores
     from ..pipeline.plan import folders_of
+    from ..store.arrow.append_rows import NewStore
     from ..store.arrow.fleet import as_path, stores_of
-
-    master, settings = spark.place(common)
-    tell_nearest(as_broker, common)
-    from ..pipeline.compact import STAGES, compact_stores
-    from ..pipeline.importing import options_of
     from ..store.arrow.remote import log_sizes
+    from ..store.page_cache import at_rate
 
+    tell_nearest(as_broker, common)
     config, roots = common.config(), stores_of(stores)
     folders = dict(zip(roots, folders_of([as_path(root) for root in roots]), strict=True))
     sizes, unread = log_sizes(roots, config)
@@ -62,26 +70,27 @@ def compact(
         if not sizes:
             raise error
         say(str(error))
-    ask = {"topics": ",".join(topic), **source_options(common)}
-    options = options_of(config, as_broker, keep_times=True)
-    common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
-    with showing("compacting", sum(sizes.values()), STAGES * len(sizes), common) as tell:
-        readable = {root: folders[root] for root in sizes}
-        manifest = compact_stores(readable, ask, to, options, master, settings, tell)
+    how = NewStore(dict(config), as_broker, keep_times=True, on_damage=on_damage)
+    readable = {root: folders[root] for root in sizes}
+    total = _PASSES * sum(sizes.values())
+    with at_rate(common.rate), common.progress("compacting", total) as progress:
+        manifest = compact_stores(readable, topic, to, how, progress.advance)
     rows = [_record(row, to) for row in manifest["stores"]]
     for row in rows:
         for lost in row["damage"]:
             common.warn(f"not read: {damage_text({'store': row['store'], **lost})}")
+        for line in CorruptedBodies(on_damage, row["skipped"], row["marked"]).remarks():
+            common.warn(f"{row['store']}: {line}")
     with common.open_output() as output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
         raise typer.Exit(max(exit_code_of(error) for error in unread))
-    if any(row["damage"] for row in rows):
+    if any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
         raise typer.Exit(ExitCode.NO)
 
 
 def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:
-    counts = {name: row[name] for name in ("messages", "kept", "damage")}
+    counts = {name: row[name] for name in _COUNTS}
     return {"type": "compact", "store": row["store"], "to": str(to / row["folder"]), **counts}
 
 

@@ -1,23 +1,26 @@
-"""`mqstore pipeline import`: Parquet files become a store, on Spark."""
+"""`mqstore pipeline import`: Parquet and Arrow files become a store."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ..store.counted import counted
+from ..store.write.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
+from .damage_option import OnDamageOption
+from .exit_codes import ExitCode
 from .options import Common, shared
-from .pipeline_options import Spark, To, showing
+from .pipeline_options import To
 
 
 @shared()
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Parquet files, or directories of them."),
+        typer.Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them."),
     ],
     *,
     to: To,
@@ -26,39 +29,58 @@ def import_(
         bool,
         typer.Option("--keep-times/--new-times", help="Take store_timestamp; or the clock."),
     ] = True,
-    spark: Spark,
+    on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
 ) -> None:
-    """Make a store of messages in Parquet files, as a broker would append them.
+    """Make a store of messages in Parquet or Arrow files, as a broker would append them.
 
-    The columns are those that mqstore pipeline export writes, with bodies; topic and body must be
-    there. Messages are appended in the order of store_timestamp, and get new queue offsets. DIR
-    appears whole or not at all: what was cut off is started anew by running the same command again.
+    The columns are those that mqstore export writes, with bodies; topic and body must be there.
+    Messages are appended in the order of store_timestamp, and get new queue offsets. DIR appears
+    whole or not at all: what was cut off is started anew by running the same command again. It runs
+    in this process: a log has one writer. mqstore put STORE --from FOLDER appends the same way to a
+    store that is there.
 
-    Exit code: 0 done; 2 messages that no broker takes; 4 another job works on DIR; 5 cannot be read
-    or written, no Spark.
+    Exit code: 0 done; 1 a body failed its checksum; 2 messages that no broker takes; 4 another job
+    works on DIR; 5 cannot be read or written.
 
     \b
     Examples:
       mqstore pipeline import /data/export --to /data/store
       mqstore pipeline import a.parquet b.parquet --to /data/store --as-broker 4.9 --new-times
     """
+    from ..store.arrow.extra import require_arrow
     from ..store.errors import Missing
 
-    master, settings = spark.place(common)
+    require_arrow("no import")
     tell_nearest(as_broker, common)
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)
-    from ..pipeline.importing import STAGES, files_of, import_store, options_of
+    from ..pipeline.importing import import_store
+    from ..store.arrow.append_rows import NewStore
+    from ..store.arrow.row_files import files_of
 
-    total_bytes = sum(path.stat().st_size for path in files_of(files))
-    common.explain(f"starting Spark on {master}")
-    options = options_of(common.config(), as_broker, keep_times)
-    with showing("importing", total_bytes, STAGES, common) as tell:
-        manifest = import_store(files, to, options, master, settings, tell)
-    record = {"type": "import", "to": str(to), "messages": manifest["messages"]}
+    found = files_of(files)
+    how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)
+    with common.progress("importing", sum(path.stat().st_size for path in found)) as progress:
+        manifest = import_store(found, to, how, progress.advance)
+    corrupted = CorruptedBodies(on_damage, manifest["skipped"], manifest["marked"])
+    for line in _remarks(corrupted, manifest["left_out"]):
+        common.warn(line)
+    counts = {name: manifest[name] for name in ("messages", "left_out", "skipped", "marked")}
+    record = {"type": "import", "to": str(to), **counts}
     with common.open_output() as output:
-        output.record(
-            record, text=lambda row: f"{row['to']}: {counted(row['messages'], 'message')}"
-        )
+        output.record(record, text=_text)
+    if corrupted.met:
+        raise typer.Exit(ExitCode.NO)
+
+
+def _remarks(corrupted: CorruptedBodies, left_out: int) -> list[str]:
+    found = list(corrupted.remarks())
+    if left_out:
+        found.append(f"{counted(left_out, 'row')} left out: without a topic it is no message")
+    return found
+
+
+def _text(row: dict[str, Any]) -> str:
+    return f"{row['to']}: {counted(row['messages'], 'message')}"

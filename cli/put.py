@@ -83,9 +83,9 @@ def put(
         str | None,
         typer.Option(
             "--from",
-            metavar="FILE|-",
+            metavar="FILE|DIR|-",
             parser=path_text,
-            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro.",
+            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
         ),
     ] = None,
     form: Annotated[
@@ -183,7 +183,8 @@ def put(
     shut down cleanly (exit 3) is left alone. A message with a delay level or a time is stored as the
     broker stores it; the broker delivers it when it runs, put never does. A line of --from with
     "batch": [messages] is what a client sends together: the records come to one file, or are one
-    record where the topic has batch queues.
+    record where the topic has batch queues. Of a directory the Parquet and Arrow files are taken, in the
+    order of store_timestamp.
 
     \b
     Examples:

@@ -3,105 +3,173 @@
 The rule is that of spec 06, 6.1, step 3, over all messages of a queue: of those with the same text
 of KEYS the last one stays, unless its body is empty, which deletes the key. Messages without KEYS
 go. A broker leaves its newest file out, so it keeps more.
+
+The log is read twice: for what stays, and for the messages themselves. Memory grows with the number
+of keys, not of messages. No Spark: the new log has one writer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..formats import message_properties as names
-from ..store.arrow.log_columns import DAMAGE
+from ..formats.derive.ragged import Ints
+from ..formats.property_columns import find
+from ..store.arrow.append_rows import NewStore, make_store
+from ..store.arrow.arrays import few_texts, numbers, text_of
+from ..store.arrow.log_columns import rows_of_batch
+from ..store.arrow.remote import open_log
+from ..store.batch import Batch, ExtentKind
+from ..store.config import BrokerConfig
+from ..store.mark import Mark
+from ..store.selection import Selection
 from ..store.write.files import Files
-from .failures import failures
-from .importing import write_store
 from .publishing import publish_job
-from .session import spark_session
-from .sources.log import LogSource
-from .watch import Tell, watched
+from .stage import Stage
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from typing import Any
+_DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+_KEY = ("topic", "queue_id", "key")
+_LATEST = ("queue_offset", "position", "body_length")
+_HEADS_MAX = 1 << 20
+"""Messages that are looked at before the newest of each key are chosen again."""
+_COLUMNS = (
+    *("topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_timestamp"),
+    *("reconsume_times", "prepared_transaction_offset", "properties", "unique_key"),
+    *("body_crc", "body_crc_ok", "body", "raw"),
+)
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from .stage import Stage
-
-STAGES = 6
-"""Stages of Spark for a store: two reads, the newest, the join, the sort, the write."""
-_QUEUE = ("topic", "queue_id")
-_MESSAGE = (*_QUEUE, "position", "store_timestamp", "born_timestamp", "born_host", "flag")
+Note = Callable[[int], None]
 
 
 def compact_stores(
-    folders: Mapping[str, str],
-    ask: Mapping[str, str],
-    target: Path,
-    options: Mapping[str, str],
-    master: str,
-    settings: Mapping[str, str],
-    tell: Tell | None = None,
+    folders: Mapping[str, str], topics: Sequence[str], target: Path, how: NewStore, note: Note
 ) -> dict[str, Any]:
     """Make a store of each store, at `target`, a new or empty directory: the manifest.
 
-    folders: by store its folder in it (`plan.folders_of`). ask: options of `rocketmq-log`, with the
-    topics. options: of its writer. Raises as `importing.import_store`.
+    folders: by store its folder in it (`plan.folders_of`). topics: names or patterns. how: of the
+    new stores; its config holds for the old ones, too. note: told how many bytes were read, of each
+    log twice. Raises as `publish_job`, `make_store`, and what a log raises that cannot be read.
     """
-    same = {"folders": dict(folders), "ask": dict(ask), "options": dict(options)}
+    same = {"folders": dict(folders), "topics": list(topics), "how": asdict(how)}
 
     def job(stage: Stage) -> None:
-        found = []
-        with spark_session(master, settings) as spark, watched(spark, tell):
-            for root, folder in folders.items():
-                counts = fill(spark, {**ask, "path": root}, stage, options, folder)
-                found.append({"store": root, "folder": folder, **counts})
+        found = [
+            {"store": root, "folder": folder, **fill(root, topics, stage.tree / folder, how, note)}
+            for root, folder in folders.items()
+        ]
         stage.seal({"job": same, "stores": found})
 
     return publish_job(target, job, lambda found: found.get("job") == same, Files())
 
 
 def fill(
-    spark: SparkSession,
-    ask: Mapping[str, str],
-    stage: Stage,
-    options: Mapping[str, str],
-    folder: str = "",
+    root: str, topics: Sequence[str], folder: Path, how: NewStore, note: Note = lambda _: None
 ) -> dict[str, Any]:
-    """Put what stays of a store into a folder of the stage's tree.
+    """Make a store in a folder of what stays of a store.
 
-    Returns how many messages there were, how many stay, and what of the log could not be read.
+    Returns how many messages there were, how many stay, what of the log could not be read.
     """
-    spark.dataSource.register(LogSource)
-    with failures():
-        heads = _read(spark, ask, (*_QUEUE, "queue_offset", "position", "body_length", DAMAGE))
-        whole = _read(spark, {**ask, "body": "stored"}, (*_MESSAGE, "properties", "body"))
-        rows = whole.join(newest(heads).select("position"), "position", "leftsemi")
-        seen = {row[DAMAGE]: row["count"] for row in heads.groupBy(DAMAGE).count().collect()}
-        kept = write_store(spark, rows, stage, options, folder)
-    messages = seen.pop(None, 0)
-    damage = sorted((row.asDict() for row in seen), key=lambda row: row["position"] or 0)
-    return {"messages": messages, "kept": kept, "damage": damage}
+    first = _Read(root, how, topics, note)
+    positions = newest(first)
+    again = _Read(root, how, topics, note, crc=True)
+    made = make_store(folder, how, _rows(again, positions))
+    counts = made.counts()
+    return {
+        "messages": first.messages,
+        "kept": counts["messages"],
+        "skipped": counts["skipped"],
+        "marked": counts["marked"],
+        "damage": first.damage,
+    }
 
 
-def newest(messages: DataFrame) -> DataFrame:
-    """Those of some messages that stay. Needs their key, queue, queue offset and body length."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
+@dataclass
+class _Read:
+    """One pass over the messages of some topics in a log. damage: what could not be read."""
 
-    same_key = Window.partitionBy(*_QUEUE, "key")
-    last = f.max("queue_offset").over(same_key)
-    with_key = messages.where("topic IS NOT NULL AND trim(key) <> ''").withColumn("last", last)
-    return with_key.where("queue_offset >= last AND body_length > 0").drop("last")
+    root: str
+    how: NewStore
+    topics: Sequence[str]
+    note: Note
+    crc: bool = False
+    messages: int = 0
+    damage: list[dict[str, Any]] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[Batch]:
+        wanted = [Selection(topic=topic) for topic in self.topics]
+        log = open_log(self.root, BrokerConfig(dict(self.how.config)))
+        with log.queue:
+            seen = log.min_offset
+            for item in log.scan(crc=self.crc):
+                self.note(max(0, item.end - seen))
+                seen = max(seen, item.end)
+                if not isinstance(item, Batch):
+                    if item.kind in _DAMAGE_KINDS:
+                        lost = {"position": item.position, "size": item.size, "reason": item.reason}
+                        self.damage.append(lost)
+                elif item.mark <= Mark.AFTER_DAMAGE:
+                    some = item.take(np.logical_or.reduce([one.mask(item) for one in wanted]))
+                    self.messages += len(some)
+                    if len(some):
+                        yield some
 
 
-def _read(spark: SparkSession, ask: Mapping[str, str], fields: Sequence[str]) -> DataFrame:
-    wanted = dict.fromkeys((*fields, "properties"))
-    reader = spark.read.format(LogSource.name()).options(**ask)
-    rows = reader.option("fields", ",".join(wanted)).load()
-    if "body" in fields:
-        return rows
-    from pyspark.sql import functions as f
+def newest(batches: Iterator[Batch] | _Read) -> Ints:
+    """The positions of the messages that stay, in order."""
+    known: pa.Table | None = None
+    heads: list[pa.Table] = []
+    count = 0
+    for batch in batches:
+        heads.append(_heads(batch))
+        count += len(batch)
+        if count >= _HEADS_MAX:
+            known, heads, count = _latest([known, *heads] if known else heads), [], 0
+    if heads:
+        known = _latest([known, *heads] if known else heads)
+    if known is None:
+        return np.zeros(0, np.int64)
+    stays = known.filter(pc.greater(known.column("body_length"), 0))
+    found: Ints = np.sort(stays.column("position").to_numpy())
+    return found
 
-    return rows.select(*fields, f.col("properties")[names.KEYS].alias("key"))
+
+def _heads(batch: Batch) -> pa.Table:
+    """Queue, key and place of the messages that have a key, which is more than spaces."""
+    columns = batch.columns
+    table = pa.table(
+        {
+            "topic": few_texts(columns.ragged("topic")),
+            "queue_id": numbers(columns.ints("queue_id"), pa.int32()),
+            "key": text_of(find(columns.ragged("properties"), names.KEYS)),
+            "queue_offset": numbers(columns.ints("queue_offset"), pa.int64()),
+            "position": numbers(batch.position, pa.int64()),
+            "body_length": numbers(columns.ragged("body").length, pa.int64()),
+        }
+    )
+    trimmed = pc.utf8_trim(table.column("key"), names.KEY_SEPARATOR)
+    return table.filter(pc.greater(pc.binary_length(trimmed), 0).fill_null(False))
+
+
+def _latest(tables: Sequence[pa.Table]) -> pa.Table:
+    """The last message of each key by queue offset; of several with the same one the last."""
+    table = pa.concat_tables(tables)
+    order = [("queue_offset", "ascending"), ("position", "ascending")]
+    groups = table.sort_by(order).group_by(list(_KEY), use_threads=False)
+    found = groups.aggregate([(name, "last") for name in _LATEST])
+    return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
+
+
+def _rows(read: _Read, positions: Ints) -> Iterator[pa.RecordBatch]:
+    """The messages at some positions, in the order of the log, with bodies as stored."""
+    for batch in read if len(positions) else ():
+        place = np.searchsorted(positions, batch.position).clip(max=len(positions) - 1)
+        stays = positions[place] == batch.position
+        if stays.any():
+            yield from rows_of_batch(read.root, batch.take(stays), _COLUMNS, raw=True)

@@ -9,8 +9,7 @@ from typing import Any
 from ..store.errors import NotAStore, Refused
 from ..store.layout import JOURNAL
 from ..store.write.files import Files
-from .sources.owner import require_gone
-from .stage import Stage, may_be_left_in, one_job, require_outside
+from .stage import Stage, may_be_left_in, one_job, remove_rows, require_outside
 
 _HINT = "--to takes a new directory"
 
@@ -20,16 +19,19 @@ def publish_job(
     job: Callable[[Stage], None],
     is_same: Callable[[Mapping[str, Any]], bool],
     files: Files | None = None,
+    rows: Path | None = None,
 ) -> dict[str, Any]:
     """Run a job that fills and seals a stage; what it wrote becomes `target`: its manifest.
 
     target: a new or empty directory. is_same: whether a manifest is that of this job; one that was
-    cut off while it published is finished instead. If the job fails, the target is as it was.
+    cut off while it published is finished instead. If the job fails, the target is as it was. rows:
+    of `new_rows`, what the job is to be made of; those of others are removed.
     Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
-    with one_job(target, files, existed=_require_directory(target, files)):
+    with one_job(target, files, existed=_require_directory(target)):
+        remove_rows(target, files, rows)
         stage = _take_over(is_same, target, files)
         if stage is None:
             stage = Stage.begin(target, files)
@@ -45,23 +47,36 @@ def publish_job(
         return manifest
 
 
-def _require_directory(target: Path, files: Files) -> bool:
+def finish_left(target: Path, files: Files) -> bool:
+    """Finish what was cut off while it published, remove other leftovers: whether one was finished.
+
+    The caller has `one_job`.
+    """
+    finished = False
+    for stage in Stage.left_in(target, files):
+        if stage.sealed:
+            stage.publish()
+            finished = True
+        stage.remove()
+    return finished
+
+
+def _require_directory(target: Path) -> bool:
     """Whether the target exists. Raises NotAStore, Refused for one that no job was cut off in."""
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=_HINT)
     require_outside(target)
-    if target.exists() and not may_be_left_in(target, files):
-        _require_empty(target)
+    if target.exists() and not may_be_left_in(target):
+        require_empty(target)
     return target.exists()
 
 
 def _take_over(
     is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files
 ) -> Stage | None:
-    """Finish a sealed job that is the same, remove what others left. Raises Refused, InUse."""
+    """Finish a sealed job that is the same, remove what others left. Raises Refused."""
     finished = None
     for stage in Stage.left_in(target, files):
-        require_gone(stage)
         if not stage.sealed:
             stage.remove()
         elif is_same(stage.manifest()):
@@ -74,11 +89,12 @@ def _take_over(
                 hint="run that one again, or remove the folder",
             )
     if finished is None:
-        _require_empty(target)
+        require_empty(target)
     return finished
 
 
-def _require_empty(target: Path) -> None:
+def require_empty(target: Path) -> None:
+    """Raise Refused for a target with more in it than what jobs have left."""
     held = sorted(path.name for path in target.iterdir() if path.name != JOURNAL)
     if held:
         raise Refused(f"the target is not empty ({held[0]} is in it)", path=target, hint=_HINT)

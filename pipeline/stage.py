@@ -1,7 +1,6 @@
 """A job's output appears all at once or not at all: stage, manifest, rename.
 
     TARGET/.mqstore/rebuild-JOB/
-        owner.json        whose it is, where no lock tells that
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
         NAME.json         what one of several steps of a job leaves for the next ones
         tree/…            the files that count, under their final names
@@ -29,8 +28,8 @@ from ..store.write.files import Files, write_new
 from ..store.write.lock import StoreLock
 
 _PREFIX = "rebuild-"
+_ROWS = "rows-"
 _LOCK = "rebuild.lock"
-_OWNER = "owner"
 _MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -42,16 +41,10 @@ class Stage:
     files: Files
 
     @classmethod
-    def begin(cls, target: Path, files: Files, owner: Mapping[str, Any] | None = None) -> Stage:
-        """A new stage in `target`, a directory. Raises NoSpace, Unreadable.
-
-        It has its owner before its tree, and loses it behind that.
-        """
+    def begin(cls, target: Path, files: Files) -> Stage:
+        """A new stage in `target`, a directory. Raises NoSpace, Unreadable."""
         stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
         try:
-            files.make_directory(stage.folder)
-            if owner is not None:
-                stage.leave(_OWNER, owner)
             files.make_directory(stage.tree)
         except BaseException:
             if stage.folder.exists():
@@ -84,10 +77,6 @@ class Stage:
     def sealed(self) -> bool:
         """Whether the job behind it has succeeded."""
         return self._manifest.exists()
-
-    def owner(self) -> dict[str, Any] | None:
-        """What `begin` was told. Raises Unreadable."""
-        return self.left(_OWNER) if self.has_left(_OWNER) else None
 
     def manifest(self) -> dict[str, Any]:
         """What `seal` was given. Raises Unreadable."""
@@ -139,7 +128,7 @@ class Stage:
 
     def remove(self) -> None:
         """Remove the stage, the manifest last: until then the job is known to have succeeded."""
-        for path in sorted(self.folder.rglob("*"), reverse=True):  # the tree before the owner
+        for path in sorted(self.folder.rglob("*"), reverse=True):
             if path != self._manifest:
                 _remove(self.files, path)
         if self._manifest.exists():
@@ -147,9 +136,23 @@ class Stage:
         self.files.remove_directory(self.folder)
 
 
+def new_rows(target: Path, files: Files) -> Path:
+    """A folder in `target` for rows that a session of Spark keeps until it has all of them."""
+    folder = target / JOURNAL / f"{_ROWS}{uuid4().hex}"
+    files.make_directory(folder)
+    return folder
+
+
+def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
+    """Remove what sessions have kept that were cut off, or that are to give up."""
+    for folder in sorted((target / JOURNAL).glob(_ROWS + "*")):
+        if folder != but:
+            Stage(folder, files).remove()
+
+
 @contextmanager
 def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[None]:
-    """Keep other jobs out of `target`, those whose stages have an owner excepted.
+    """Keep other jobs out of `target`.
 
     What is empty behind the block goes: the folder of stages, and the target unless it existed.
     Raises InUse where another job works there.
@@ -187,9 +190,10 @@ def require_outside(target: Path) -> None:
             raise Refused(f"the target lies in a store, {parent}", path=target)
 
 
-def may_be_left_in(target: Path, files: Files) -> bool:
+def may_be_left_in(target: Path) -> bool:
     """Whether a job was cut off in `target`, or works there."""
-    return bool(Stage.left_in(target, files)) or (target / JOURNAL / _LOCK).exists()
+    journal = target / JOURNAL
+    return any(any(journal.glob(name)) for name in (_PREFIX + "*", _ROWS + "*", _LOCK))
 
 
 def _read_json(path: Path, otherwise: str) -> dict[str, Any]:

@@ -1,55 +1,132 @@
-"""Writing `rocketmq-log`: messages become a store, as a broker would append them."""
+"""Writing `rocketmq-log`: messages become a store, as a broker would append them.
+
+A log has one writer. So a task keeps its rows aside, as a file of Arrow in the target; when all have
+succeeded, `commit` appends them in the order of the partitions, and publishes the store at once. The
+target is a new or empty directory; order rows as they are to be stored (`orderBy`).
+
+If a task or the commit fails, the target is as it was. Of two sessions that write to one directory
+the one that began last goes on; the other one fails. So what a killed session has left, the next
+write removes; where it was killed while it published, that is finished.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ...store.arrow.messages import columns_of_rows, record_of
-from ...store.write.bulk import append_ahead
-from ...store.write.message_columns import columns_of
-from ...store.write.message_json import MessageReader, is_message
-from ...store.write.new_message import NewMessage
-from ...store.write.options import WriterOptions
-from ...store.write.put import StoreWriter
-from ...store.write.unique_keys import UniqueKeys
-from ..stage import Stage
-from .spool import SpoolWriter
+from ...store.arrow.append_rows import NEEDED, NewStore, make_store
+from ...store.arrow.fleet import is_uri
+from ...store.arrow.row_files import batches_of
+from ...store.counted import counted
+from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
+from ...store.write.files import Files
+from ..publishing import finish_left, publish_job, require_empty
+from ..stage import Stage, new_rows, one_job, remove_rows, require_outside
 
-_ROWS = 1 << 14
+_ROWS = "rows"
+_TAKEN = "another write to this directory began behind this one"
 
 
-class LogWriter(SpoolWriter):
-    """Options: `as_broker`, a generation; `keep_times=true`: take store_timestamp."""
+@dataclass
+class Kept(WriterCommitMessage):
+    """The rows that one task has kept. partition: its place in the order of all. rows: how many."""
 
-    needed = ("topic", "body")
+    partition: int
+    name: str
+    rows: int
+
+
+class LogWriter(DataSourceArrowWriter):
+    """Options: `path`, those of `NewStore.of`."""
+
+    files: ClassVar[Files] = Files()
+    """What changes the disk."""
 
     def __init__(self, options: Mapping[str, str], names: Sequence[str], overwrite: bool) -> None:
-        super().__init__(options, names, overwrite, {"as_broker", "keep_times"})
+        given = {name.lower(): value for name, value in options.items()}
+        self._target = _new_directory(given.pop("path", ""))
+        self._how = NewStore.of(given)
+        if missing := [name for name in NEEDED if name not in names]:
+            raise InvalidInput(f"no column {missing[0]!r}", hint=f"needed: {', '.join(NEEDED)}")
+        if overwrite:
+            raise InvalidInput("what is there is not overwritten", hint='write .mode("append")')
+        self._existed = self._target.exists()
+        with one_job(self._target, self.files, existed=self._existed):
+            if finish_left(self._target, self.files):
+                raise Refused(
+                    "a write that was cut off here is finished now",
+                    path=self._target,
+                    hint="read it, or remove it to write anew",
+                )
+            require_empty(self._target)
+            remove_rows(self._target, self.files)
+            self._rows = new_rows(self._target, self.files)
 
-    def replay(self, stage: Stage, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append all messages; rows without a topic, which stand for damage, are left out."""
-        options = WriterOptions(as_broker=self.options.get("as_broker"))
-        keep = self.options.get("keep_times", "false").lower() == "true"
-        reader = MessageReader(UniqueKeys(NewMessage.born_host[0]), keep_times=keep)
-        with StoreWriter.open(stage.tree, self.config, options) as writer:
-            reader.final_separator = writer.profile.final_separator
-            first = 1
-            for batch in batches:
-                for begin in range(0, batch.num_rows, _ROWS):
-                    _append(writer, reader, batch.slice(begin, _ROWS), first + begin)
-                first += batch.num_rows
-            writer.sync()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Kept:
+        """Keep the rows of one task aside."""
+        context = TaskContext.get()
+        assert context is not None
+        name = f"{context.taskAttemptId()}.arrow"
+        count = 0
+        try:
+            with (self._rows / name).open("xb") as file:
+                writer = None
+                for rows in iterator:
+                    writer = writer or pa.ipc.new_stream(file, rows.schema)
+                    writer.write_batch(rows)
+                    count += rows.num_rows
+                if writer is not None:
+                    writer.close()
+        except FileNotFoundError as error:
+            raise Refused(_TAKEN, path=self._target) from error
+        except OSError as error:
+            raise from_os_error(error, self._rows / name, "cannot write") from error
+        return Kept(context.partitionId(), name, count)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Every task has succeeded: make the store of their rows, and publish it."""
+        if not self._rows.exists():
+            raise Refused(_TAKEN, path=self._target)
+        kept = [message for message in messages if isinstance(message, Kept) and message.rows]
+        kept.sort(key=lambda message: message.partition)
+
+        def job(stage: Stage) -> None:
+            folder = stage.folder / _ROWS  # goes where the stage goes
+            stage.files.rename(self._rows, folder)
+            rows = (rows for one in kept for rows, _ in batches_of(folder / one.name, "arrow"))
+            stage.seal(make_store(stage.tree, self._how, rows).counts())
+
+        counts = publish_job(self._target, job, lambda _: False, self.files, self._rows)
+        if damaged := counts["skipped"] + counts["marked"]:
+            said = counted(damaged, "body failed its checksum", "bodies failed their checksums")
+            warnings.warn(said, stacklevel=2)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """A task or the commit has failed: the target is as it was.
+
+        A commit that was cut off while it published is finished: half of it may be there.
+        """
+        if not self._target.exists():
+            return
+        with one_job(self._target, self.files, existed=self._existed):
+            if self._rows.exists():
+                Stage(self._rows, self.files).remove()
+            finish_left(self._target, self.files)
 
 
-def _append(writer: StoreWriter, reader: MessageReader, rows: pa.RecordBatch, first: int) -> None:
-    """Append some rows, as columns where they are plain. Raises InvalidInput, LimitExceeded."""
-    rows = rows.filter(rows.column("topic").is_valid())
-    if not rows.num_rows:
-        return
-    columns = columns_of_rows(rows, reader)
-    if columns is None:
-        records = (record_of(row, first + n) for n, row in enumerate(rows.to_pylist()))
-        columns = columns_of([reader.message(one) for one in records if is_message(one)])
-    append_ahead(writer, columns)
+def _new_directory(path: str) -> Path:
+    """The target. Raises InvalidInput, NotAStore, Refused."""
+    if not path or is_uri(path):
+        raise InvalidInput("a store is written to a directory", hint='write .save("/data/new")')
+    target = Path(path).absolute()
+    if target.exists() and not target.is_dir():
+        raise NotAStore("not a directory", path=target)
+    require_outside(target)
+    return target

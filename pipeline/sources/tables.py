@@ -8,7 +8,6 @@ from typing import ClassVar
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceArrowWriter,
     DataSourceReader,
     InputPartition,
 )
@@ -72,11 +71,6 @@ class QueueSource(TableSource):
     def name(cls) -> str:
         return "rocketmq-queue"
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from .queue_writer import QueueUnitsWriter
-
-        return QueueUnitsWriter(self.options, schema.names, overwrite)
-
 
 class IndexSource(TableSource):
     """Options `path`, `fields`, `on_damage`."""
@@ -86,11 +80,6 @@ class IndexSource(TableSource):
     @classmethod
     def name(cls) -> str:
         return "rocketmq-index"
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from .queue_writer import IndexItemsWriter
-
-        return IndexItemsWriter(self.options, schema.names, overwrite)
 
 
 class TimerSource(TableSource):

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from ...formats.derive.ragged import Ints
 from ..errors import InvalidInput, from_os_error
+from ..write.bulk import STEP_ROWS
 from .row_files import batches_of, form_of, schema_of
 
 TIME, STORE, POSITION = "store_timestamp", "store", "position"
@@ -241,17 +242,20 @@ class _Pieces:
 
     def _merged(self) -> Iterator[pa.RecordBatch]:
         heads = [self._next(blocks) for blocks in self.pieces if blocks]
+        taken: list[pa.RecordBatch] = []
         while heads:
             limit, first = min((head.last, number) for number, head in enumerate(heads))
             # what is equal stays in the order of the pieces: this one may have more of it
-            parts = [head.taken(limit, equal=n <= first) for n, head in enumerate(heads)]
-            taken = [rows for rows in parts if rows.num_rows]
-            yield from (taken if len(taken) == 1 else self._ordered(taken).to_batches())
+            taken += [head.taken(limit, equal=n <= first) for n, head in enumerate(heads)]
             heads = [
                 head if head.at < head.rows.num_rows else self._next(head.blocks)
                 for head in heads
                 if head.at < head.rows.num_rows or head.blocks
             ]
+            if sum(rows.num_rows for rows in taken) >= STEP_ROWS:
+                yield from self._ordered(taken).to_batches()
+                taken = []
+        yield from self._ordered(taken).to_batches()
 
     def _next(self, blocks: list[tuple[int, int]]) -> _Head:
         at, size = blocks[0]

@@ -163,6 +163,21 @@ def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not new.exists()
 
 
+@pytest.mark.parametrize("command", [["import"], ["compact", "--topic", "orders"]])
+def test_without_pyarrow_one_line(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of the commands that need no Spark."""
+    root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
+    without(monkeypatch, "pyarrow")
+    code, line = pipeline_failing([*command, str(root), "--to", str(new)], capsys)
+    assert (code, line.partition("; ")[2]) == (5, "pip install 'mqstore[arrow]'")
+    assert not new.exists()
+
+
 def every_command(store: Path, new: Path) -> list[list[str]]:
     """A call of each command, but for the options of Spark."""
     name, to = str(store), ["--to", str(new)]
@@ -171,14 +186,12 @@ def every_command(store: Path, new: Path) -> list[list[str]]:
         ["verify", name],
         ["stats", name],
         ["diff", name, name],
-        ["import", name, *to],
-        ["compact", name, "--topic", "orders", *to],
         ["export", name, *to],
         ["sql", "SELECT 1", name],
     ]
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(6))
 def test_what_is_missing_is_one_line(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

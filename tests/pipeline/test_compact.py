@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline import compact
-from mqstore.pipeline.compact import fill
-from mqstore.pipeline.importing import options_of
-from mqstore.pipeline.publishing import publish_job
-from mqstore.pipeline.stage import Stage
+from mqstore.pipeline.compact import compact_stores
+from mqstore.store.arrow.append_rows import NewStore
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.layout import Layout
 from mqstore.store.message import Message, messages
 
 from ..stores import unpack
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
 
@@ -29,7 +24,7 @@ SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxInde
 def all_of(root: Path) -> list[Message]:
     log = CommitLog.open(Layout.open(root))
     with log.queue:
-        return [m for item in log.scan() if isinstance(item, Batch) for m in messages(item)]
+        return [m for item in log.scan(crc=True) if isinstance(item, Batch) for m in messages(item)]
 
 
 def test_a_store_that_is_missing_moves_no_other(
@@ -43,7 +38,15 @@ def test_a_store_that_is_missing_moves_no_other(
         told.append(folders)
         return {
             "stores": [
-                {"store": root, "folder": folder, "messages": 0, "kept": 0, "damage": []}
+                {
+                    "store": root,
+                    "folder": folder,
+                    "messages": 0,
+                    "kept": 0,
+                    "damage": [],
+                    "skipped": 0,
+                    "marked": 0,
+                }
                 for root, folder in folders.items()
             ]
         }
@@ -55,29 +58,61 @@ def test_a_store_that_is_missing_moves_no_other(
     assert json.loads(capsys.readouterr().out)["to"] == str(new / root.name)
 
 
-def test_the_last_message_of_each_key_stays(spark: SparkSession, tmp_path: Path) -> None:
-    root, new = unpack("5.3.3-compaction", tmp_path), tmp_path / "new"
-    found = all_of(root)
+def wanted_of(found: list[Message]) -> tuple[set[str], list[Message]]:
+    """Topics with keys, and what stays of them, by a plain loop."""
     keyed = [m for m in found if m.properties.get("KEYS", "").strip()]
     topics = {m.topic for m in keyed if not m.topic.startswith(("rmq_sys", "SCHEDULE", "%"))}
-    wanted: dict[tuple[str, int, str], Message] = {}
+    latest: dict[tuple[str, int, str], Message] = {}
     for message in keyed:
         if message.topic in topics:
-            wanted[message.topic, message.queue_id, message.properties["KEYS"]] = message
-    kept = sorted(
-        (m for m in wanted.values() if m.stored_body),
-        key=lambda m: (m.store_timestamp, m.physical_offset),
-    )
+            latest[message.topic, message.queue_id, message.properties["KEYS"]] = message
+    kept = sorted((m for m in latest.values() if m.stored_body), key=lambda m: m.physical_offset)
     assert kept and len(kept) < len(keyed), "there is something to compact"
-    ask = {"path": str(root), "topics": ",".join(sorted(topics))}
+    return topics, kept
 
-    def job(stage: Stage) -> None:
-        counts = fill(spark, ask, stage, options_of(SIZES, "5.3", keep_times=True))
-        stage.seal(counts)
 
-    counts = publish_job(new, job, lambda _: False)
+@pytest.mark.parametrize("heads", [1, 50, 1 << 20])
+def test_the_last_message_of_each_key_stays(
+    heads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compact, "_HEADS_MAX", heads)
+    root, new = unpack("5.3.3-compaction", tmp_path), tmp_path / "new"
+    found = all_of(root)
+    topics, kept = wanted_of(found)
+    told: list[int] = []
+    how = NewStore(SIZES, "5.3", keep_times=True)
+    manifest = compact_stores({str(root): ""}, sorted(topics), new, how, told.append)
     messages = sum(m.topic in topics for m in found)
-    assert counts == {"messages": messages, "kept": len(kept), "damage": []}
-    assert [(m.topic, m.queue_id, m.properties["KEYS"], m.stored_body) for m in all_of(new)] == [
-        (m.topic, m.queue_id, m.properties["KEYS"], m.stored_body) for m in kept
-    ]
+    counts = {"messages": messages, "kept": len(kept), "skipped": 0, "marked": 0, "damage": []}
+    assert manifest["stores"] == [{"store": str(root), "folder": "", **counts}]
+    assert sum(told) == 2 * sum(path.stat().st_size for path in (root / "commitlog").iterdir())
+    assert [
+        (m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in all_of(new)
+    ] == [(m.topic, m.queue_id, m.properties, m.stored_body, m.sys_flag) for m in kept]
+
+
+def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that stays and fails its checksum is told, and never a sound one of the new store."""
+    root = unpack("5.3.3-compaction", tmp_path)
+    topics, kept = wanted_of(all_of(root))
+    victim = kept[-1]
+    at = (
+        victim.position + victim.total_size - len(victim.raw_properties) - len(victim.raw_topic) - 4
+    )
+    (file,) = [path for path in (root / "commitlog").iterdir() if int(path.name) == 0]
+    with file.open("r+b") as log:
+        log.seek(at)
+        (byte,) = log.read(1)
+        log.seek(at)
+        log.write(bytes([byte ^ 1]))
+    words = ["pipeline", "compact", str(root), *(word for t in topics for word in ("-t", t))]
+    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+    assert run([*words, *sizes, "--to", str(tmp_path / "fail")]) == 1
+    assert "the body failed its checksum" in capsys.readouterr().err
+    assert not (tmp_path / "fail").exists()
+    for how, count in (("skip", len(kept) - 1), ("mark", len(kept))):
+        new = tmp_path / how
+        assert run([*words, *sizes, "--to", str(new), "--on-damage", how]) == 1
+        assert "failed" in capsys.readouterr().err
+        found = [m.body_crc_ok for m in all_of(new)]
+        assert (len(found), found.count(False)) == (count, how == "mark")

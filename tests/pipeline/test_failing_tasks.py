@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mqstore.pipeline import compact, export_source, importing, register
+from mqstore.pipeline import export_source, register
 from mqstore.pipeline.export import export, spark_job
-from mqstore.pipeline.failures import JobFailed
-from mqstore.pipeline.importing import options_of
-from mqstore.pipeline.publishing import publish_job
+from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_writer import LogWriter
-from mqstore.pipeline.stage import Stage
 
 from ..stores import unpack
 from .test_rebuild import tree
@@ -36,29 +34,15 @@ def run_export(spark: SparkSession, root: Path, new: Path) -> None:
     export(ask, "json", new, lambda *asked: spark_job(spark, *asked))
 
 
-def run_import(spark: SparkSession, root: Path, new: Path) -> None:
-    place = root.with_name("messages.parquet")
-    if not place.exists():
-        rows = spark.read.format("rocketmq-log").options(fields=FIELDS, body="stored")
-        rows.load(str(root)).repartition(3).write.parquet(str(place))
-    options = options_of(SIZES, "5.3", keep_times=True)
-    filled(new, lambda stage: importing.fill(spark, [str(place)], stage, options))
+def run_write(spark: SparkSession, root: Path, new: Path) -> None:
+    rows = spark.read.format("rocketmq-log").options(fields=FIELDS, body="stored").load(str(root))
+    options = {"broker_config": json.dumps(SIZES), "as_broker": "5.3", "keep_times": "true"}
+    with failures():
+        write = rows.repartition(3, "position").sortWithinPartitions("position").write
+        write.format("rocketmq-log").options(**options).mode("append").save(str(new))
 
 
-def run_compact(spark: SparkSession, root: Path, new: Path) -> None:
-    options = options_of(SIZES, "5.3", keep_times=True)
-    ask = {"path": str(root), "topics": "*"}
-    filled(new, lambda stage: compact.fill(spark, ask, stage, options))
-
-
-def filled(new: Path, fill: Callable[[Stage], Any]) -> None:
-    def job(stage: Stage) -> None:
-        stage.seal({"counts": fill(stage)})
-
-    publish_job(new, job, lambda _: False)
-
-
-def failing(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first attempts at each task of an export, and of the writer of a store, are in vain."""
 
     def give_up() -> None:
@@ -92,8 +76,7 @@ def failing(attempts: int, monkeypatch: pytest.MonkeyPatch) -> None:
             return Writer(self.options, schema.names, overwrite)
 
     monkeypatch.setattr(export_source, "ExportSource", Export)
-    monkeypatch.setattr(importing, "LogSource", Log)
-    monkeypatch.setattr(compact, "LogSource", Log)
+    spark.dataSource.register(Log)
 
 
 def visible(new: Path) -> dict[str, str]:
@@ -104,18 +87,19 @@ def visible(new: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("job", [run_export, run_import, run_compact])
+@pytest.mark.parametrize("job", [run_export, run_write])
 def test_a_task_that_fails(
     job: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = unpack("5.3.3-compaction", tmp_path)
+    register(spark)
     job(spark, root, tmp_path / "wanted")
     try:
         with monkeypatch.context() as patched:
-            failing(1, patched)
+            failing(1, spark, patched)
             job(spark, root, tmp_path / "new")
         with monkeypatch.context() as patched:
-            failing(99, patched)
+            failing(99, spark, patched)
             with pytest.raises(JobFailed, match=WHY):
                 job(spark, root, tmp_path / "none")
     finally:

@@ -1,73 +1,75 @@
-"""`pipeline import`: what was exported becomes a store with the same messages."""
+"""`pipeline import`: what was exported becomes a store with the same messages, whole or not at all."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
 
-from mqstore.pipeline.importing import files_of, fill, options_of
-from mqstore.pipeline.publishing import publish_job
-from mqstore.pipeline.stage import Stage
-from mqstore.store.errors import InvalidInput, Unreadable
+from mqstore.cli.app import run
+from mqstore.pipeline import importing
 from mqstore.store.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
+from ..store.test_rows_again import given, table_of
 from ..stores import unpack
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}
-FIELDS = "topic,queue_id,position,store_timestamp,born_timestamp,properties,body"
 
 
-def test_there_and_back(spark: SparkSession, tmp_path: Path) -> None:
+def imported(*words: str | Path) -> int:
+    sizes = [word for name, value in SIZES.items() for word in ("--set", f"{name}={value}")]
+    return run(["pipeline", "import", *map(str, words), *sizes, "--as-broker", "5.3"])
+
+
+def test_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root, new = unpack("5.3.3-v2", tmp_path), tmp_path / "new"
-    read = spark.read.format("rocketmq-log").option("fields", FIELDS).option("body", "stored")
-    exported = read.load(str(root)).toArrow()
-    pq.write_table(exported, tmp_path / "a.parquet")
-    options = options_of(SIZES, "5.3", keep_times=True)
-
-    def job(stage: Stage) -> None:
-        count = fill(spark, [str(tmp_path / "a.parquet")], stage, options)
-        stage.seal({"messages": count})
-
-    assert publish_job(new, job, lambda _: False) == {"messages": exported.num_rows}
+    rows = table_of(root, body="plain")
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        some = rows.take(list(range(number, rows.num_rows, 2)))
+        pq.write_table(some, tmp_path / f"in/{number}.parquet")
+    assert imported(tmp_path / "in", "--to", new, "--format=json") == 0
+    counts = {"messages": rows.num_rows, "left_out": 0, "skipped": 0, "marked": 0}
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"type": "import", "to": str(new), **counts}
     assert not (new / ".mqstore").exists()
-    names = ["topic", "body", "store_timestamp"]
-    found = read.load(str(new)).orderBy("position").toArrow().select(names)
-    assert found == exported.sort_by("position").select(names)
+    assert given(table_of(new, body="plain")) == given(rows)
     with Store(new) as store:
         assert verify(store).status is Status.CLEAN
 
 
-def test_files_and_directories_of_them(tmp_path: Path) -> None:
-    (tmp_path / "topic=a").mkdir()
-    for name in ("topic=a/x.parquet", "y.parquet", "z.csv"):
-        (tmp_path / name).write_bytes(b"PAR1 PAR1")
-    assert files_of([tmp_path]) == [tmp_path / "topic=a/x.parquet", tmp_path / "y.parquet"]
-    assert files_of([tmp_path / "y.parquet"]) == [tmp_path / "y.parquet"]
-    (tmp_path / "of_spark/z.parquet").mkdir(parents=True)
-    (part := tmp_path / "of_spark/z.parquet/part-0.snappy.parquet").write_bytes(b"PAR1 PAR1")
-    assert files_of([tmp_path / "of_spark"]) == files_of([part.parent]) == [part]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="no Parquet file there"):
-        files_of([tmp_path / "empty"])
+def test_corrupted_bodies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = unpack("5.3.3-killed-bit", tmp_path)
+    rows = table_of(root, body="plain")
+    bad = rows.column("body_crc_ok").to_pylist().count(False)
+    assert bad, "there is something to tell"
+    pq.write_table(rows, tmp_path / "a.parquet")
+    assert imported(tmp_path / "a.parquet", "--to", tmp_path / "fail") == 1
+    assert "the body failed its checksum" in capsys.readouterr().err
+    assert not (tmp_path / "fail").exists()
+    for how, kept in (("skip", 0), ("mark", bad)):
+        assert imported(tmp_path / "a.parquet", "--to", tmp_path / how, "--on-damage", how) == 1
+        assert "failed" in capsys.readouterr().err
+        found = table_of(tmp_path / how, body="plain").column("body_crc_ok").to_pylist()
+        assert (found.count(False), len(found)) == (kept, rows.num_rows - bad + kept)
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR", b"PAR1 cut", b"no PAR1"])
-def test_no_parquet_file(content: bytes, tmp_path: Path) -> None:
-    """Told before Spark starts, with its name."""
-    (tmp_path / "good.parquet").write_bytes(b"PAR1 PAR1")
-    (tmp_path / "bad.parquet").write_bytes(content)
-    with pytest.raises(Unreadable, match=r"not a Parquet file, or not all of one: .*/bad\.parquet"):
-        files_of([tmp_path])
-
-
-def test_a_generation_that_there_is_not() -> None:
-    with pytest.raises(InvalidInput):
-        options_of({}, "x.y", keep_times=True)
+def test_what_fails_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imported(tmp_path / "none", "--to", tmp_path / "new") == 5
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 cut")
+    assert imported(tmp_path / "bad.parquet", "--to", tmp_path / "new") == 2
+    assert "bad.parquet" in capsys.readouterr().err
+    pq.write_table(table_of(unpack("5.3.3-v2", tmp_path)), tmp_path / "a.parquet")
+    assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 2, "there are no bodies"
+    assert "body: missing" in capsys.readouterr().err
+    monkeypatch.setattr(
+        importing, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 130
+    assert not (tmp_path / "new").exists()

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqstore.pipeline.failures import failure_of
-from mqstore.store.errors import InvalidInput, Refused
+from mqstore.store.errors import InvalidInput
 
-from ..stores import config, unpack
+from ..stores import unpack
 from .test_log_rows import ask_of, rows
-from .test_rebuild import tree
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,26 +37,6 @@ def failing(write: Any, target: Path) -> Exception:
     return failure_of(str(caught.value))
 
 
-def test_queues_are_the_same_files(spark: SparkSession, root: Path, tmp_path: Path) -> None:
-    sizes = config("4.9.7-clean", root)["mappedFileSizeConsumeQueue"]
-    units = spark.read.format("rocketmq-queue").load(str(root)).filter("problem IS NULL")
-    keys = ("topic", "queue_id", "queue_offset")
-    ordered = units.repartition(*keys[:2]).sortWithinPartitions(*keys)
-    write = ordered.write.format("rocketmq-queue")
-    write.option("broker_config", f'{{"mappedFileSizeConsumeQueue": "{sizes}"}}').mode(
-        "append"
-    ).save(str(tmp_path / "new"))
-    assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["consumequeue"]
-
-
-@pytest.mark.slow
-def test_a_gap_is_refused(spark: SparkSession, root: Path, tmp_path: Path) -> None:
-    units = spark.read.format("rocketmq-queue").load(str(root)).coalesce(1)
-    gaps = units.filter("problem IS NULL AND queue_offset <> 1").write.format("rocketmq-queue")
-    assert isinstance(failing(gaps, tmp_path / "gaps"), Refused)
-
-
 @pytest.mark.slow
 def test_a_store_of_messages(spark: SparkSession, root: Path, tmp_path: Path) -> None:
     """Messages in log order make a store with the same messages, dispatched anew."""
@@ -77,18 +56,3 @@ def test_a_store_of_messages(spark: SparkSession, root: Path, tmp_path: Path) ->
     assert not (new / "abort").exists() and not (new / ".mqstore").exists()
     lacking = messages.select("topic").write.format("rocketmq-log")
     assert isinstance(failing(lacking, tmp_path / "lacking"), InvalidInput)
-
-
-@pytest.mark.slow
-def test_an_index_of_items(spark: SparkSession, root: Path, tmp_path: Path) -> None:
-    source = spark.read.format("rocketmq-index").load(str(root)).filter("problem IS NULL")
-    items = source.selectExpr(
-        "key_hash", "physical_offset", "begin_timestamp + time_diff * 1000L AS store_timestamp"
-    )
-    write = items.orderBy("physical_offset").coalesce(1).write.format("rocketmq-index")
-    write.option("broker_config", SIZES).mode("append").save(str(tmp_path / "new"))
-    again = spark.read.format("rocketmq-index").load(str(tmp_path / "new"))
-    pairs = ("key_hash", "physical_offset")
-    assert sorted(again.select(*pairs).collect()) == sorted(source.select(*pairs).collect())
-    wrong = items.orderBy("physical_offset", ascending=False).write.format("rocketmq-index")
-    assert isinstance(failing(wrong, tmp_path / "wrong"), InvalidInput)
