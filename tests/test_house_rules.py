@@ -192,7 +192,7 @@ def required(*extras: str) -> set[str]:
 EXTRAS = {
     "pipeline": ("spark", "avro"),
     "store": ("rocksdb",),
-    "cli": ("arrow",),
+    "cli": ("arrow", "avro"),
     "formats": ("fast",),
 }
 
