@@ -25,7 +25,7 @@ def sql(
 ) -> None:
     """Ask stores with SQL.
 
-    There are the views messages, damage, queues, index_items, timers, findings and offsets; each
+    There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
     has a column `store`. A view reads only the columns that QUERY names: `SELECT *` reads all but
     bodies. What of a store cannot be read is in the view damage, or a fatal finding. A store that is
     not there is told on stderr, too, and the others are asked.

@@ -30,6 +30,7 @@ _SOURCES = {
     "timers": "rocketmq-timer",
     FINDINGS: "rocketmq-findings",
     "offsets": "rocketmq-offsets",
+    "lag": "rocketmq-lag",
 }
 VIEWS = tuple(_SOURCES)
 _RESULT_BYTES = "spark.driver.maxResultSize"

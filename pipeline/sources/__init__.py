@@ -22,6 +22,7 @@ def all_sources() -> list[type[DataSource]]:
 
 def table_sources() -> list[type[TableSource]]:
     """Those of files other than the log."""
-    from .tables import FindingSource, IndexSource, OffsetSource, QueueSource, TimerSource
+    from . import tables
 
-    return [QueueSource, IndexSource, TimerSource, OffsetSource, FindingSource]
+    own = (tables.QueueSource, tables.IndexSource, tables.TimerSource)
+    return [*own, tables.OffsetSource, tables.LagSource, tables.FindingSource]

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from ...store.arrow.ask import Ask
 from ...store.arrow.finding_table import FindingTable
 from ...store.arrow.index_table import IndexTable
+from ...store.arrow.lag_table import LagTable
 from ...store.arrow.offset_table import OffsetTable
 from ...store.arrow.queue_table import QueueTable
 from ...store.arrow.table import Table, TablePart, columns_asked, parts_of, table_rows
@@ -93,13 +94,23 @@ class TimerSource(TableSource):
 
 
 class OffsetSource(TableSource):
-    """Options `path`, `fields`, `on_damage`."""
+    """Options `path`, `fields`, `tables`, `on_damage`."""
 
     table = OffsetTable()
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-offsets"
+
+
+class LagSource(TableSource):
+    """Options `path`, `fields`, `tables`, `on_damage`."""
+
+    table = LagTable()
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq-lag"
 
 
 class FindingSource(TableSource):

@@ -16,6 +16,10 @@ REPORT = "report"
 FAIL = "fail"
 FAIL_UNREADABLE = "fail-unreadable"
 NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
+OFFSETS = "offset"
+OFFSET_TABLES = (OFFSETS, "pull", "lmq", "delay")
+"""What has positions in queues, of groups and of delay levels (`offset_table`)."""
+_ALL = "*"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
 BODY, BODY_CRC_OK, RAW = "body", "body_crc_ok", "raw"
@@ -26,7 +30,7 @@ _NOTES = {
 """What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
-    | {"pushdown", "split_bytes", "broker_config", "quick"}
+    | {"pushdown", "split_bytes", "broker_config", "quick", "tables"}
 )
 
 
@@ -41,7 +45,7 @@ class Ask:
     that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and
     the DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size of a part
     that one task reads, None for what fits. config: of the brokers, as in broker.conf.
-    quick: of findings, structure and ends only.
+    quick: of findings, structure and ends only. tables: of offsets, some of `OFFSET_TABLES`.
     """
 
     stores: tuple[str, ...]
@@ -55,6 +59,7 @@ class Ask:
     split_bytes: int | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
+    tables: tuple[str, ...] = (OFFSETS,)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -79,6 +84,7 @@ class Ask:
             split_bytes=_number(given, "split_bytes"),
             config=parse_object(given, "broker_config"),
             quick=_one_of(given, "quick", ("false", "true")) == "true",
+            tables=_tables(given),
         )
 
     @property
@@ -129,6 +135,14 @@ def _paths(given: Mapping[str, str]) -> list[str]:
 def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     parts = (part.strip() for part in given.get(name, "").split(_SEPARATOR))
     return tuple(part for part in parts if part)
+
+
+def _tables(given: Mapping[str, str]) -> tuple[str, ...]:
+    wanted = _list(given, "tables") or (OFFSETS,)
+    if unknown := [name for name in wanted if name not in (*OFFSET_TABLES, _ALL)]:
+        known = f"{', '.join(OFFSET_TABLES)} or {_ALL}"
+        raise InvalidInput(f"option tables: no table {unknown[0]!r}", hint=f"there are {known}")
+    return OFFSET_TABLES if _ALL in wanted else wanted
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

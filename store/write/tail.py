@@ -61,7 +61,7 @@ def find_tail(layout: Layout) -> Tail:
         if file is None:
             return _empty(layout, log)
         walked = _walk(layout, log, file)
-    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + _batch_queues(layout)
+    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + batch_queues(layout)
     reached = max((queue.end_position or 0 for queue in queues), default=0)
     if reached > walked.end:
         raise _unclean(layout, "a queue points behind the log's end", walked.end)
@@ -81,7 +81,7 @@ def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
 
 def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     """A log without a record."""
-    queues = ConsumeQueues(layout).summaries() + _batch_queues(layout)
+    queues = ConsumeQueues(layout).summaries() + batch_queues(layout)
     if any(queue.end_position for queue in queues):
         raise Refused(
             "the commit log has no record, but the queues have units",
@@ -91,7 +91,7 @@ def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
     return Tail(log.start, None, {})
 
 
-def _batch_queues(layout: Layout) -> list[QueueSummary]:
+def batch_queues(layout: Layout) -> list[QueueSummary]:
     """What each batch queue holds (5.x)."""
     found = []
     for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
