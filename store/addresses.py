@@ -217,13 +217,7 @@ class Finder:
             if one is None or one.message.queue_offset > offset:
                 raise NotFound(f"{topic}/{queue_id} has no message {offset}")
             return one
-        unit = self._queue(topic, queue_id).unit(offset)
-        if unit is None or not unit.valid or unit.pre_fill:
-            raise NotFound(f"{topic}/{queue_id} has no message {offset}")
-        message = store.message_at(unit.physical_offset)
-        if unit.physical_offset >= store.log_end.position or not message.is_of(topic):
-            raise NotFound(f"{topic}/{queue_id} has no message {offset}: its unit points elsewhere")
-        return Found(message, Via.QUEUE)
+        return Found(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
         """An open queue; a few of them stay so."""

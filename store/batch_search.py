@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from .batch_consume_queue import BatchConsumeQueue, is_valid
-from .consume_queue import QueueDirectory, no_topic, queue_directories
+from .consume_queue import QueueDirectory, QueueSummary, no_topic, queue_directories
 from .errors import NotFound
 from .found import Found, Note
 from .inner_batch import unwrapped
@@ -35,6 +35,15 @@ def open_batch_queue(store: Store, topic: str, queue_id: int) -> BatchConsumeQue
         if queue.queue_id == queue_id:
             return BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(queue.path))
     raise NotFound(f"{topic} has no queue {queue_id}", path=store.layout.batch_consume_queue)
+
+
+def batch_summaries(store: Store) -> list[QueueSummary]:
+    """What each batch queue holds. Raises Unreadable."""
+    found = []
+    for topic, queue_id, path in queue_directories(store.layout.batch_consume_queue):
+        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+            found.append(queue.summary())
+    return found
 
 
 def batch_message(store: Store, topic: str, queue_id: int, queue_offset: int) -> Message:

@@ -94,7 +94,7 @@ class NotFound(StoreError):
 
 
 class Corrupted(StoreError):
-    """A message whose body failed its checksum, where such are not taken."""
+    """A body failed its checksum, or a range of the log is damaged, where such are not taken."""
 
 
 class Unclean(StoreError):

@@ -12,6 +12,7 @@ import numpy as np
 
 from .batch import Batch, Extent, ExtentKind
 from .body import MAX_BODY_BYTES
+from .byte_reader import noting
 from .counted import counted
 from .errors import Corrupted, InvalidInput
 from .inner_batch import unwrapped
@@ -30,6 +31,8 @@ Time = str | int | datetime | None
 OnDamage = Literal["warn", "raise", "skip"]
 """What becomes of a range of the log that cannot be read: a `DamageWarning`, an error, nothing."""
 _DAMAGE = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+_CALLER = 5
+"""So many calls away is whoever asks `Store.messages` or a reader for the next ones."""
 
 
 class DamageWarning(UserWarning):
@@ -42,8 +45,14 @@ def times_of(since: Time, until: Time) -> TimeRange:
 
 
 def _text(time: Time) -> str | None:
+    """A time as people write it; one before 1970 is 0, for no range begins earlier."""
     if isinstance(time, datetime):
-        return str(round(time.timestamp() * 1000))
+        try:
+            time = round(time.timestamp() * 1000)
+        except (ValueError, OverflowError, OSError) as error:
+            raise InvalidInput(f"no such time: {time}: {error}") from None
+    if isinstance(time, int):
+        time = max(0, time)
     return None if time is None else str(time)
 
 
@@ -61,8 +70,9 @@ def selected(
     """The records of a store that are wanted, those behind the end of the log left out.
 
     topics: names or patterns as a shell's, none for all. crc: compute the CRC of bodies. inner:
-    messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the next one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage
-    where that is asked for.
+    messages inside of batch records in the place of these (spec 01, 1.9). A batch is valid until the
+    next one is asked for. Raises InvalidInput, Unreadable, and Corrupted for damage where that is
+    asked for, UnreadableRange for bytes that the disk does not give.
     """
     if on_damage not in ("warn", "raise", "skip"):
         raise InvalidInput(f"on_damage is warn, raise or skip, not {on_damage!r}")
@@ -71,9 +81,12 @@ def selected(
     one = Selection(times=times, where=condition)
     names = [topics] if isinstance(topics, str) else topics
     either = [one._replace(topic=name) for name in names] or [one]
-    start, stop = time_bounds(store, times)
+    around = on_damage != "raise"
+    with noting(around=around):
+        start, stop = time_bounds(store, times)
+        end = store.log_end.position
     items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
-    batches = _readable(store, items, on_damage)
+    batches = _readable(store, _noted(items, around), end, on_damage)
     return _selected(map(_apart, batches) if inner else batches, either)
 
 
@@ -90,11 +103,23 @@ def _apart(batch: Batch) -> Batch:
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
 
 
+def _noted(items: Iterator[Batch | Extent], around: bool) -> Iterator[Batch | Extent]:
+    """The items of a scan that goes around bytes that the disk does not give, which are damage then.
+
+    Only while it reads: what is noted belongs to the context of whoever asks for the next item.
+    """
+    while True:
+        with noting(around=around):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
+
+
 def _readable(
-    store: Store, items: Iterator[Batch | Extent], on_damage: OnDamage
+    store: Store, items: Iterator[Batch | Extent], end: int, on_damage: OnDamage
 ) -> Iterator[Batch]:
-    """The records of this log among the items of a scan; damage is told, also that behind its end."""
-    end = store.log_end.position
+    """The records before the end of the log among the items; damage is told, also that behind it."""
     for item in items:
         if isinstance(item, Extent):
             if item.kind in _DAMAGE:
@@ -109,4 +134,4 @@ def _tell(store: Store, damage: Extent, on_damage: OnDamage) -> None:
     if on_damage == "raise":
         raise error
     if on_damage == "warn":
-        warnings.warn(str(error), DamageWarning, stacklevel=4)
+        warnings.warn(str(error), DamageWarning, stacklevel=_CALLER)

@@ -307,10 +307,21 @@ class Store:
 
             return batch_message(self, topic, queue_id, queue_offset)
         with self.queues.open(topic, queue_id) as queue:
-            unit = queue.unit(queue_offset)
-            if unit is None or not unit.valid or unit.pre_fill:
-                raise NotFound(f"{topic}/{queue_id} has no message {queue_offset}")
-        return self.message_at(unit.physical_offset)
+            return self.message_of_unit(queue, queue_offset)
+
+    def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
+        """The message that a unit of a queue points at.
+
+        Raises NotFound, also where that is one of another topic or behind the end of the log.
+        """
+        none = f"{queue.topic}/{queue.queue_id} has no message {queue_offset}"
+        unit = queue.unit(queue_offset)
+        if unit is None or not unit.valid or unit.pre_fill:
+            raise NotFound(none)
+        message = self.message_at(unit.physical_offset)
+        if unit.physical_offset >= self.log_end.position or not message.is_of(queue.topic):
+            raise NotFound(f"{none}: its unit points elsewhere")
+        return message
 
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
@@ -421,7 +432,11 @@ class Store:
 
     def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
         """The same as a DataFrame of pandas, all of it in memory. Raises as `to_arrow`."""
-        return self.to_arrow(fields, **wanted).read_pandas()
+        stream = self.to_arrow(fields, **wanted)
+        try:
+            return stream.read_pandas()
+        except ModuleNotFoundError as error:
+            raise Unsupported("this needs pandas", hint="pip install pandas") from error
 
     def __repr__(self) -> str:
         return f"Store({self.layout.root!s})"

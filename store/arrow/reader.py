@@ -10,14 +10,13 @@ import pyarrow as pa
 from ..errors import InvalidInput
 from ..selected import OnDamage, Time, selected
 from ..where import Where
-from .ask import BODY, BODY_CRC_OK
+from .ask import BODY_CRC_OK, PLAIN_BODY, with_notes
 from .log_columns import DAMAGE, SCHEMA, STORE, USUAL, rows_of_batch
 
 if TYPE_CHECKING:
     from ..store import Store
 
 Reader: TypeAlias = pa.RecordBatchReader
-_COMPRESSION = "body_compression"
 _KNOWN = tuple(name for name in SCHEMA.names if name != DAMAGE)
 
 
@@ -28,7 +27,9 @@ def fields_of(fields: str | Sequence[str] | None) -> list[str]:
     names = [fields] if isinstance(fields, str) else list(dict.fromkeys(fields))
     if unknown := [name for name in names if name not in _KNOWN]:
         raise InvalidInput(f"no column {unknown[0]!r}", hint=f"there are {', '.join(_KNOWN)}")
-    return [*names, _COMPRESSION] if BODY in names and _COMPRESSION not in names else names
+    if not names:  # a stream without columns has no rows either, whatever is in the store
+        raise InvalidInput("no column is named", hint=f"there are {', '.join(_KNOWN)}")
+    return list(with_notes(tuple(names), PLAIN_BODY))
 
 
 def reader(
@@ -43,7 +44,8 @@ def reader(
 ) -> Reader:
     """The records that `selected` gives as batches of Arrow, some MiB of them in memory at a time.
 
-    A body is decompressed; `body_compression` beside it says how it is stored.
+    A body is decompressed; what stands beside it says how it is stored, whether it is sound, and
+    why one is shown as it is stored.
     """
     names = fields_of(fields)
     wanted = selected(

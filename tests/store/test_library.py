@@ -14,7 +14,8 @@ import pytest
 
 import mqstore
 from mqstore import Batch, DamageWarning, Store
-from mqstore.store.errors import Corrupted, InvalidInput
+from mqstore.formats.consume_queue import UNIT
+from mqstore.store.errors import Corrupted, InvalidInput, NotFound
 
 from .. import stores
 
@@ -50,7 +51,7 @@ def test_columns_are_the_fields_of_the_messages(name: str, store: Unpack) -> Non
             for message in opened.messages(on_damage="skip")
             if message.inner is None
         }
-    assert table.column_names == [*names, "body_compression"]
+    assert table.column_names == [*names, "body_compression", "body_error"]
     assert records
     for record in records:
         message = by_place.get(record["position"])
@@ -95,10 +96,81 @@ def test_damage_is_told(store: Unpack) -> None:
             assert opened.to_arrow("topic", on_damage="skip").read_all().num_rows == rows > 0
 
 
+def test_what_a_disk_does_not_give_is_damage(store: Unpack, tmp_path: Path) -> None:
+    root = store("5.3.3-clean")
+    code = """
+import sys, warnings
+from pathlib import Path
+from mqstore import DamageWarning, Store
+from mqstore.store.errors import UnreadableRange
+from tests.failing_disk import fail_here
+
+root = Path(sys.argv[1])
+fail_here(min((root / "commitlog").iterdir()), 8192, 4096)
+for asked in (lambda s, how: len(list(s.messages(on_damage=how))),
+              lambda s, how: s.to_arrow(on_damage=how).read_all().num_rows):
+    with Store(root) as opened, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = asked(opened, "warn")
+        assert 300 < found < 377, found
+        assert [w.category for w in told] == [DamageWarning], told
+        assert told[0].filename == "<string>" and "Input/output error" in str(told[0].message)
+        assert asked(opened, "skip") == found and len(told) == 1
+        try:
+            asked(opened, "raise")
+        except UnreadableRange as error:
+            assert (error.offset, error.length) == (8192, 4096)
+        else:
+            raise AssertionError("no error")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(root)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_times_before_1970_and_none_at_all(clean: Path) -> None:
+    with Store(clean) as opened:
+        count = len(list(opened.messages()))
+        for since in (-1, datetime(1960, 1, 1, tzinfo=UTC)):
+            assert len(list(opened.messages(since=since))) == count
+            assert not list(opened.messages(until=since))
+        with pytest.raises(InvalidInput, match="no such time"):
+            opened.messages(since=datetime.min)
+
+
+def test_a_body_that_does_not_decompress_is_told(store: Unpack) -> None:
+    root = store("5.3.3-clean")
+    with Store(root) as opened:
+        packed = next(m for m in opened.messages() if m.body().compression)
+    log = min((root / "commitlog").iterdir())
+    data = log.read_bytes()
+    at = data.index(packed.stored_body, packed.position)
+    log.write_bytes(data[:at] + bytes(4) + data[at + 4 :])
+    with Store(root) as opened:
+        rows = opened.to_arrow(["position", "body"], on_damage="skip").read_all().to_pylist()
+    (row,) = [row for row in rows if row["position"] == packed.position]
+    assert row["body"][4:] == packed.stored_body[4:]
+    assert row["body_crc_ok"] is False and "does not decompress" in row["body_error"]
+
+
+def test_a_unit_that_points_elsewhere_is_no_message(clean: Path) -> None:
+    with Store(clean) as opened:
+        other = opened.message("logs", 0, 0).position
+    queue = min((clean / "consumequeue" / "orders" / "0").iterdir())
+    data = bytearray(queue.read_bytes())
+    data[: UNIT.sizeof()] = UNIT.build({"physical_offset": other, "size": 100, "tags_code": 0})
+    queue.write_bytes(data)
+    with Store(clean) as opened, pytest.raises(NotFound, match="its unit points elsewhere"):
+        opened.message("orders", 0, 0)
+
+
 def test_what_makes_no_sense_is_refused_at_once(clean: Path) -> None:
     with Store(clean) as opened:
         with pytest.raises(InvalidInput, match="no column 'bodi'"):
             opened.to_arrow("bodi")
+        with pytest.raises(InvalidInput, match="no column is named"):
+            opened.to_arrow([])  # a stream without columns has no rows
         with pytest.raises(InvalidInput):
             opened.messages(where="a =")
         with pytest.raises(InvalidInput):
@@ -150,6 +222,7 @@ def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
     from mqstore.store.html import table_html
 
     assert "<script>" not in table_html("<script>", ["<b>"], [["<i>&"]])
+    assert table_html("\udcff", [], [["\udcff"]]).encode().count(b"udcff") == 2
 
 
 def test_a_store_of_batches(store: Unpack) -> None:
@@ -158,3 +231,6 @@ def test_a_store_of_batches(store: Unpack) -> None:
         messages = list(opened.messages())
         assert any(message.inner is not None for message in messages)
         assert len(messages) > opened.to_arrow("position").read_all().num_rows
+        html = opened._repr_html_()
+        for topic, queue_id in {(m.topic, m.queue_id) for m in messages}:
+            assert f"<td>{topic}</td><td>{queue_id}</td>" in html
