@@ -221,10 +221,10 @@ class Lost:
                 for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
                     yield name, entry_text(key[1:])
 
-    def unknown(self) -> Iterator[str]:
-        """What is gone and has left nothing that names it."""
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """Files of which something is gone that nothing names, and what it is."""
         if self._offsets.taken is not None and self._offsets.taken.fails:
-            yield "no group can commit: the table of offsets is null"
+            yield self._offsets.name, "no group can commit: the table of offsets is null"
         any_message = any(end > 0 for _, end in self.queues.values())
         for name, what in (
             (self._offsets.name, "the positions of all groups are lost"),
@@ -235,7 +235,7 @@ class Lost:
                 continue
             consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
             if one.main.there or (one is self._offsets and consumed):
-                yield what
+                yield name, what
 
     @property
     def _nobody_consumed(self) -> bool:

@@ -56,8 +56,8 @@ class ConfigFileStart:
 class ConfigStart:
     """The start of one generation on one `config/`.
 
-    refuses: why there is no start, "" where there is one; lost is then what no file has. unknown: what is lost and cannot be named, in
-    words. unsettled: topics and groups that are lost with all that was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
+    refuses: why there is no start, "" where there is one; lost is then what no file has. unnamed: of which files something is lost that
+    nothing names, and what, in words. unsettled: topics and groups that are lost with all that was set for them. bare: this is a log with its queues, and no sign says that it ever had a configuration: what
     is lost is told, and is not harm.
     """
 
@@ -69,9 +69,14 @@ class ConfigStart:
     lost_positions: tuple[LostPosition, ...] = ()
     lost_delays: tuple[LostDelay, ...] = ()
     lost_entries: tuple[tuple[str, str], ...] = ()
-    unknown: tuple[str, ...] = ()
+    unnamed: tuple[tuple[str, str], ...] = ()
     bare: bool = False
     unsettled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What is lost and cannot be named, in words."""
+        return tuple(text for _, text in self.unnamed)
 
     @property
     def loses(self) -> bool:
@@ -96,11 +101,11 @@ class ConfigStart:
         named = (
             (self.lost_topics, {TOPICS}),
             (self.lost_groups, {GROUPS}),
-            (self.lost_positions or self.unknown, offsets),
+            (self.lost_positions, offsets),
             (self.lost_delays, {DELAYS}),
         )
         found = {name for lost, names in named if lost for name in names}
-        return frozenset(found | {name for name, _ in self.lost_entries})
+        return frozenset(found | {name for name, _ in (*self.lost_entries, *self.unnamed)})
 
     @property
     def backups(self) -> tuple[str, ...]:

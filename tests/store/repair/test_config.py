@@ -110,6 +110,16 @@ def test_offsets_outside_of_their_queue(root: Path) -> None:
     assert after["gone@group-a_tags"] == {0: 10**15}, "nothing is known of that topic's queue"
 
 
+def test_an_empty_table_whose_name_has_a_wrong_letter(root: Path) -> None:
+    """The file that is told is the one that is written, no other."""
+    path = root / "config" / "consumerFilter.json"
+    offsets = (root / "config" / "consumerOffset.json").read_bytes()
+    path.write_text('{"filterDataByTapic":{}}')
+    mended(root)
+    assert loads(path.read_text()) == {"filterDataByTopic": {}}
+    assert (root / "config" / "consumerOffset.json").read_bytes() == offsets
+
+
 def test_offsets_of_consumers_that_pull(root: Path) -> None:
     """5.5 keeps them in a table of their own, and they are held against the same queues (I-144)."""
     path = root / "config" / "consumerOffset.json"
