@@ -11,13 +11,13 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from ..formats.consume_queue import UNIT_BYTES
-from ..store.commit_log import CommitLog
 from ..store.config import BrokerConfig
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.generation import generation_of
 from ..store.layout import Layout
 from ..store.recovery.profiles import profile_of
 from ..store.recovery.snapshot import list_queues, topics_with_batches, usual_file_bytes
+from ..store.store import Store
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
@@ -31,7 +31,8 @@ class StorePlan:
     the positions of its log that count. units_per_file: of its consume queues. broker_version:
     whose rules of dispatch hold. options: of the broker's configuration. batch_topics: those with
     batch queues, whose files have batch_file_bytes. ext_file_bytes: of consumequeue_ext, 0 where
-    the broker writes none. index_slots, index_items: of an index file, 0 where it writes none.
+    the broker writes none. index_slots, index_items: of an index file, 0 where it writes none. missing:
+    position and size of what no file holds behind `stop`, as where a broker's next file is there.
     """
 
     root: str
@@ -46,6 +47,7 @@ class StorePlan:
     ext_file_bytes: int = 0
     index_slots: int = 0
     index_items: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
 
     @property
     def config(self) -> BrokerConfig:
@@ -84,7 +86,13 @@ class Plan:
         """From the object that `asdict` makes, through JSON or not."""
         return cls(
             tuple(
-                StorePlan(**{**store, "batch_topics": tuple(store["batch_topics"])})
+                StorePlan(
+                    **{
+                        **store,
+                        "batch_topics": tuple(store["batch_topics"]),
+                        "missing": tuple((gap[0], gap[1]) for gap in store["missing"]),
+                    }
+                )
                 for store in fields["stores"]
             )
         )
@@ -131,9 +139,10 @@ def _store_plan(
     if layout.rocksdb_queues:
         raise Unsupported("queues in RocksDB cannot be rebuilt", path=layout.consume_queue)
     version = profile_of(broker_version).version if broker_version else None
-    log = CommitLog.open(layout)
-    with log.queue:
-        stop = _log_end(log)
+    with Store(root, config) as opened:
+        start, stop = opened.log.min_offset, opened.log_end.position
+        gaps = opened.log_files.gaps
+        missing = tuple((gap.position, gap.size) for gap in gaps if gap.position >= stop)
     version = version or generation_of(layout).version
     batches = dict(list_queues(layout.batch_consume_queue))
     knows_batches = profile_of(version).queues.batches
@@ -141,7 +150,7 @@ def _store_plan(
     return StorePlan(
         root=str(root),
         folder=folder,
-        start=log.min_offset,
+        start=start,
         stop=stop,
         units_per_file=layout.sizes.consume_queue.value // UNIT_BYTES,
         broker_version=version,
@@ -151,19 +160,8 @@ def _store_plan(
         ext_file_bytes=_ext_file_bytes(layout),
         index_slots=layout.sizes.index_slots.value if indexed else 0,
         index_items=layout.sizes.index_items.value if indexed else 0,
+        missing=missing,
     )
-
-
-def _log_end(log: CommitLog) -> int:
-    """Where the last record ends, by a walk over the last file that has records.
-
-    What a broker cut off lies in that file, or in none: it deletes the files behind.
-    """
-    for file in reversed(log.files):
-        end = log.end(file.start).position
-        if end > file.start:
-            return end
-    return log.min_offset
 
 
 def _ext_file_bytes(layout: Layout) -> int:

@@ -13,6 +13,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from ..store.batch import NO_FILE
 from ..store.checkpoint import Checkpoint, read_checkpoint
 from ..store.recovery.checkpoint_edit import checkpoint_edit, new_checkpoint
 from ..store.recovery.edits import Edit
@@ -41,6 +42,11 @@ def finish_queues(
     A queue goes on behind a file that lacks its last units: they get the pre-fill too, since a
     broker takes an empty unit for the end of the queue.
     """
+    behind = [
+        {"store": number, "position": position, "size": size, "reason": NO_FILE}
+        for number, store in enumerate(plan.stores)
+        for position, size in store.missing
+    ]
     files = sorted(files, key=attrgetter("queue", "start"))
     for before, after in pairwise(files):
         if before.path and before.queue == after.queue and before.end < after.first:
@@ -55,7 +61,7 @@ def finish_queues(
         QUEUES,
         {
             "queues": queues,
-            "damage": sorted(damage, key=itemgetter("store", "position")),
+            "damage": sorted([*damage, *behind], key=itemgetter("store", "position")),
             "tallies": sorted(tallies, key=itemgetter("store", "start")),
         },
     )

@@ -26,6 +26,10 @@ class ExtentKind(StrEnum):
     STALE_BYTES = "stale_bytes"
 
 
+NO_FILE = "no file holds this range"
+"""The reason of what is MISSING."""
+
+
 @dataclass(frozen=True)
 class Extent:
     """`size` bytes from log position `position` that are no records, and why.

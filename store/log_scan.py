@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..formats.commit_log import HEAD_BYTES
-from .batch import Batch, Extent, ExtentKind
+from .batch import NO_FILE, Batch, Extent, ExtentKind
 from .log_items import NARROW_BYTES, SAMPLE, WIDEN, WINDOW_BYTES, LogItems, places_in
 from .mapped_file_queue import MappedFile
 from .mark import Mark
@@ -66,7 +66,7 @@ class LogScan:
             file = whole._replace(size=min(content.size, room or content.size))
             if previous is not None and previous.end < file.start:
                 size = file.start - previous.end
-                yield Extent(ExtentKind.MISSING, previous.end, size, "no file holds this range")
+                yield Extent(ExtentKind.MISSING, previous.end, size, NO_FILE)
                 self._mark = Mark.AFTER_DAMAGE
                 self._broken_off = False
             yield from self._file(file, max(0, self._start - file.start), later)

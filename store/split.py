@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from .batch import NO_FILE
 from .commit_log import Batch, CommitLog, Extent, ExtentKind
 
 LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
@@ -52,7 +53,7 @@ def scan_split(
     """
     for gap in log.queue.gaps:
         if split.start <= gap.position < split.stop:
-            yield Extent(ExtentKind.MISSING, gap.position, gap.size, "no file holds this range")
+            yield Extent(ExtentKind.MISSING, gap.position, gap.size, NO_FILE)
     file = log.queue.file_at(split.start)
     begin = max(file.start, split.start - look_back_bytes) if file else split.start
     for item in log.scan(begin, split.stop, crc=crc, reuse=True):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.failures import JobFailed, failure_of
@@ -18,6 +19,7 @@ from mqstore.pipeline.plan import folders_of, plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.stage import Stage
 from mqstore.store.arrow.fleet import as_path
+from mqstore.store.batch import NO_FILE
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import (
     InUse,
@@ -32,6 +34,7 @@ from mqstore.store.errors import (
 )
 from mqstore.store.layout import JOURNAL
 from mqstore.store.split import split_bytes_for
+from mqstore.store.store import Store
 from mqstore.store.write.files import Files
 
 from .. import stores
@@ -94,6 +97,41 @@ def test_everything_is_as_the_broker_wrote_it(name: str, tmp_path: Path) -> None
 def test_all_clean_stores_are_as_the_broker_wrote_them(tmp_path: Path) -> None:
     for name in pick(CLEAN, "rebuild"):
         as_the_broker_wrote_it(name, tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "gone", "units"),
+    [
+        ("5.3.3-killed", 262144, 292),  # none of the records behind it are left: an empty file is
+        ("4.9.7-killed-hole", None, 315),
+        ("5.3.3-dledger", 49152, None),  # there are records behind it
+    ],
+)
+def test_a_missing_file_is_told(
+    name: str, gone: int | None, units: int | None, tmp_path: Path
+) -> None:
+    """By the place that is missing; what is behind it is there."""
+    root = unpack(name, tmp_path)
+    config = BrokerConfig(stores.config(name, root))
+    whole = rebuild(plan_of([root], config), tmp_path / "whole", plain_job())
+    if gone is not None:
+        (file,) = root.rglob(f"{gone:020}")
+        size = file.stat().st_size
+        file.unlink()
+    with Store(root, config) as store:
+        (gap,) = store.log_files.gaps
+        assert plan_of([root], config).stores[0].stop == store.log_end.position
+    found = rebuild(plan_of([root], config), tmp_path / "new", plain_job())
+    lost = {"store": 0, "position": gap.position, "size": gap.size, "reason": NO_FILE}
+    assert found["damage"] == [lost]
+    assert gone is None or (gap.position, gap.size) == (gone, size)
+    report = report_of(plan_of([root], config), tmp_path / "new", found, {})
+    assert report["status"] == "incomplete" and "no file holds" in losses_of(report)[0]
+    ends = [{q["topic"]: q["max_offset"] for q in one["queues"]} for one in (whole, found)]
+    if units is None:
+        assert ends[0] == ends[1], "each queue goes on behind it"
+    else:
+        assert sum(queue["units"] for queue in found["queues"]) == units
 
 
 @pytest.mark.parametrize("name", EXPIRED)
