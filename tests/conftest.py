@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import signal
 from collections.abc import Callable
@@ -67,6 +68,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def asks_for_session(file: Path) -> bool:
     """Whether a test in a file takes the Spark session."""
     return SPARK_SESSION.search(file.read_text(encoding="utf-8")) is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> list[pytest.Item] | None:
+    """A run of the fast tests makes no items of the slow ones: these are some ten thousand."""
+    marks = getattr(obj, "pytestmark", ())
+    slow = any(mark.name == "slow" for mark in (*marks, *collector.iter_markers("slow")))
+    config = collector.config
+    only_fast = config.getoption("markexpr") == "not slow"
+    return [] if slow and only_fast and not any("::" in word for word in config.args) else None
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays to the end: no collection of garbage looks at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 #: So many of the parameters of a slow test are in any slice that has the test.
