@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .counted import counted
@@ -19,6 +20,8 @@ from .counted import counted
 DEEPEST = 100
 TOO_DEEP = f"nested deeper than {DEEPEST} levels"
 MOST_VALUES = 8_000_000
+_SHORT_BYTES, _MOST_KEPT = 1 << 16, 64
+"""Of texts up to this length so many are kept: one command asks for each file several times."""
 _LONGEST_NUMBER = 40
 _VALUE, _NEXT = "a value", "a comma or an end"
 _TABLE = 2
@@ -82,7 +85,11 @@ class Parsed(NamedTuple):
 
 
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
-    """Parse; never raises."""
+    """Parse; never raises. The value may be shared: read it only."""
+    return (_parse_once if len(data) <= _SHORT_BYTES else _parse)(data, grammar)
+
+
+def _parse(data: bytes, grammar: Grammar) -> Parsed:
     text = data.decode("utf-8", "surrogateescape")
     if not data.strip(b"\0 \t\r\n"):
         return Parsed(None, _nothing(data))
@@ -96,6 +103,9 @@ def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
         return Parsed(reader.top, "not an object", 0, whole=True)
     note = _note(text, data, len(text) - reader.at)
     return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
+
+
+_parse_once = lru_cache(_MOST_KEPT)(_parse)
 
 
 def _nothing(data: bytes) -> str:

@@ -7,7 +7,7 @@ queues with messages, those of groups by offsets and by topics of retries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,6 +141,7 @@ class Lost:
     loaded: Mapping[str, Loaded]
     queues: Ranges
     ran: bool
+    _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
 
     def topics(self) -> Iterator[str]:
         """Topics with messages that have no entry, where the table is not the one that there was."""
@@ -256,17 +257,22 @@ class Lost:
     def _offsets_proved(self) -> dict[_Key, int]:
         return self._rests(self._offsets) | self._taken(self._offsets)
 
-    @staticmethod
-    def _taken(one: Loaded) -> dict[_Key, int]:
-        return entries_of(one.name, one.taken) if one.taken else {}
+    def _taken(self, one: Loaded) -> dict[_Key, int]:
+        return self._of_file(one)[0]
 
-    @staticmethod
-    def _rests(one: Loaded) -> dict[_Key, int]:
+    def _rests(self, one: Loaded) -> dict[_Key, int]:
         """All that file and .bak say; of two offsets the higher one."""
-        found = entries_of(one.name, as_proof(one.name, one.backup))
-        for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
-            found[key] = max(offset, found.get(key, offset))
-        return found
+        return self._of_file(one)[1]
+
+    def _of_file(self, one: Loaded) -> tuple[dict[_Key, int], dict[_Key, int]]:
+        """Both, made once for each file."""
+        if one.name not in self._entries:
+            rests = entries_of(one.name, as_proof(one.name, one.backup))
+            for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
+                rests[key] = max(offset, rests.get(key, offset))
+            taken = entries_of(one.name, one.taken) if one.taken else {}
+            self._entries[one.name] = taken, rests
+        return self._entries[one.name]
 
 
 def _without_table(one: Loaded) -> bool:

@@ -69,9 +69,10 @@ class TimerState:
     def used(self, read_time_ms: int) -> Ints:
         """Numbers of the slots in use from a time on, in the order in which they are due."""
         first = self.ticks.of(read_time_ms)
-        round_ = (np.arange(SLOTS, dtype=np.int64) - first) % SLOTS
-        numbers = np.flatnonzero(self.wheel["time"] == first + round_)
-        return numbers[np.argsort(round_[numbers], kind="stable")]
+        numbers = np.flatnonzero(self.wheel["time"] >= first)  # most of a wheel is empty
+        round_ = (numbers - first) % SLOTS
+        in_time = self.wheel["time"][numbers] == first + round_
+        return numbers[in_time][np.argsort(round_[in_time], kind="stable")]
 
 
 def recover_timer(

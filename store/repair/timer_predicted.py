@@ -64,7 +64,10 @@ class PredictedTimer(TimerFiles):
 
     def read_wheel(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel."""
-        slots = self.content(str(self.wheel_path))[:].view(dtype_of(SLOT))
+        content = self.content(str(self.wheel_path))
+        slots = (content.sparse() if isinstance(content, FileBytes) else content).view(
+            dtype_of(SLOT)
+        )
         yield np.arange(len(slots), dtype=np.int64), slots
 
     def open_log(self) -> MappedFileQueue:

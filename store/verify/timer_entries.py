@@ -136,10 +136,10 @@ class TimerFiles:
         parts = [np.zeros((5, 0), np.int64)]
         if self.wheel_bytes == FILE_BYTES:
             for number, slots in self.read_wheel():
-                used = slots["time"] != 0
+                used = np.flatnonzero(slots["time"])  # most of a wheel is empty
                 names = ("time", "first_pos", "last_pos", "num")
-                columns = [number, *(slots[name].astype(np.int64) for name in names)]
-                parts.append(np.stack(columns)[:, used])
+                columns = [number[used], *(slots[name][used].astype(np.int64) for name in names)]
+                parts.append(np.stack(columns))
             need_whole([os.fspath(self.wheel_path)])
         return Slots(*np.concatenate(parts, axis=1))
 
