@@ -88,12 +88,30 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def _leave_few(items: list[pytest.Item]) -> None:
+    """Of a test marked `few(n)` n of its parameters stay fast, from the first to the last of them."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few") and not item.get_closest_marker("slow"):
+            groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for of_test in groups.values():
+        mark = of_test[0].get_closest_marker("few")
+        assert mark is not None
+        stay = slices.spread(len(of_test), mark.args[0])
+        for number, item in enumerate(of_test):
+            if number not in stay:
+                item.add_marker(pytest.mark.slow)
+
+
 #: So many of the parameters of a slow test are in any slice that has the test.
 FEWEST = 1
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A slice of the slow work: some of the tests, one of the parameters of each, by the seed."""
+    if not any("::" in word for word in config.args):  # who names a test wants it
+        _leave_few(items)
     if slices.SLICE == 1:
         return
     groups: dict[str, list[pytest.Item]] = {}

@@ -42,3 +42,9 @@ def pick(cases: Sequence[T], name: str, fewest: int = 1) -> list[T]:
     count = min(max(share(len(cases)), fewest), len(cases))
     chosen = rng(name).sample(range(len(cases)), count)
     return [cases[i] for i in sorted(chosen)]
+
+
+def spread(count: int, wanted: int) -> set[int]:
+    """Numbers of so many of `count` things, from the first to the last and evenly between."""
+    wanted = min(wanted, count)
+    return {(count - 1) * number // max(1, wanted - 1) for number in range(wanted)}

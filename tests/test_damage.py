@@ -32,6 +32,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pair]:
     return get
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_one_file_changes_and_spoils_records(

@@ -119,6 +119,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("advice")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", FAST, ids=str)
 def test_the_first_command_mends(case: Case, work: Path) -> None:
     check(case, work)
@@ -130,6 +131,7 @@ def test_the_first_commands_mend_any_damage(case: Case, work: Path) -> None:
     check(case, work)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("pattern", "name", "code"),
     [

@@ -83,6 +83,7 @@ def check(name: str, how: str, tmp_path: Path) -> None:
             assert found == expected, (name, how, question)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "how"),
     [
@@ -130,6 +131,7 @@ def test_inspect_tells_of_compressed_files(tmp_path: Path) -> None:
     assert foreign == {"path": str(packed), "reason": f"the same position as {files[0]}"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
 def test_one_file_under_any_name(how: str, tmp_path: Path) -> None:
     """Kind and positions are told from the content."""
@@ -184,6 +186,7 @@ def test_no_room_for_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert "TMPDIR" in result.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("how", ["gzip", "zstd"])
 def test_broken_files_are_damage(how: str, tmp_path: Path) -> None:
     """Cut: what is there is printed, a record or a line at the end tells of the rest."""

@@ -26,6 +26,7 @@ def _all_of(root: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("answer", ["n", "", "\x04"])
 def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
     """Exit code 0, nothing changed; the plan stood before the question."""
@@ -59,6 +60,7 @@ def test_the_verdict_above_the_question_has_colour(
     assert any(line.startswith("Do not start a broker") for line in terminal.screen)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
 def test_yes_is_one(damaged: tuple[Path, list[str]], command: list[str]) -> None:
     """And JSON stays one object: what is asked and shown before it goes to stderr."""

@@ -193,6 +193,7 @@ def test_colour_on_a_terminal_only(store: Path) -> None:
     assert "\x1b" not in run_here(arguments).stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("format", ["text", "json", "ndjson", "csv"])
 def test_nothing_of_a_store_steers_a_terminal(store: Path, format: str) -> None:
     """The topics, tags and bodies of this store hold control characters."""

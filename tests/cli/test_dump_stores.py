@@ -140,6 +140,7 @@ def _odd_marks(ours: Record, damage: Sequence[Record]) -> list[str]:
     ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", few(FAST))
 def test_dump_is_the_truth(name: str, tmp_path: Path) -> None:
     """Positions, every field and property, body hashes, CRC verdicts, BLANKs."""

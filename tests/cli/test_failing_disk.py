@@ -57,6 +57,7 @@ def names(answer: Answer, bad: Bad) -> bool:
     return any(told in line and line.endswith(command) and "ddrescue" in line for line in lines)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("error", [errno.EIO, errno.ESTALE])
 def test_dump_names_the_range_and_goes_on(store: Path, tmp_path: Path, error: int) -> None:
     log = log_file(store)

@@ -43,6 +43,7 @@ def test_new_index_files_need_room(tmp_path: Path) -> None:
     assert "bytes needed for new files, 0 free" in answer.err and "--journal" not in answer.err
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command",
     [

@@ -216,6 +216,7 @@ def test_formats(root: Path) -> None:
     assert run_bytes(root, *place, "--format", "body") == body_of(first) + body_of(second)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "name",
     [n for n in NAMES if truth(n)["expected_verdict"] == "clean" and "4.9.7-dledger" not in n],

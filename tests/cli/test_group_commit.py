@@ -58,6 +58,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> WatchedFiles:
     return files
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("flush", ["sync", "async"])
 def test_no_answer_before_its_fsync(
     flush: str, watched: WatchedFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -57,6 +57,7 @@ def first_file(root: Path, part: str) -> str:
     return str(files[-1].relative_to(root))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("part", PARTS)
 def test_writing_commands_follow_no_link_out_of_the_store(part: str, tmp_path: Path) -> None:
     """Each part of a store is a link to the same thing elsewhere."""
@@ -184,6 +185,7 @@ _KINDS, _WAYS = ("write", "truncate", "create", "move"), ("absolute", "dots", "l
 _FAST_WAYS = {*zip(_KINDS, _WAYS, strict=False), ("move", "absolute"), ("write", "link")}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("kind", "way"),
     [
@@ -271,6 +273,7 @@ NO_FILES: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", NO_FILES)
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "all"])
 def test_what_is_no_file_stops_no_command(what: str, every: int, tmp_path: Path) -> None:

@@ -114,6 +114,7 @@ def test_a_device_is_written_to() -> None:
     assert run_here(["explain", "I-001", "--output", "/dev/full"]).code == 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "line", ["dump S -o F", "recover S -o F", "damage S --to C --scenario killed -o F"]
 )

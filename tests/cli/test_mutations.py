@@ -96,6 +96,7 @@ def _no_false_message(records: list[dict[str, Any]], known: set[int], about: str
             assert record.get("position", record["physical_offset"]) in known, about
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", STORES)
 def test_damage_anywhere(name: str, tmp_path: Path) -> None:
     """A few rounds."""

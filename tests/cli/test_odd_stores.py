@@ -68,6 +68,7 @@ def check_answers(name: str, root: Path, *options: str) -> None:
 # -- several directories --------------------------------------------------------------------------
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("separator", [",", ":", ";"])
 @pytest.mark.parametrize("name", MULTIPLE)
 def test_directories_of_the_configuration(name: str, separator: str, tmp_path: Path) -> None:
@@ -247,6 +248,7 @@ def test_an_id_of_an_old_record_leads_nowhere(store: Callable[[str], Path]) -> N
     assert f"the record at {at} has the id {stale['message_id']}" in result.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("where", ["behind the end", "next file"])
 def test_nothing_is_put_before_old_records(where: str, store: Callable[[str], Path]) -> None:
     """A broker takes them for new ones. What recover plans leaves none of them in its way."""

@@ -32,6 +32,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("format", ["text", "json", "ndjson", "csv"])
 @pytest.mark.parametrize("options", ["", "--hex"])
 def test_a_reader_that_stops_early(format: str, options: str, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ AT_ONCE = (
 )
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command",
     ["dump", "verify", "recover", "repair", "salvage --dry-run", "get --grep orders"],
@@ -97,6 +98,7 @@ def test_no_line_of_data_is_garbled(command: str, tmp_path: Path) -> None:
     assert "\n".join(terminal.screen).replace("+00:00", "").split() == said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("columns", [20, 60, 100])
 def test_a_bar_is_one_line(columns: int, tmp_path: Path) -> None:
     """Of a narrow terminal, too: what was printed above stays."""

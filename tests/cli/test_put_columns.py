@@ -89,6 +89,7 @@ def by_lines(found: list[Row], tmp_path: Path, *words: str) -> list[Row]:
     return stored(tmp_path / "lines")
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("properties", ["map", "struct", "json"])
 @pytest.mark.parametrize("name", ["in.parquet", "in.arrow", "stream.arrow"])
 @pytest.mark.parametrize("version", ["4.9", "5.5"])

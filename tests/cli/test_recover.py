@@ -41,6 +41,7 @@ def answer(*arguments: str, code: int) -> dict[str, Any]:
     return record
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     ("kind", "code"),
     [
@@ -65,6 +66,7 @@ def test_the_exit_code_without_apply(kind: str, code: int, tmp_path: Path) -> No
     assert sum(row["messages"] for row in worst["lost"]) == record["summary"]["lost_by_broker"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "code"), [("abort_toggled", 0), ("cq_queue_missing", 0), ("body_crc_middle", 1)]
 )
@@ -78,6 +80,7 @@ def test_the_exit_code_of_apply(kind: str, code: int, tmp_path: Path) -> None:
     assert "applied" not in again
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["4.9.7-killed-hole", "5.3.3-timer-killed"])
 def test_verify_agrees_with_a_recovery(name: str, tmp_path: Path) -> None:
     """What a start puts right by itself is no reason not to start."""
@@ -199,6 +202,7 @@ def test_a_lost_tag(tmp_path: Path) -> None:
     assert again["summary"]["tombstones"] == 1 and again["plan"]["edits"] == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", ["keep", "broker"])
 def test_what_the_next_plan_says(policy: str, tmp_path: Path) -> None:
     """Nothing is left to do, under either policy."""
@@ -208,6 +212,7 @@ def test_what_the_next_plan_says(policy: str, tmp_path: Path) -> None:
         assert answer(str(root), *options, "--policy", then, code=0)["plan"]["edits"] == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("offset", ["1e999", "NaN", "9" * 5000, "-1", '"x"', "[]"])
 def test_progress_that_no_broker_writes(offset: str, tmp_path: Path) -> None:
     root, options = of_case("body_crc_middle", tmp_path)
@@ -255,6 +260,7 @@ def test_an_empty_log_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     assert run_here(["recover", str(root), *options]).code == 1
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("part", ["abort", "consumequeue/TopicA/0/", "commitlog/"])
 def test_what_is_no_file_is_told_before_anything_is_offered(part: str, tmp_path: Path) -> None:
     root, options = of_case("body_crc_middle", tmp_path)
@@ -269,6 +275,7 @@ def test_what_is_no_file_is_told_before_anything_is_offered(part: str, tmp_path:
     assert not (root / ".mqstore").exists()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["topics.json", "consumerOffset.json"])
 def test_a_directory_in_the_place_of_a_configuration_file(name: str, tmp_path: Path) -> None:
     root, options = of_case("body_crc_middle", tmp_path)
@@ -291,6 +298,7 @@ def test_a_configuration_that_does_not_suit_the_store(tmp_path: Path) -> None:
     assert re.search(r"^ +a start  messages lost of topic$", result.stdout, re.MULTILINE)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", ["recover", "repair"])
 def test_the_rate_limits_reading(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

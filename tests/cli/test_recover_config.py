@@ -45,6 +45,7 @@ def emptied(config: Path) -> None:
         path.write_bytes(b"")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("damage", "says", "left"),
     [

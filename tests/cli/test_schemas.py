@@ -35,6 +35,7 @@ def records(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", STORES)
 def test_everything_that_is_printed_of_a_store(name: str, tmp_path: Path) -> None:
     """By `dump` of the store and of its parts, by `inspect` of all of them."""

@@ -106,6 +106,7 @@ def tree(store: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (status.st_size, status.st_mtime_ns) for path, status in statuses}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_a_huge_sparse_file_is_read_where_it_has_data(damage: Damage, tmp_path: Path) -> None:
     store = unpack(STORE, tmp_path / "disk")

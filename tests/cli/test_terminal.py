@@ -151,6 +151,7 @@ def test_of_a_long_page_the_verdict_is_last_too(
     assert shown == (f"{PAGE}\n\ns: Do not start: x" if twice else PAGE)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("line", "environment", "coloured"),
     [

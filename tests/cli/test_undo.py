@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,9 @@ def test_a_store_that_changed(recovered: tuple[Path, list[str]]) -> None:
     assert done["changes"]
 
 
-@pytest.mark.parametrize("name", ["../../x", "gone", "", "a\x1b[31m"])
-def test_sessions_that_are_none(recovered: tuple[Path, list[str]], name: str) -> None:
+def test_sessions_that_are_none(recovered: tuple[Path, list[str]]) -> None:
     root, options = recovered
-    for more in ([], ["--purge"]):
+    for name, more in product(("../../x", "gone", "", "a\x1b[31m"), ([], ["--purge"])):
         result = run_here(["undo", str(root), name, "--yes", *more, *options])
         assert result.code in (1, 2) and result.stderr.count("\n") == 1
         assert "\x1b" not in result.stderr

@@ -42,6 +42,7 @@ def rows(*arguments: str | Path, code: int) -> Rows:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "code", "status"),
     [
@@ -263,6 +264,7 @@ def test_a_terminal_gets_lines_that_fit(world: Path) -> None:
     assert behind[0].startswith("  commitlog/") and behind[1].startswith("    ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_ctrl_c_gives_the_findings_so_far(world: Path, tmp_path: Path, jobs: str) -> None:
     """The rate makes it last; the signal comes once it reads."""

@@ -84,6 +84,7 @@ def _carry_out(command: str, name: str, store: Path) -> None:
         subprocess.run(words, check=True, capture_output=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["I-009", "I-101"])
 def test_the_command_mends(code: str, work: Path) -> None:
     assert _left(mutations()[code], work) == []

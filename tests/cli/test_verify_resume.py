@@ -74,6 +74,7 @@ def _check(name: str, tmp_path: Path) -> None:
     assert parts.records == whole.records, (name, cuts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FAST)
 def test_runs_that_go_on_find_what_one_finds(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)

@@ -16,6 +16,7 @@ from .json_schema import errors
 VIEWS = ("delays", "timers", "retries", "pop", "transactions")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize(
     "name",

@@ -81,6 +81,7 @@ def test_java_hash_column(strings: list[bytes | None]) -> None:
     assert [tags_code(java_string(string or b"")) for string in strings] == expected
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("fill", ["a", "\x7f", "\0", "é", "€", "😀", "aé"])
 def test_java_hash_column_at_every_width(fill: str) -> None:
     """Strings of all lengths together, at the start and at the end of their buffer."""

@@ -31,6 +31,7 @@ def test_every_target_has_a_corpus_and_every_corpus_a_target() -> None:
         assert all(path.stat().st_size <= 1 << 13 for path in corpus(name))
 
 
+@pytest.mark.few(4)
 @each_target
 def test_the_corpus(name: str) -> None:
     """Each input as it is, cut at some places, and with some bytes changed."""

@@ -22,6 +22,7 @@ TOPIC = "state"
 MOST = 5
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", [name for name in stores.NAMES if "-compaction" in name])
 def test_pulls_from_every_offset(
     name: str, tmp_path: Path, oracle: Callable[[str], Oracle]

@@ -149,6 +149,7 @@ def test_a_store_of_each_version(judge: Judge, tmp_path: Path) -> None:
     check(some_case(judge.version), judge, tmp_path)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("lost", [False, True])
 def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) -> None:
     """They are in the properties of the record before, or in the tombstone beside."""

@@ -65,6 +65,7 @@ def largest_batch(root: Path) -> tuple[Path, np.void]:
     return path, units[int(units["batch_size"].argmax())]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("base", BASES)
 def test_a_lost_batch(base: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     """Its tombstone takes its place in the queue: no offset moves, before and after a rebuild."""
@@ -95,6 +96,7 @@ def test_a_lost_batch(base: str, oracle: Callable[[str], Judge], tmp_path: Path)
         assert [r["unit"] for r in found if r["physical_offset"] == position] == there
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("base", "spoil"),
     [

@@ -74,6 +74,7 @@ def taken(*words: str | Path) -> bool:
     return said.code == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("crc", ["false", "true"], ids=["plain", "property-crc"])
 def test_the_edges(judge: Judge, version: str, crc: str, tmp_path: Path) -> None:
     config = CONFIG | {"enabledAppendPropCRC": crc}

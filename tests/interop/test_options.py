@@ -78,6 +78,7 @@ def messages(chance: random.Random, config: dict[str, Any], count: int) -> list[
     return found
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("exit", ["clean", "halt"])
 @pytest.mark.parametrize("number", range(share(CASES)))
 def test_no_error_without_being_told(number: int, exit: str, judge: Judge, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ def recovered(root: Path, sizes: dict[str, Any], *options: str) -> Row:
     return made
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", UNCLEAN[::4])
 def test_some_real_stores_after_recovery(
     name: str, oracle: Callable[[str], Judge], tmp_path: Path
@@ -63,6 +64,7 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     assert_left_alone(oracle(truth(name)["broker_version"]), root, sizes, plan)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -51,6 +51,7 @@ def check(case: Case, judge: Judge, work: Path) -> None:
     assert not changed(answer, *DATA), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", FAST, ids=lambda case: f"{case['version']}-{case['kind']}")
 def test_some_kinds_of_damage(case: Case, oracle: Callable[[str], Judge], tmp_path: Path) -> None:
     check(case, oracle(case["version"]), tmp_path)

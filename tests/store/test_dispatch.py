@@ -74,6 +74,7 @@ def rows_of(found: Dispatched) -> tuple[list[Row], list[Row]]:
     return list(zip(*columns, strict=True)), list(zip(*item_columns, strict=True))
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", few(READABLE))
 def test_every_record_of_a_real_store(name: str, store: Callable[[str], Path]) -> None:
     layout = layout_of(name, store(name))

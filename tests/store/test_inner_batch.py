@@ -127,6 +127,7 @@ def ways(store: Store, message: Message) -> Iterator[tuple[str, Row]]:
         yield "grep", {"grep": re.compile("^" + re.escape(text) + "$")}
 
 
+@pytest.mark.few(1)
 def test_every_way_leads_to_the_same_messages(store: Store) -> None:
     log = in_log(store)
     own = [m for m in log if m.inner is not None]

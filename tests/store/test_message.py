@@ -94,6 +94,7 @@ def compare_with_truth(name: str, folder: Path) -> None:
         assert all(message.body_crc_ok for message in delivered.values())
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", few())
 def test_truth(name: str, tmp_path: Path) -> None:
     compare_with_truth(name, tmp_path)

@@ -43,6 +43,7 @@ def _units(layout: Layout) -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("region", [1000, 50_000, 1 << 26])
 @pytest.mark.parametrize("name", _QUEUES)
 def test_every_record_is_named_and_nothing_else(

@@ -120,6 +120,7 @@ def positions(name: str) -> list[int]:
     return ends[len(ends) // 9 :: len(ends) // 9]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", STORES)
 def test_a_broker_that_was_killed_at_any_time(name: str, tmp_path: Path) -> None:
     """Half of it: what was given out is invisible until its time, and due then."""

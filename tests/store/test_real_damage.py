@@ -66,6 +66,7 @@ class Patient:
                 assert size == expected, f"{what}: false at {position}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_kind(name: str, tmp_path: Path) -> None:
     patient = Patient(name, tmp_path)

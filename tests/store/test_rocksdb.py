@@ -40,6 +40,7 @@ def state(root: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", STORES)
 def test_entries_are_those_of_the_real_library(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)

@@ -59,6 +59,7 @@ def agree(frame: Frame, data: bytes, position: int) -> int:
     return whole
 
 
+@pytest.mark.few(1)
 @FRAMES
 @pytest.mark.parametrize(
     ("largest", "position"),
@@ -89,6 +90,7 @@ def test_few_records_and_any_damage(frame: Frame, seed: int, data: st.DataObject
     agree(frame, bytes(block[: data.draw(st.integers(0, len(block)))]), 7 << 30)
 
 
+@pytest.mark.few(2)
 @FRAMES
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(n, marks=SLOW) for n in range(4, 20))])
 def test_damage_in_large_windows(frame: Frame, seed: int) -> None:
@@ -115,6 +117,7 @@ def test_damage_in_large_windows(frame: Frame, seed: int) -> None:
     agree(frame, bytes(data), 0)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("filling", [b"\0", b"\0\0\0\1", b"\0\0\0\4", b"\xff", b"\0\0\1"])
 def test_no_pattern_makes_a_cursor_creep(filling: bytes) -> None:
     """Steps are bounded by what records could need, and so is the memory for them."""

@@ -172,6 +172,7 @@ def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     assert notes == []
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", clean_where(lambda t: t.get("index_queries")))
 def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str], Path]) -> None:
     by_position = {record["physical_offset"]: record for record in messages(name)}
@@ -377,6 +378,7 @@ def test_uncovered_ranges() -> None:
     assert uncovered(10, 100, [(110, 200)]) == [(10, 100)]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     stores_where(lambda t: t["name"].endswith("-restarted") and "after_load" in t["load"]),

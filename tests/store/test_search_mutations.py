@@ -125,6 +125,7 @@ def damage_and_ask(name: str, store: Callable[[str], Path], times: int) -> int:
     return edits
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", STORES)
 def test_damaged_queues_and_index_tell_no_lies(name: str, store: Callable[[str], Path]) -> None:
     damage_and_ask(name, store, 15)

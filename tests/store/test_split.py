@@ -45,6 +45,7 @@ def items(found: Iterable[Batch | Extent], end: int) -> tuple[list[int], list[Ex
     return records, sorted(extents, key=lambda extent: extent.position)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", STORES)
 @pytest.mark.parametrize("look_back", [LARGEST_RECORD, LOOK_BACK_BYTES])
 def test_random_cuts(name: str, look_back: int, tmp_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_nothing_shows_it(tmp_path: Path) -> None:
     assert learned(stores.unpack("4.9.7-clean", tmp_path)) == (1000, "default")
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", NAMES)
 def test_verify_without_being_told(name: str, tmp_path: Path) -> None:
     """What it says with the broker's options, and no error of a store that was shut down."""
@@ -141,6 +142,7 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_damaged_wheel_is_made_anew(name: str, tmp_path: Path) -> None:
     """Each slot that is to come, byte for byte; a start after a crash counts its entries wrong."""

@@ -124,6 +124,7 @@ def recover_again(root: Path) -> None:
     apply(layout, None, lambda: planned(root, CONFIG, VERSION), Files())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(2))
 def test_cut_off_at_some_changes(root: Path, tmp_path: Path, part: int) -> None:
     total = _steps_of(root, tmp_path)
@@ -149,6 +150,7 @@ def test_a_power_loss_at_every_change(root: Path, tmp_path: Path) -> None:
         _cut_and_go_on(root, tmp_path, PowerLossFiles(count))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(2))
 def test_a_change_that_fails(root: Path, tmp_path: Path, part: int) -> None:
     total = _steps_of(root, tmp_path)

@@ -40,6 +40,7 @@ def case_of(kind: str, version: str, exit: str) -> Case:
     return (exact or found)[0]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("bug", "kind", "version", "exit"), CASES)
 def test_the_bug_is_named(bug: str, kind: str, version: str, exit: str, tmp_path: Path) -> None:
     case = case_of(kind, version, exit)

@@ -40,6 +40,7 @@ def test_a_log_without_dup_info(tmp_path: Path) -> None:
     assert told_so.startswith("duplicationEnable: a record without DUP_INFO")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("version", "mode"), [("4.9", "duplicationEnable"), ("5.3", "enableControllerMode")]
 )
@@ -61,6 +62,7 @@ def crashed(root: Path, messages: int) -> None:
     (root / "abort").touch()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("covered", [0, 3, 5])
 def test_only_what_is_confirmed_gets_units_after_a_crash(covered: int, tmp_path: Path) -> None:
     root = tmp_path / "store"

@@ -63,6 +63,7 @@ def look(root: Path, version: str, policy: Policy) -> Recovery:
     return examine(Layout.open(root, TINY), version, policy=policy)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("version", ["4.9", "5.5"])
 @pytest.mark.parametrize("noise", [b"\0", b"\xa5"])
 @pytest.mark.parametrize("lost", [range(19, 20), range(19, 24), range(3)])

@@ -67,6 +67,7 @@ def test_the_same_as_beside_the_store(root: Path, place: Path, tmp_path: Path) -
     assert (after, times(root)) == (before, then)
 
 
+@pytest.mark.few(1)
 def test_cut_off_and_gone_on_with(root: Path, place: Path, tmp_path: Path) -> None:
     whole = Path(shutil.copytree(root, tmp_path / "whole"))
     counting = CountingFiles()

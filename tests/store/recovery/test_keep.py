@@ -94,6 +94,7 @@ def made_anew(root: Path, version: str, positions: dict[tuple[str, int], int], n
         assert found.tolist() == [position], f"{name}: {queue} at {offset} after a rebuild"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("case", recovery_cases.cases()[::11], ids=lambda case: case["kind"])
 def test_some_kinds_of_damage(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
@@ -179,6 +180,7 @@ def test_a_gap_too_small_for_any_record() -> None:
         fill(Gap(1000, 1000 + size, False, 5), lost(), FORMS)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -205,6 +207,7 @@ def test_a_header_is_put_right(kind: str, tmp_path: Path) -> None:
     made_anew(root, case["version"], positions, kind)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("tag", ["", "gone"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) -> None:
@@ -256,6 +259,7 @@ def test_a_shifted_queue_is_no_damage(tmp_path: Path) -> None:
     assert {p.name: p.read_bytes() for p in (root / "commitlog").iterdir()} == before
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("base", "count"), [("4.3.1-halt-1", 90), ("5.5.0-clean-1", 90), ("5.5.0-clean-1", 1)]
 )

@@ -70,6 +70,7 @@ def named(root: Path) -> list[int]:
     return sorted(int(text) for body in bodies for text in body.split(",") if text)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("version", ["4.3", "4.9", "5.5"])
 @pytest.mark.parametrize("unit", [False, True])
 def test_what_a_lost_op_record_said(version: str, unit: bool, tmp_path: Path) -> None:

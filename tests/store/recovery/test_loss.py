@@ -118,6 +118,7 @@ def test_a_broken_body_leaves_the_rest(root: Path) -> None:
     assert row["unique_key"] == record["properties"].get(UNIQ_KEY)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("policy", list(Policy))
 def test_what_a_start_loses_is_whole(root: Path, policy: Policy) -> None:
     before = truth(root)

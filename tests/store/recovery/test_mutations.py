@@ -84,7 +84,7 @@ def run(work: Path, count: int, name: str) -> dict[str, list[str]]:
 
 
 def test_some_mutations(tmp_path: Path) -> None:
-    assert not run(tmp_path, 40, "recovery mutations")
+    assert not run(tmp_path, 10, "recovery mutations")
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ def _cases() -> list[Any]:
     return [pytest.param(n, marks=() if n in stores.NAMES else slow, id=n) for n in KNOWN]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", _cases())
 def test_a_killed_store(name: str, tmp_path: Path) -> None:
     truth = stores.truth(name)

@@ -91,7 +91,7 @@ def _versions(case: dict[str, Any], found: Recovery) -> list[str]:
 
 def test_some_kinds_of_damage(tmp_path: Path) -> None:
     failed = {}
-    for case in (*recovery_cases.cases()[::20], *recovery_cases.feature_cases()[::48]):
+    for case in (*recovery_cases.cases()[::60], *recovery_cases.feature_cases()[::150]):
         found = faults(case, tmp_path)
         if found:
             failed[case["case"]] = found
@@ -108,6 +108,7 @@ def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> N
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("policy", list(Policy))
 @pytest.mark.parametrize("queues", [True, False])
 def test_log_files_without_a_name_are_no_empty_log(

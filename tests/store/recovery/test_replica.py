@@ -125,6 +125,7 @@ def check(unpacked: Stores, name: str, peer: str, kind: str, seed: int, work: Pa
         assert plan.lost.messages == 0 or hurt.offset + hurt.length > common % FILE_BYTES
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_what_is_damaged_comes_back(unpacked: Stores, kind: str, tmp_path: Path) -> None:
     check(unpacked, MASTER, SLAVE, kind, 2, tmp_path)
@@ -188,6 +189,7 @@ def test_the_index_has_what_came_back(unpacked: Stores, torn: Path) -> None:
     recovered(torn, unpacked(SLAVE))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", ["log directory", "several", "packed"])
 def test_what_a_replica_may_be(unpacked: Stores, torn: Path, tmp_path: Path, shape: str) -> None:
     """A directory of log files, several directories, files that somebody has packed."""
@@ -317,6 +319,7 @@ def cut(root: Path, end: int, *, units: bool = True) -> Path:
     return root
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("units", [True, False])
 def test_a_lost_end_comes_back(unpacked: Stores, tmp_path: Path, units: bool) -> None:
     """A crashed master whose last pages are gone: the slave's log goes further."""

@@ -69,6 +69,7 @@ def proved(root: Path, jobs: int = 1) -> SoundLog:
     return prove_log.prove_log(snapshot, log, index, index_tags=False, jobs=jobs)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", FEW)
 def test_real_stores(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
@@ -123,12 +124,14 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.Monke
     assert proved(root, 3).end == expected.end
 
 
-def test_the_proof_ends_before_a_wrong_byte(tmp_path: Path) -> None:
+@pytest.mark.few(1)
+@pytest.mark.parametrize("part", range(4))
+def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
     """Anywhere in a record, or in its unit: what is left of the proof does not reach it."""
     whole = stores.unpack("5.3.3-clean", tmp_path)
     (run, *_) = proved(whole).runs
-    chance = rng("wrong byte")
-    for number in range(12):
+    chance = rng(f"wrong byte {part}")
+    for number in range(3):
         root = tmp_path / str(number)
         shutil.copytree(whole, root)
         at = chance.randrange(run.begin, run.end)
@@ -170,6 +173,7 @@ def _spoiled(root: Path, at: int) -> int:
     return position
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("places", [(0,), (0, 20_000), (1000, 1600, 150_000)])
 @pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-clean"])
 def test_the_proof_goes_on_behind_damage(
@@ -187,6 +191,7 @@ def test_the_proof_goes_on_behind_damage(
         same(root, BrokerConfig({}), None, policy)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("case", recovery_cases.cases()[::40], ids=lambda case: case["kind"])
 def test_damaged_stores(case: dict[str, Any], tmp_path: Path) -> None:
     root = recovery_cases.damaged(case, tmp_path)

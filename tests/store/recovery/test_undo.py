@@ -208,6 +208,7 @@ FEATURE_CASES = sorted(
 )
 
 
+@pytest.mark.few(4)
 @POLICIES
 @pytest.mark.parametrize("case", FEATURE_CASES[::48], ids=lambda c: f"{feature(c)}-{c['kind']}")
 def test_some_kinds_of_damage_to_features(case: Case, policy: Policy, tmp_path: Path) -> None:
@@ -317,6 +318,7 @@ def half_recovered(root: Path, files: Files) -> None:
         recover(root, CONFIG, VERSION, files)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(3))
 def test_a_recovery_that_was_cut_off(root: Path, tmp_path: Path, part: int) -> None:
     """Taken back from any half-way state, as well as carried through."""

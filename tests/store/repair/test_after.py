@@ -39,6 +39,7 @@ def test_what_no_repair_mends_is_named(tmp_path: Path) -> None:
     assert "not known" in found.why and "delivered again" in found.now
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["check_missing", "check_empty", "check_short", "check_zero"])
 def test_a_timercheck_that_is_lost_is_made_from_the_timer_log(kind: str, tmp_path: Path) -> None:
     case = case_of(kind)
@@ -69,6 +70,7 @@ def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
     assert "light" in texts["now"] and "--queue" in texts["command"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["zero_first_page_first", "expired_file_gap"])
 def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) -> None:
     """That of the first record that is left: a broker passes over a file that begins with none."""
@@ -76,6 +78,7 @@ def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) ->
     assert not beyond_repair(repaired(case, tmp_path), case["version"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("feature", "kind"),
     [

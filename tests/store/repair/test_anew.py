@@ -92,6 +92,7 @@ def check_stores(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert contents(root) == contents(copy)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FAST)
 def test_as_record_by_record(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_plans(bare(name, tmp_path), monkeypatch)
@@ -103,6 +104,7 @@ def test_every_store(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     check_stores(bare(name, tmp_path), monkeypatch)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("turn", range(3))
 def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lies before it is made at once, the rest record by record; no item is kept twice."""

@@ -47,6 +47,7 @@ def test_files_that_are_gone(root: Path) -> None:
     assert rows(root, [QUEUES]) == wanted
 
 
+@pytest.mark.few(1)
 def test_any_byte_of_a_unit(root: Path) -> None:
     wanted = rows(root, [QUEUES])
     path = min((root / QUEUES).glob("*/*/0*"))
@@ -59,6 +60,7 @@ def test_any_byte_of_a_unit(root: Path) -> None:
         assert rows(root, [QUEUES]) == wanted, byte
 
 
+@pytest.mark.few(2)
 def test_what_a_compaction_left(root: Path) -> None:
     wanted = rows(root, [QUEUES])
     queue = next((root / QUEUES).glob("*/*"))
@@ -71,6 +73,7 @@ def test_what_a_compaction_left(root: Path) -> None:
     assert rows(root, [QUEUES]) == wanted
 
 
+@pytest.mark.few(2)
 def test_a_position_that_no_queue_has(root: Path) -> None:
     path = root / "compaction" / "position-checkpoint"
     content = loads(path.read_text())
@@ -86,6 +89,7 @@ def test_a_position_that_no_queue_has(root: Path) -> None:
     }
 
 
+@pytest.mark.few(2)
 def test_positions_that_are_cut_are_taken_from_their_bak(root: Path) -> None:
     path = root / "compaction" / "position-checkpoint"
     whole, backup = path.read_bytes(), path.with_name("position-checkpoint.bak").read_bytes()
@@ -107,6 +111,7 @@ def test_an_option_that_was_changed_moves_no_file(bytes_: str, tmp_path: Path) -
     assert not [edit.to_json() for edit in plan.edits]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cut", [1, 20, 90])
 def test_a_file_that_is_cut_is_closed_where_it_ended(cut: int, tmp_path: Path) -> None:
     """Files lie behind it: its length and its BLANK are as the broker wrote them."""

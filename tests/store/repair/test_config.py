@@ -34,6 +34,7 @@ def mended(root: Path) -> Repair:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [0, 1, 300, 5000])
 def test_a_file_that_is_cut_is_taken_from_its_bak(size: int, root: Path) -> None:
     path = root / "config" / "topics.json"
@@ -155,6 +156,7 @@ def test_what_is_no_table_is_taken_from_its_bak(root: Path) -> None:
         assert loads(path.read_text())["offsetTable"] == known, text
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["I-076", "I-077", "I-142", "I-144", "I-146", "I-149", "I-154"])
 def test_the_finding_is_mended(code: str, tmp_path: Path) -> None:
     check_mended(code, "mend", tmp_path)
@@ -178,6 +180,7 @@ def test_what_no_queue_proves_is_not_invented(root: Path) -> None:
     assert set(loads(path.read_text())["offsetTable"]) == set(content["offsetTable"]) - {0, 19}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("levels", ["soon", "1s 99999999999s", "1 2 3"])
 def test_delay_levels_that_no_broker_reads(levels: str, root: Path) -> None:
     """What does not depend on them is mended; no offset of a level is taken out."""

@@ -51,6 +51,7 @@ FAST = ("I-079", "I-093", "I-110", "I-117", "I-126", "I-129", "I-162")
 WAYS = 12
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", FAST)
 def test_the_finding_is_mended(code: str, tmp_path: Path) -> None:
     check_mended(code, "mend", tmp_path)
@@ -92,6 +93,7 @@ def tear(root: Path, zeros: int) -> tuple[QueueId, int]:
     return QueueId(queue.parent.name, int(queue.name)), offset
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("zeros", [11, 45])
 def test_a_torn_record_of_a_compaction_log_comes_from_the_commit_log(
     zeros: int, tmp_path: Path
@@ -153,6 +155,7 @@ def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, 
         return file.path, at - file.start
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("field", "byte"),
     [

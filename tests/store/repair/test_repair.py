@@ -155,6 +155,7 @@ def test_any_field_of_a_unit_is_written_anew(tmp_path: Path) -> None:
     assert rows(root, ["consumequeue"]) == wanted
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("field", range(6))
 def test_a_checkpoint_that_is_too_high_is_lowered(field: int, tmp_path: Path) -> None:
     root = stores.unpack("5.5.0-clean", tmp_path)

@@ -44,6 +44,7 @@ def files(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("field", ["time", "first_pos", "last_pos", "all"])
 def test_slots(field: str, root: Path) -> None:
     """Every slot that is to come gets noise in one field, or is gone."""
@@ -61,6 +62,7 @@ def test_slots(field: str, root: Path) -> None:
     assert files(root) == wanted
 
 
+@pytest.mark.few(1)
 def test_links(root: Path) -> None:
     wanted = files(root)
     found = chains_of(root)
@@ -94,6 +96,7 @@ def test_passed_slots_are_left_alone(root: Path) -> None:
     assert examined(root, CONFIG, TIMER).nothing_to_do
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", TimerCheck._fields[1:4])
 def test_timercheck_is_brought_back(name: str, root: Path) -> None:
     path = root / "config" / "timercheck"

@@ -50,6 +50,7 @@ def test_nothing_to_do(name: str, tmp_path: Path) -> None:
     assert not [edit.to_json() for edit in plan.edits]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("code", ["I-126", "I-127", "I-128", "I-129", "I-137"])
 def test_entries_are_as_the_broker_wrote_them(code: str, tmp_path: Path) -> None:
     root = stores.unpack(CLEAN, tmp_path)

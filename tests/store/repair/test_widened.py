@@ -76,6 +76,7 @@ def recovered(
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["5.3.3-killed-torn", "4.9.7-killed-page"])
 def test_records_that_have_lost_properties(name: str, tmp_path: Path) -> None:
     """Units and index items told of tags and keys that the records have no more."""
@@ -84,6 +85,7 @@ def test_records_that_have_lost_properties(name: str, tmp_path: Path) -> None:
     assert found.plan is not None and found.plan.cut
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "kind",
     [
@@ -103,6 +105,7 @@ def test_what_no_start_looks_at(kind: str, tmp_path: Path) -> None:
     recovered(root, config_of(case, root), case["version"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["5.1.4-lmq-poison", "5.5.0-lmq-poison"])
 def test_no_recovery_meets_a_poison_record_again(name: str, tmp_path: Path) -> None:
     """B11: the names that no broker can dispatch to are gone, also for the start after a crash."""
@@ -119,6 +122,7 @@ def test_no_recovery_meets_a_poison_record_again(name: str, tmp_path: Path) -> N
     assert not recovered(root, config, between=crashed).prediction.starts
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["poison_last_toggled", "poison_last_behind"])
 def test_numbers_that_a_light_queue_proves(kind: str, tmp_path: Path) -> None:
     """A unit names the record, or its neighbours leave one place."""
@@ -178,6 +182,7 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", [(1, 0), (2, 0, 1)])
 def test_units_in_another_order(order: tuple[int, ...], tmp_path: Path) -> None:
     """No broker shifts a queue so: the last units are those of the records again."""
@@ -214,6 +219,7 @@ def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Pa
     assert errors_of(root, recovery_cases.CONFIG, "5.3.3") == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean"])
 def test_queues_in_the_directory_of_the_other_type(name: str, tmp_path: Path) -> None:
     """They are made anew where they belong. A broker of 4.9 never looks into the other directory."""

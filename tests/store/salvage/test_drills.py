@@ -35,6 +35,7 @@ def seen(*images: Path) -> Salvaged:
         return done
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[] if n in FAST else [pytest.mark.slow]) for n in OF_LOG]
 )

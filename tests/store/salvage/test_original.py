@@ -49,6 +49,7 @@ def log_of(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean", "5.3.3-v2", "5.5.0-propcrc"])
 def test_a_whole_log_is_the_same_again(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
@@ -108,6 +109,7 @@ def damaged(root: Path, chance: random.Random, kinds: list[str]) -> set[int]:
     return spoiled
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["zero_page", "wrong_size"])
 def test_holes_are_closed_and_the_rest_stays(kind: str, tmp_path: Path) -> None:
     root = unpack(STORE, tmp_path)
@@ -148,6 +150,7 @@ def check_holes(root: Path, new: Path, before: dict[int, bytes], spoiled: set[in
     assert done.restored.unplaced == 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", ["4.9.7-cqext", "5.3.3-batchcq", "5.3.3-clean", "5.3.3-timer-clean"]
 )

@@ -93,6 +93,7 @@ def _at_the_seams(root: Path) -> list[Place]:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", range(2))
 def test_a_seam_is_no_blind_spot(tmp_path: Path, number: int) -> None:
     random = slices.rng(f"seams {number}")

@@ -109,6 +109,7 @@ def _damage(field: str, number: int, work: Path) -> tuple[bool, str]:
     return bool(_said(name, store) - before), did
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("field", ["topic", "queue_id", "UNIQ_KEY", "separators"])
 def test_a_damaged_field_is_found(field: str, work: Path) -> None:
     found, did = _damage(field, 0, work)

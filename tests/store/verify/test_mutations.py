@@ -45,6 +45,7 @@ def _detected(mutation: Mutation, name: str, seed: str, work: Path) -> tuple[boo
     return mutation.code in {finding.code for finding in found}, told
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("mutation", list(mutations().values())[::FAST_STEP], ids=str)
 def test_a_broken_invariant_is_named(mutation: Mutation, work: Path) -> None:
     detected, told = _detected(mutation, mutation.stores[0], f"fast {mutation.code}", work)

@@ -54,6 +54,7 @@ _PLAIN = NewMessage(b"orders", bytes(1000))
 _APART = [_PLAIN] * 20
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_levels_of_a_broker_are_known_by_messages_far_apart(tmp_path: Path, jobs: int) -> None:
     """No part of the log has two messages that wait 7 s."""
@@ -61,6 +62,7 @@ def test_levels_of_a_broker_are_known_by_messages_far_apart(tmp_path: Path, jobs
     assert _found(root, "I-065", jobs) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_a_message_that_waits_as_no_other_does_is_told(tmp_path: Path, jobs: int) -> None:
     mixed = [_waiting(2), *_APART, _waiting(1), *_APART, _waiting(1), _waiting(2), _waiting(2)]

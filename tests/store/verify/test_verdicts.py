@@ -71,6 +71,7 @@ def _check(name: str, tmp_path: Path) -> None:
         assert warnings <= LEFT_BY_BROKERS, told
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FAST)
 def test_the_verdict_is_the_expected_one(name: str, tmp_path: Path) -> None:
     _check(name, tmp_path)

@@ -113,6 +113,7 @@ def records(draw: st.DrawFn) -> list[list[Item]]:
     return found
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("every_put", [False, True])
 @given(found=records(), cuts=st.lists(st.integers(0, 30), max_size=4), columnar=st.booleans())
 def test_any_batches_give_the_brokers_bytes(

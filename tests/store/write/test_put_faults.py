@@ -99,6 +99,7 @@ def chosen(steps: list[tuple[str, str]], every: int, name: str) -> Sequence[int]
     return sorted({*numbers[:3], *numbers[3:-3:every], *numbers[-3:]})
 
 
+@pytest.mark.few(1)
 @THOROUGHLY
 @pytest.mark.parametrize("new", [False, True], ids=["append", "new"])
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO], ids=["ENOSPC", "EIO"])
@@ -114,6 +115,7 @@ def test_each_step_fails(error: int, new: bool, every: int, tmp_path: Path) -> N
         assert_nothing_lost(root, acknowledged, 0 if new else len(BEFORE))
 
 
+@pytest.mark.few(1)
 @THOROUGHLY
 @pytest.mark.parametrize("new", [False, True], ids=["append", "new"])
 @pytest.mark.parametrize("layer", [KilledFiles, PowerLossFiles])

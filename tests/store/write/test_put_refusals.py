@@ -47,6 +47,7 @@ def assert_refused(
         assert {path: path.stat().st_mtime_ns for path in sorted(root.rglob("*"))} == times
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", UNCLEAN)
 def test_killed_stores(name: str, store: Callable[[str], Path]) -> None:
     root = store(name)

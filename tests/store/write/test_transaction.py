@@ -97,6 +97,7 @@ def _ops_are_like_ours(halves: list[Message], ops: list[Message], profile: Write
         assert like(whole, record), record
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_view_of_what_was_put(version: str, tmp_path: Path) -> None:
     asked = Wishes(half=True)
