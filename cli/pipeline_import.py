@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,5 +83,5 @@ def _remarks(corrupted: CorruptedBodies, left_out: int) -> list[str]:
     return found
 
 
-def _text(row: dict[str, Any]) -> str:
+def _text(row: Mapping[str, Any]) -> str:
     return f"{row['to']}: {counted(row['messages'], 'message')}"

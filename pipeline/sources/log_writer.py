@@ -22,10 +22,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ...store.arrow.append_rows import NEEDED, NewStore, make_store
-from ...store.arrow.fleet import is_uri
 from ...store.arrow.row_files import batches_of
 from ...store.counted import counted
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
+from ...store.layout import is_uri
 from ...store.write.files import Files
 from ..publishing import finish_left, publish_job, require_empty
 from ..stage import Stage, new_rows, one_job, remove_rows, require_outside

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""
 TOPIC = "topic"
 _IN_PATH = f"{TOPIC}="
-_Reader = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
+_Reader: TypeAlias = pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader
 
 
 def files_of(places: Sequence[Path]) -> list[Path]:

@@ -72,7 +72,8 @@ class TimerState:
         numbers = np.flatnonzero(self.wheel["time"] >= first)  # most of a wheel is empty
         round_ = (numbers - first) % SLOTS
         in_time = self.wheel["time"][numbers] == first + round_
-        return numbers[in_time][np.argsort(round_[in_time], kind="stable")]
+        used: Ints = numbers[in_time][np.argsort(round_[in_time], kind="stable")]
+        return used
 
 
 def recover_timer(

@@ -207,7 +207,9 @@ def test_corrupted_bodies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wrong in ({"on_damage": "x"}, {"as_broker": "x.y"}, {"other": "1"}, {"path": "s3://a/b"}):
+    wrongs: list[dict[str, Any]]
+    wrongs = [{"on_damage": "x"}, {"as_broker": "x.y"}, {"other": "1"}, {"path": "s3://a/b"}]
+    for wrong in wrongs:
         with pytest.raises(InvalidInput):
             writer(tmp_path / "new", monkeypatch, **wrong)
     with pytest.raises(InvalidInput, match="no column 'body'"):

@@ -15,7 +15,8 @@ from mqstore.store.arrow.sorted_rows import sorted_batches
 from mqstore.store.errors import InvalidInput, Missing
 
 from ..cli.datadriven import run_here
-from .test_rows_again import given, table_of, unpack
+from ..stores import unpack
+from .test_rows_again import given, table_of
 
 KEYS = ("store_timestamp", "store", "position")
 

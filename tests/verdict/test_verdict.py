@@ -276,6 +276,18 @@ def test_a_file_too_long_before_a_missing_one(by_repair: bool, work: Path) -> No
     assert told(name, found) == []
 
 
+@pytest.mark.parametrize("by_repair", [False, True])
+def test_a_file_that_is_cut_behind_its_blank(by_repair: bool, work: Path) -> None:
+    """Its BLANK still closes it: nothing of it is missing but zeros."""
+    name = "4.9.7-killed-hole"
+    root = copied(original(name, work), work)
+    config = BrokerConfig(stores.config(name, root))
+    first = min((root / "commitlog").iterdir())
+    os.truncate(first, first.stat().st_size - 1)
+    found = walked(root, config, None, "a file that is cut", by_repair=by_repair)
+    assert told(name, found) == []
+
+
 @pytest.mark.slow
 def test_the_table_is_stored(rewrite: bool) -> None:
     if rewrite:

@@ -163,9 +163,8 @@ class GapFinder:
             self.close(blank.end)
             return
         self.close(blank.position)
-        # where a file is too long, the BLANK of a file closes no more than the log files' length
-        file_end = (blank.position // self.file_bytes + 1) * self.file_bytes
-        end = min(blank.end, file_end)
+        # A BLANK closes what the log files' length leaves: in a longer file no more, in a cut one all.
+        end = (blank.position // self.file_bytes + 1) * self.file_bytes
         self.blanks.append(self._gap(end, True))
         self.covered = end
         if end in self.files:
