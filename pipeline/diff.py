@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _PLACE = ("pair", "topic", "queue_id", "queue_offset")
 _GIVEN = ("flag", "born_timestamp", "born_host", "body_crc", "body_length", "properties")
 _A, _B = 0, 1
-DAMAGE = "damage"
 DAMAGE_MAX = 1000
 """Of more places that could not be read only counts are taken to the driver."""
 
@@ -115,15 +114,8 @@ def differences(
             .orderBy(*_PLACE[:-1])
             .collect()
         )
-        damaged = {(row["pair"], row["queue_id"]) for row in rows if row["topic"] is None}
-        unread = [
-            store
-            for side, stores in ((_A, a), (_B, b))
-            for store, pair in stores.items()
-            if (pair, side) in damaged
-        ]
-        damage = _damage(spark, unread, config) if unread else Damage()
-    return [_told(row) for row in rows if row["topic"] is not None], damage
+        damage = _damage(spark, [*a, *b], config)
+    return [_told(row) for row in rows], damage
 
 
 def _told(row: Row) -> dict[str, Any]:
@@ -144,14 +136,10 @@ HOW = ("only_a", "only_b", "changed")
 def _side(
     spark: SparkSession, stores: Mapping[str, str], config: Mapping[str, str], side: int
 ) -> DataFrame:
-    """Rows of one side: its number, the place of a message, a digest of what was given.
-
-    What could not be read has no topic, the side as its queue, and a place that the other side has
-    not.
-    """
+    """Rows of one side: its number, the place of a message, a digest of what was given."""
     from pyspark.sql import functions as f
 
-    rows = _read(spark, list(stores), config, _FIELDS)
+    rows = _read(spark, "rocketmq-log", list(stores), config, _FIELDS)
     names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
     digest = f.xxhash64(
         *(f.map_entries(name) if name == "properties" else f.col(name) for name in _GIVEN)
@@ -159,19 +147,16 @@ def _side(
     return rows.select(
         f.lit(side).alias("side"),
         names[f.col("store")].alias("pair"),
-        "topic",
-        f.coalesce("queue_id", f.lit(side)).alias("queue_id"),
-        f.coalesce("queue_offset", f.lit(0)).alias("queue_offset"),
+        *_PLACE[1:],
         digest.alias("digest"),
     )
 
 
 def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]) -> Damage:
-    """What of some stores could not be read: a second look, since it is rare."""
+    """What of some stores could not be read."""
     from pyspark.sql import functions as f
 
-    rows = _read(spark, stores, config, ("store", DAMAGE)).where(f"{DAMAGE} is not null")
-    places = rows.select("store", f"{DAMAGE}.*").distinct().cache()
+    places = _read(spark, "rocketmq-damage", stores, config, ()).distinct().cache()
     number = f.array_position(f.array(*map(f.lit, stores)), f.col("store"))
     first = places.orderBy(number, f.coalesce("position", f.lit(0))).limit(DAMAGE_MAX).collect()
     summed = f.coalesce(f.sum("size"), f.lit(0))
@@ -183,18 +168,22 @@ def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str
 
 
 def _read(
-    spark: SparkSession, stores: Sequence[str], config: Mapping[str, str], fields: Sequence[str]
+    spark: SparkSession,
+    source: str,
+    stores: Sequence[str],
+    config: Mapping[str, str],
+    fields: Sequence[str],
 ) -> DataFrame:
-    from .sources.log import LogSource
+    from . import register
 
-    spark.dataSource.register(LogSource)
+    register(spark)
     options = {"paths": json.dumps(list(stores)), "fields": ",".join(fields)}
     if config:
         options["broker_config"] = json.dumps(dict(config))
-    return spark.read.format(LogSource.name()).options(**options).load()
+    return spark.read.format(source).options(**options).load()
 
 
-_FIELDS = ("store", *_PLACE[1:], *_GIVEN, DAMAGE)
+_FIELDS = ("store", *_PLACE[1:], *_GIVEN)
 
 
 def _count(side: int) -> Column:

@@ -19,8 +19,7 @@ from pyspark.sql.types import StructType
 
 from ..store.arrow.ask import Ask
 from ..store.arrow.export_files import NEEDED, ExportFiles
-from ..store.arrow.log_columns import DAMAGE
-from ..store.arrow.log_rows import LogPart, Pushed, fields_of, parts_of, rows_of
+from ..store.arrow.log_rows import Damage, LogPart, fields_of, parts_of, rows_of
 from ..store.write.files import Files
 from .stage import Stage
 
@@ -79,19 +78,15 @@ def export_split(
     ask: Ask, partition: ExportPartition, form: str, stage: Stage, attempt: str
 ) -> list[dict[str, Any]]:
     """Write the messages of one split: its files, then its damage."""
-    columns = [name for name in fields_of(ask) if name != DAMAGE]
-    reading = replace(ask, fields=tuple(dict.fromkeys([*columns, *NEEDED, DAMAGE])))
+    columns = fields_of(ask)
+    reading = replace(ask, fields=tuple(dict.fromkeys([*columns, *NEEDED])))
     files = ExportFiles(
         stage.attempt(attempt), f"{partition.number:05}", form, columns, stage.files
     )
-    damage: list[dict[str, Any]] = []
-    for rows in rows_of(reading, partition.split, Pushed()):
-        lost = rows.column(DAMAGE)
-        if lost.null_count < len(lost):
-            store = partition.split.store
-            damage += [{"store": store, **one} for one in lost.drop_null().to_pylist()]
-            rows = rows.filter(lost.is_null())
+    damage: list[Damage] = []
+    for rows in rows_of(reading, partition.split, damage.append):
         if rows.num_rows:
             files.add(rows)
     files.close()
-    return [{"file": asdict(file)} for file in files.written] + [{"damage": d} for d in damage]
+    told = [{"damage": asdict(one)} for one in damage]
+    return [{"file": asdict(file)} for file in files.written] + told

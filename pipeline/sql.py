@@ -24,7 +24,7 @@ DAMAGE = "damage"
 FINDINGS = "findings"
 _SOURCES = {
     MESSAGES: "rocketmq-log",
-    DAMAGE: "rocketmq-log",
+    DAMAGE: "rocketmq-damage",
     "queues": "rocketmq-queue",
     "index_items": "rocketmq-index",
     "timers": "rocketmq-timer",
@@ -98,11 +98,10 @@ def ask(
 
 def _columns() -> dict[str, list[str]]:
     """All columns of each view."""
-    from ..store.arrow import log_columns
+    from ..store.arrow import damage_rows, log_columns
     from .sources import table_sources
 
-    log = [name for name in log_columns.COLUMNS if name != log_columns.DAMAGE]
-    found = {MESSAGES: log, DAMAGE: ["store", "position", "size", "reason"]}
+    found = {MESSAGES: list(log_columns.COLUMNS), DAMAGE: list(damage_rows.COLUMNS)}
     tables = {source.name(): list(source.table.all_columns()) for source in table_sources()}
     return {name: found.get(name) or tables[source] for name, source in _SOURCES.items()}
 
@@ -111,21 +110,19 @@ def _create(
     spark: SparkSession, view: View, stores: Iterable[str], options: Mapping[str, str]
 ) -> None:
     """Make a view of this session."""
+    from ..store.arrow import log_columns
     from ..store.arrow.ask import FAIL_UNREADABLE
 
     reader = spark.read.format(view.source).options(**options).option("path", "\n".join(stores))
     if view.name == DAMAGE:
-        rows = reader.option("fields", "store,damage").load()
-        rows.filter("damage IS NOT NULL").select("store", "damage.*").createOrReplaceTempView(
-            DAMAGE
-        )
+        reader.load().createOrReplaceTempView(DAMAGE)
         return
     # of these views nobody would see that rows are missing
     if view.name != FINDINGS:
         reader = reader.option("on_damage", FAIL_UNREADABLE)
     fields = list(view.fields or ())
     if view.name == MESSAGES:
-        fields = fields or _usual_columns()
+        fields = fields or list(log_columns.USUAL)
         reader = reader.option("pushdown", str(view.pushdown).lower())
     elif fields:
         fields = [*(name for name in fields if name != "problem"), "problem"]
@@ -133,12 +130,6 @@ def _create(
     if view.name not in (MESSAGES, FINDINGS):
         rows = rows.filter("problem IS NULL").drop("problem")
     rows.createOrReplaceTempView(view.name)
-
-
-def _usual_columns() -> list[str]:
-    from ..store.arrow import log_columns
-
-    return [name for name in log_columns.USUAL if name != log_columns.DAMAGE]
 
 
 def _first_line(text: str) -> str:

@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 def all_sources() -> list[type[DataSource]]:
     """Every source there is."""
+    from .damage import DamageSource
     from .log import LogSource
 
-    return [LogSource, *table_sources()]
+    return [LogSource, DamageSource, *table_sources()]
 
 
 def table_sources() -> list[type[TableSource]]:

@@ -1,13 +1,14 @@
 """`rocketmq-log`: the messages in the commit logs of many stores as rows.
 
-A row is a message that a broker would still find; records behind the end of a log are none. Where
-something cannot be read there is a row with `damage` and nothing else but the store: a range of the
-log, or a whole store. A log is cut anywhere into splits; all of them together give what one walk
-over it gives.
+A row is a message that a broker would still find; records behind the end of a log are none. A store
+that cannot be read ends the query. A damaged range of a log is passed over, unless that is to end it,
+too; the task says so on its stderr, and `rocketmq-damage` has it as a row. A log is cut anywhere into
+splits; all of them together give what one walk over it gives.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -23,7 +24,9 @@ from pyspark.sql.types import StructType
 
 from ...store.arrow.ask import Ask
 from ...store.arrow.log_columns import COLUMNS, USUAL
-from ...store.arrow.log_rows import LogPart, Pushed, ddl_of, parts_of, rows_of
+from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, rows_of
+from ...store.counted import counted
+from ...store.selected import DamageWarning
 from ...store.split import Split
 from .pushed import take_filters
 
@@ -68,7 +71,7 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """All splits; never none, since Spark would read None instead.
 
-        Raises what a store raises that cannot be read, if the query is to fail.
+        Raises what a store raises that cannot be read.
         """
         found = parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
         return [LogPartition(part) for part in found or [LogPart("", Split(0, 0))]]
@@ -76,7 +79,32 @@ class LogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
         assert isinstance(partition, LogPartition)
-        return rows_of(self._ask, partition.part, self._pushed)
+        passed_over = PassedOver()
+        yield from rows_of(self._ask, partition.part, passed_over.add, self._pushed)
+        if passed_over.places:
+            warnings.warn(str(passed_over), DamageWarning, stacklevel=1)
+
+
+class PassedOver:
+    """What one task has not read of a log. first: what it met first."""
+
+    def __init__(self) -> None:
+        self.places = 0
+        self.bytes = 0
+        self.first: Damage | None = None
+
+    def add(self, damage: Damage) -> None:
+        """One more range."""
+        self.first = self.first or damage
+        self.places += 1
+        self.bytes += damage.size or 0
+
+    def __str__(self) -> str:
+        if self.first is None:
+            return "nothing"
+        much = f"{counted(self.bytes, 'byte')} in {counted(self.places, 'place')} passed over"
+        at, why = self.first.position, self.first.reason
+        return f"{self.first.store}: {much}, from {at} on ({why}); rocketmq-damage has all of them"
 
 
 class PushingLogReader(LogReader):

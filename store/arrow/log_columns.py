@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,6 @@ from .arrays import (
 from .ask import BODY, BODY_CRC_OK, RAW
 
 STORE = "store"
-DAMAGE = "damage"
 
 _SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
 _ARROW = {"int": pa.int32(), "bigint": pa.int64()}
@@ -178,11 +177,6 @@ def _body_note(field: str) -> LogColumn:
     return _text(make, usual=False)
 
 
-_DAMAGE = {"position": "bigint", "size": "bigint", "reason": "string"}
-DAMAGE_TYPE = pa.struct([("position", pa.int64()), ("size", pa.int64()), ("reason", pa.string())])
-_DAMAGE_SQL = f"struct<{', '.join(f'{name}: {sql}' for name, sql in _DAMAGE.items())}>"
-
-
 def _columns() -> dict[str, LogColumn]:
     """In the order of the contract's JSON."""
     stored = {column.name: _SQL.get(column.type, "") for column in columns_of(MESSAGE)}
@@ -216,9 +210,6 @@ def _columns() -> dict[str, LogColumn]:
         "body_error": _body_note("error"),
         RAW: LogColumn(
             "boolean", pa.bool_(), lambda t: constant(t.raw, len(t), pa.bool_()), usual=False
-        ),
-        DAMAGE: LogColumn(
-            _DAMAGE_SQL, DAMAGE_TYPE, lambda taken: pa.nulls(len(taken), DAMAGE_TYPE)
         ),
     }
 
@@ -271,14 +262,3 @@ def _cut(batch: Batch, weight: Ints | None) -> Iterator[tuple[Batch, None]]:
     for first, behind in pairwise(edges):
         whole = behind - first == len(batch)
         yield batch if whole else batch.take(slice(first, behind)), None
-
-
-def damage_row(
-    store: str, fields: Sequence[str], position: int | None, size: int | None, reason: str
-) -> pa.RecordBatch:
-    """The row that stands for a range of the log, or for a store, that cannot be read."""
-    values: dict[str, Any] = dict.fromkeys(fields)
-    values |= {STORE: store} if STORE in fields else {}
-    values[DAMAGE] = {"position": position, "size": size, "reason": reason}
-    arrays = [pa.array([values[name]], SCHEMA.field(name).type) for name in fields]
-    return batch_of(fields, arrays, SCHEMA)

@@ -1,15 +1,14 @@
 """The messages in the commit logs of many stores as rows of Arrow.
 
-A row is a message that a broker would still find; records behind the end of a log are none. Where
-something cannot be read there is a row with `damage` and nothing else but the store: a range of the
-log, or a whole store. A log is cut anywhere into splits; all of them together give what one walk
-over it gives.
+A row is a message that a broker would still find; records behind the end of a log are none. What
+cannot be read is told beside the rows (`Damage`). A log is cut anywhere into splits; all of them
+together give what one walk over it gives.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -18,7 +17,7 @@ import pyarrow as pa
 
 from ..byte_reader import noting
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..errors import StoreError, Unreadable
+from ..errors import Unreadable
 from ..layout import is_uri
 from ..log_search import time_bounds
 from ..mark import Mark
@@ -27,10 +26,24 @@ from ..split import Split, scan_split, split_bytes_for, splits
 from ..store import Store
 from ..time_range import TimeRange
 from .ask import ALWAYS, BODY, BODY_CRC_OK, NO_BODY, STORED_BODY, Ask, with_notes
-from .log_columns import COLUMNS, DAMAGE, USUAL, damage_row, rows_of_batch
+from .log_columns import COLUMNS, USUAL, rows_of_batch
 from .remote import open_log
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A range of a log that cannot be read; position and size are None for a whole store."""
+
+    store: str
+    position: int | None
+    size: int | None
+    reason: str
+
+
+Tell = Callable[[Damage], None]
+"""Is told what cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,13 @@ class Pushed:
         return TimeRange(since, max(since, min(times.until_ms, self.times.until_ms)))
 
 
+NOTHING_PUSHED = Pushed()
+
+
 def fields_of(ask: Ask) -> tuple[str, ...]:
     """The columns asked for: those named, else the usual ones and a body if the option says so."""
     body = () if ask.body == NO_BODY else with_notes((BODY,), ask.body)
-    return ask.columns(COLUMNS, (*(name for name in USUAL if name != DAMAGE), *body, DAMAGE))
+    return ask.columns(COLUMNS, (*USUAL, *body))
 
 
 def ddl_of(ask: Ask) -> str:
@@ -61,45 +77,30 @@ def ddl_of(ask: Ask) -> str:
 class LogPart:
     """What is read at once: a split of the log of a store, or all of a small log (`split` None).
 
-    problem: why the store cannot be read. behind: the log has ended; there may be damage, but no
-    message.
+    behind: the log has ended; there may be damage, but no message.
     """
 
     store: str
     split: Split | None
-    problem: str = ""
     behind: bool = False
 
 
 def parts_of(ask: Ask) -> list[LogPart]:
-    """What the tasks of a read are. Raises StoreError if the query is to fail."""
+    """What the tasks of a read are. Raises StoreError for a store that cannot be read."""
     with noting():  # whoever reads these bytes tells of them
         return _parts_of(ask)
 
 
 def _parts_of(ask: Ask) -> list[LogPart]:
-    found: list[LogPart] = []
     sizes: dict[str, int] = {}
     for root in ask.stores:
-        try:
-            log = open_log(root, ask.broker_config)
-            with log.queue:
-                sizes[root] = sum(file.size for file in log.files)
-        except StoreError as error:
-            if ask.fails_at(error):
-                raise
-            found.append(LogPart(root, None, str(error)))
+        log = open_log(root, ask.broker_config)
+        with log.queue:
+            sizes[root] = sum(file.size for file in log.files)
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
+    found: list[LogPart] = []
     for root, log_bytes in sizes.items():
-        if log_bytes <= size:
-            found.append(LogPart(root, None))
-            continue
-        try:
-            found += _splits(root, size, ask)
-        except StoreError as error:
-            if ask.fails_at(error):
-                raise
-            found.append(LogPart(root, None, str(error)))
+        found += [LogPart(root, None)] if log_bytes <= size else _splits(root, size, ask)
     return found
 
 
@@ -124,37 +125,47 @@ def _remote_splits(root: str, size: int, ask: Ask) -> list[LogPart]:
         return [LogPart(root, part) for part in parts]
 
 
-def rows_of(ask: Ask, part: LogPart, pushed: Pushed) -> Iterator[pa.RecordBatch]:
-    """The rows of one split, of the columns `ask.fields`. Raises Unreadable if it is to fail."""
-    fields, store = fields_of(ask), part.store
-    if part.problem:
-        yield from _report(ask, part, None, None, part.problem)
-        return
+def rows_of(
+    ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one split, of the columns `ask.fields`.
+
+    Raises StoreError where the log cannot be read any more; for damage, if that is to end the query.
+    """
+    fields = fields_of(ask)
+    conditions = _conditions(ask, pushed)
+    for item in _items(ask, part, crc=BODY_CRC_OK in fields):
+        if isinstance(item, Damage):
+            tell(item)
+        elif len(wanted := _wanted(item, conditions)):
+            yield from rows_of_batch(part.store, wanted, fields, raw=ask.body == STORED_BODY)
+
+
+def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:
+    """What of one split cannot be read. Raises as `rows_of`."""
+    return (item for item in _items(ask, part, crc=False) if isinstance(item, Damage))
+
+
+def _items(ask: Ask, part: LogPart, *, crc: bool) -> Iterator[Batch | Damage]:
+    """Messages that a broker would find, and damage, of one split."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
-    try:
-        conditions = _conditions(ask, pushed)
-        log = open_log(store, ask.broker_config)
-        with noting() as noted, log.queue:
-            for item in _items(log, part.split, crc=BODY_CRC_OK in fields):
-                if not isinstance(item, Batch):
-                    if item.kind in _DAMAGE_KINDS:
-                        yield from _report(ask, part, item.position, item.size, item.reason)
-                    continue
-                if part.behind or item.mark > Mark.AFTER_DAMAGE:
-                    continue
-                if len(wanted := _wanted(item, conditions)):
-                    yield from rows_of_batch(store, wanted, fields, raw=ask.body == STORED_BODY)
-        for unread in noted:  # each is damage, too
-            if ask.fails_at(unread.error()):
-                raise unread.error()
-    except StoreError as error:
-        if ask.fails_at(error):
-            raise
-        yield from _report(ask, part, None, None, str(error))
+    log = open_log(part.store, ask.broker_config)
+    with noting() as noted, log.queue:
+        for item in _scan(log, part.split, crc=crc):
+            if not isinstance(item, Batch):
+                if item.kind in _DAMAGE_KINDS:
+                    if ask.fails:
+                        raise Unreadable(item.reason, path=part.store, offset=item.position)
+                    yield Damage(part.store, item.position, item.size, item.reason)
+            elif not part.behind and item.mark <= Mark.AFTER_DAMAGE:
+                yield item
+    for unread in noted:  # each is damage, too
+        if ask.fails_at(unread.error()):
+            raise unread.error()
 
 
-def _items(log: CommitLog, split: Split | None, *, crc: bool) -> Iterator[Batch | Extent]:
+def _scan(log: CommitLog, split: Split | None, *, crc: bool) -> Iterator[Batch | Extent]:
     if split is None:
         return log.scan(crc=crc, reuse=True)
     return scan_split(log, split, crc=crc)
@@ -176,13 +187,3 @@ def _wanted(batch: Batch, conditions: Sequence[Sequence[Selection]]) -> Batch:
             mask = reduce(np.logical_or, [selection.mask(batch) for selection in either])
             batch = batch if mask.all() else batch.take(mask)
     return batch
-
-
-def _report(
-    ask: Ask, part: LogPart, position: int | None, size: int | None, reason: str
-) -> Iterator[pa.RecordBatch]:
-    """What cannot be read as a row, where the column is asked for. Raises Unreadable."""
-    if ask.fails:
-        raise Unreadable(reason, path=part.store, offset=position)
-    if DAMAGE in fields_of(ask):
-        yield damage_row(part.store, fields_of(ask), position, size, reason)

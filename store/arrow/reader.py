@@ -11,19 +11,19 @@ from ..errors import InvalidInput
 from ..selected import OnDamage, Time, selected
 from ..where import Where
 from .ask import BODY_CRC_OK, PLAIN_BODY, with_notes
-from .log_columns import DAMAGE, SCHEMA, STORE, USUAL, rows_of_batch
+from .log_columns import SCHEMA, STORE, USUAL, rows_of_batch
 
 if TYPE_CHECKING:
     from ..store import Store
 
 Reader: TypeAlias = pa.RecordBatchReader
-_KNOWN = tuple(name for name in SCHEMA.names if name != DAMAGE)
+_KNOWN = tuple(SCHEMA.names)
 
 
 def fields_of(fields: str | Sequence[str] | None) -> list[str]:
     """Columns by name; None: all but the store and what is made of bodies. Raises InvalidInput."""
     if fields is None:
-        return [name for name in USUAL if name not in (STORE, DAMAGE)]
+        return [name for name in USUAL if name != STORE]
     names = [fields] if isinstance(fields, str) else list(dict.fromkeys(fields))
     if unknown := [name for name in names if name not in _KNOWN]:
         raise InvalidInput(f"no column {unknown[0]!r}", hint=f"there are {', '.join(_KNOWN)}")

@@ -45,7 +45,8 @@ class Table(ABC):
     """One kind of rows. columns: names and SQL types, without `store` and `problem`.
 
     needs: what of a store's directory is read, None for all; of a store in object storage that is
-    copied. tells_unread: what the disk does not give is among its rows already.
+    copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
+    cannot be read, which is an error of all others.
     """
 
     columns: ClassVar[Mapping[str, str]]
@@ -84,15 +85,21 @@ def columns_asked(table: Table, ask: Ask) -> dict[str, str]:
 
 
 def parts_of(table: Table, ask: Ask) -> list[TablePart]:
-    """All parts of all stores; object storage is one. Raises StoreError if the query is to fail."""
+    """All parts of all stores; object storage is one. Raises StoreError for a store that is none."""
     found: list[TablePart] = []
     for root in ask.stores:
         if is_uri(root):
             found.append(TablePart(root, _ALL))
             continue
         try:
-            parts = table.parts(Layout.open(root, ask.broker_config), ask)
-            found += [TablePart(root, part) for part in parts]
+            layout = Layout.open(root, ask.broker_config)
+        except StoreError as error:
+            if ask.fails_at(error) or not table.tells_unread:
+                raise
+            found.append(TablePart(root, None, error))
+            continue
+        try:
+            found += [TablePart(root, part) for part in table.parts(layout, ask)]
         except StoreError as error:
             if ask.fails_at(error):
                 raise
@@ -108,8 +115,10 @@ def table_rows(
     if mine.problem is not None:
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
     elif mine.part is not None:
+        opened = False
         try:
             with noting() as noted, in_directory(root, table.needs) as place:
+                opened = True
                 layout = Layout.open(place.folder, ask.broker_config)
                 parts = table.parts(layout, ask) if mine.part == _ALL else [mine.part]
                 for part in parts:
@@ -117,6 +126,8 @@ def table_rows(
                         if count:
                             yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
+            if not opened and not table.tells_unread:
+                raise
             yield from _lacking(table, ask, names, root, error)
         else:
             for unread in () if table.tells_unread else noted:

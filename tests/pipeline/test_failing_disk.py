@@ -9,13 +9,12 @@ import pytest
 
 from mqstore.pipeline.sources import table_sources
 from mqstore.store.arrow.ask import FAIL_UNREADABLE
-from mqstore.store.arrow.log_columns import DAMAGE
 from mqstore.store.arrow.table import PROBLEM, TablePart, table_rows
 from mqstore.store.errors import Unreadable
 
 from ..failing_disk import fail_here
 from ..stores import unpack
-from .test_log_rows import ask_of, rows
+from .test_log_rows import ask_of, damage, rows
 
 PAGE = 4096
 
@@ -26,13 +25,12 @@ def test_messages_behind_it_are_rows(tmp_path: Path) -> None:
     log = min((root / "commitlog").iterdir())
     fail_here(log, 2 * PAGE, PAGE)
     found = rows(ask_of(root))
-    (damage,) = (row[DAMAGE] for row in found if row[DAMAGE])
-    assert damage["reason"] == "unreadable: Input/output error"
-    end = damage["position"] + damage["size"]
-    outside = [r for r in whole if not damage["position"] <= r["physical_offset"] < end]
-    assert [r["physical_offset"] for r in found if not r[DAMAGE]] == [
-        row["physical_offset"] for row in outside
-    ]
+    (lost,) = damage(ask_of(root))
+    assert lost.reason == "unreadable: Input/output error"
+    assert lost.position is not None and lost.size is not None
+    inside = range(lost.position, lost.position + lost.size)
+    outside = [row["position"] for row in whole if row["position"] not in inside]
+    assert [row["position"] for row in found] == outside
     with pytest.raises(Unreadable, match=f"4096 bytes .*{log} at 8192"):
         rows(ask_of(root, on_damage=FAIL_UNREADABLE))
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.log_columns import COLUMNS
-from mqstore.store.arrow.log_rows import LogPart, Pushed, fields_of, parts_of, rows_of
+from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, parts_of, rows_of
 from mqstore.store.commit_log import Batch, CommitLog, Extent, ExtentKind
-from mqstore.store.errors import InvalidInput, Missing, Unreadable
+from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
 from mqstore.store.layout import Layout
 from mqstore.store.mark import Mark
 from mqstore.store.message import messages
@@ -36,20 +37,25 @@ def ask_of(root: Path, **options: str) -> Ask:
 
 
 def rows(ask: Ask, parts: list[LogPart] | None = None) -> list[dict[str, Any]]:
-    """All rows, damage behind the messages, in log order."""
+    """All rows in log order, as far as they have positions."""
     found = [
         row
         for part in parts or parts_of(ask)
-        for batch in rows_of(ask, part, Pushed())
+        for batch in rows_of(ask, part, lambda damage: None)
         for row in batch.to_pylist()
     ]
-    return sorted(found, key=lambda row: (row["damage"] is not None, place(row)))
+    return sorted(found, key=lambda row: int(row.get("position", 0)))
 
 
-def place(row: dict[str, Any]) -> int:
-    """Position in the log."""
-    found = row["damage"]["position"] if row["damage"] else row["position"]
-    return -1 if found is None else int(found)
+def damage(ask: Ask, parts: list[LogPart] | None = None) -> list[Damage]:
+    """All that cannot be read, in log order; a read of messages is told the same."""
+    found, told = list[Damage](), list[Damage]()
+    for part in parts or parts_of(ask):
+        found += damage_of(ask, part)
+        for _ in rows_of(ask, part, told.append):
+            pass
+    assert found == told
+    return sorted(found, key=lambda one: one.position or 0)
 
 
 def walk(root: Path) -> tuple[list[dict[str, Any]], list[Extent]]:
@@ -73,9 +79,9 @@ def walk(root: Path) -> tuple[list[dict[str, Any]], list[Extent]]:
 def test_rows_are_the_json_of_messages(name: str, tmp_path: Path) -> None:
     """The contract's JSON and the columns say the same of every message."""
     root = unpack(name, tmp_path)
-    wanted, damage = walk(root)
-    found = rows(ask_of(root, body="plain"))
-    given = [row for row in found if row["damage"] is None]
+    wanted, lost = walk(root)
+    ask = ask_of(root, body="plain")
+    given = rows(ask)
     assert len(given) == len(wanted)
     for row, message in zip(given, wanted, strict=True):
         assert row["store"] == str(root)
@@ -86,13 +92,14 @@ def test_rows_are_the_json_of_messages(name: str, tmp_path: Path) -> None:
                 assert value.decode() == message["body"]
             elif column in message:
                 assert value == message[column], f"{column} of the record at {row['position']}"
-    assert [place(row) for row in found if row["damage"]] == [one.position for one in damage]
+    told = [(one.store, one.position, one.size) for one in damage(ask)]
+    assert told == [(str(root), one.position, one.size) for one in lost]
 
 
 def cut_anywhere(root: Path, seed: str) -> None:
     """Random splits of a log give the rows of all of it, each once."""
-    ask = ask_of(root, fields="position,physical_offset,topic,queue_id,queue_offset,damage")
-    whole = rows(ask)
+    ask = ask_of(root, fields="position,physical_offset,topic,queue_id,queue_offset")
+    whole, lost = rows(ask), damage(ask)
     log = CommitLog.open(Layout.open(root))
     with log.queue:
         start, end = log.min_offset, max(log.end().position, log.min_offset)
@@ -100,15 +107,17 @@ def cut_anywhere(root: Path, seed: str) -> None:
     for count in (1, 3, 17):
         cuts = sorted([start, *(rng.randint(start, end) for _ in range(count)), end])
         parts = [LogPart(str(root), Split(*cut)) for cut in pairwise(cuts)]
-        found = rows(ask, parts)
-        kept = [row for row in whole if place(row) < end]
-        assert found == kept, f"cut at {cuts}"
+        kept = [row for row in whole if row["position"] < end]
+        assert rows(ask, parts) == kept, f"cut at {cuts}"
+        inside = [one for one in lost if (one.position or 0) < end]
+        assert damage(ask, parts) == inside, f"cut at {cuts}"
 
 
 def planned(root: Path) -> None:
     """Splits as a job makes them, small ones, give the rows of all of a log, damage at its end too."""
-    ask = ask_of(root, fields="position,topic,queue_id,queue_offset,damage")
-    assert rows(ask, parts_of(replace(ask, split_bytes=20_000))) == rows(ask)
+    ask = ask_of(root, fields="position,topic,queue_id,queue_offset")
+    parts = parts_of(replace(ask, split_bytes=20_000))
+    assert rows(ask, parts) == rows(ask) and damage(ask, parts) == damage(ask)
 
 
 @pytest.mark.parametrize("name", FAST)
@@ -154,29 +163,34 @@ def test_bodies_are_there_when_asked_for(tmp_path: Path) -> None:
     plain = Ask.of({"path": str(root)})
     assert "body" not in fields_of(plain)
     notes = ("body_crc_ok", "body_compression", "body_error")
-    assert fields_of(replace(plain, body="plain"))[-5:] == ("body", *notes, "damage")
-    assert fields_of(replace(plain, body="stored"))[-4:] == ("body", "body_crc_ok", "raw", "damage")
+    assert fields_of(replace(plain, body="plain"))[-4:] == ("body", *notes)
+    assert fields_of(replace(plain, body="stored"))[-3:] == ("body", "body_crc_ok", "raw")
     stored = [row["body"] for row in rows(ask_of(root, body="stored"))]
     sizes = [row["body_length"] for row in rows(ask_of(root))]
     assert [len(body) for body in stored] == sizes
 
 
-def test_a_store_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:
-    root = unpack("5.3.3-v2", tmp_path)
-    ask = Ask.of({"paths": f'["{tmp_path}/none", "{root}"]', "fields": "store,damage"})
-    found = rows_of_all(ask)
-    (lost,) = [row for row in found if row["damage"]]
-    assert lost["store"] == f"{tmp_path}/none"
-    assert lost["damage"]["reason"].startswith("no such directory")
-    assert len(found) > 1
-    with pytest.raises(Missing):
-        parts_of(replace(ask, on_damage="fail"))
+def test_a_store_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Of a read of messages; among damage it is a row without a place."""
+    root = unpack("4.9.7-killed-page", tmp_path)
+    (tmp_path / "empty").mkdir()
+    for name, kind in (("none", Missing), ("empty", NotAStore)):
+        ask = Ask.of({"paths": f'["{tmp_path}/{name}", "{root}"]'})
+        with pytest.raises(kind):
+            parts_of(ask)
+        lost, page = damage_rows_of(ask)
+        assert lost["store"] == f"{tmp_path}/{name}"
+        assert (lost["position"], lost["size"]) == (None, None) and lost["reason"]
+        assert page["store"] == str(root) and page["size"] > 0
+        with pytest.raises(kind):
+            damage_rows_of(replace(ask, on_damage="fail"))
 
 
-def rows_of_all(ask: Ask) -> list[dict[str, Any]]:
-    """All rows in the order of the splits."""
-    batches = (b for part in parts_of(ask) for b in rows_of(ask, part, Pushed()))
-    return [row for batch in batches for row in batch.to_pylist()]
+def damage_rows_of(ask: Ask) -> list[dict[str, Any]]:
+    """All rows of `rocketmq-damage` in the order of the parts."""
+    names = ("store", "position", "size", "reason")
+    parts = damage_parts(ask)
+    return [row for p in parts for batch in damage_rows(ask, names, p) for row in batch.to_pylist()]
 
 
 def test_damage_ends_the_query_where_that_is_asked(tmp_path: Path) -> None:

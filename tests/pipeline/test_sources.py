@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mqstore.cli.app import run
+from mqstore.pipeline.failures import failure_of
 from mqstore.pipeline.sources import all_sources
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.offset_table import OffsetTable
+from mqstore.store.errors import Missing, NotAStore
 from mqstore.store.layout import Layout
 
 from ..stores import unpack
@@ -65,19 +67,32 @@ def same(spark_rows: list[Any], local_rows: list[dict[str, Any]]) -> None:
 def test_messages_of_a_fleet(
     spark: SparkSession, fleet: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All of a log through Spark, from a pattern of paths; what is no store is a row."""
-    rows = collected(spark, "rocketmq-log", fleet / "*", body="plain")
-    lost = [row for row in rows if row["damage"] and row["damage"]["position"] is None]
-    assert [row["store"] for row in lost] == [str(fleet / "empty")]
+    """All of a log through Spark, from a pattern of paths, and what of it cannot be read."""
+    rows = collected(spark, "rocketmq-log", fleet / "[45]*", body="plain")
+    lost = [row.asDict() for row in collected(spark, "rocketmq-damage", fleet / "*")]
+    assert [row["store"] for row in lost if row["position"] is None] == [str(fleet / "empty")]
+    counted = spark.read.format("rocketmq-log").option("fields", "topic").load(str(fleet / "[45]*"))
+    assert counted.count() == len(rows)
     names = ("physical_offset", "topic", "queue_offset", "message_id", "tags", "keys")
     for name in STORES:
         given = [row.asDict() for row in rows if row["store"] == str(fleet / name)]
         records = local(capsys, "dump", fleet / name)
         wanted = [one for one in records if one["type"] == "message" and "stale" not in one]
-        assert told((row for row in given if not row["damage"]), names) == told(wanted, names)
-        damage = [row["damage"].asDict() for row in given if row["damage"]]
+        assert told(given, names) == told(wanted, names)
+        damage = [row for row in lost if row["store"] == str(fleet / name)]
         ranges = [one for one in records if one["type"] == "damage" and "tail" not in one["reason"]]
         assert told(damage, ("position", "size")) == told(ranges, ("position", "size"))
+
+
+@pytest.mark.parametrize("source", ["rocketmq-log", "rocketmq-queue", "rocketmq-offsets"])
+@pytest.mark.parametrize("name", ["none", "empty"])
+def test_what_is_no_store_is_an_error(
+    spark: SparkSession, fleet: Path, source: str, name: str
+) -> None:
+    paths = [str(fleet / STORES[1]), str(fleet / name)]
+    with pytest.raises(Exception) as caught:
+        spark.read.format(source).load(paths).count()
+    assert isinstance(failure_of(str(caught.value)), Missing | NotAStore)
 
 
 def test_units_of_queues(

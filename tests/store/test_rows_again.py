@@ -20,8 +20,7 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import open_sink
-from mqstore.store.arrow.log_columns import DAMAGE
-from mqstore.store.arrow.log_rows import Pushed, fields_of, parts_of, rows_of
+from mqstore.store.arrow.log_rows import fields_of, parts_of, rows_of
 
 from ..cli.datadriven import run_here
 from ..stores import ALL, OF_TODAY, truth, unpack
@@ -30,7 +29,7 @@ Row = dict[str, Any]
 FORMATS = ("parquet", "arrow", "json", "csv", "avro")
 ASSIGNED = {
     *("store", "position", "total_size", "magic_code", "body_crc", "physical_offset"),
-    *("store_host", "body_length", "message_id", "queue_offset", DAMAGE),
+    *("store_host", "body_length", "message_id", "queue_offset"),
 }
 """What the new store gives a message."""
 CHECKSUM = "__CRC32#"
@@ -39,15 +38,14 @@ CHECKSUM = "__CRC32#"
 def table_of(root: Path, **options: str) -> pa.Table:
     """The messages of a store as rows, in the order of the log, with what an export has of them."""
     ask = Ask.of({"path": str(root), **options})
-    batches = [rows for part in parts_of(ask) for rows in rows_of(ask, part, Pushed())]
-    table = pa.Table.from_batches(batches) if batches else None
-    if table is None:
+    batches = [r for part in parts_of(ask) for r in rows_of(ask, part, lambda damage: None)]
+    if not batches:
         return pa.table({name: [] for name in fields_of(ask)})
-    return table.filter(table.column("topic").is_valid())
+    return pa.Table.from_batches(batches)
 
 
 def write(table: pa.Table, form: str, path: Path) -> None:
-    table = table.drop_columns([DAMAGE]).combine_chunks()
+    table = table.combine_chunks()
     if form == "arrow":
         with pa.ipc.new_file(path, table.schema) as file:
             file.write_table(table, max_chunksize=100)
