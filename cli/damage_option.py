@@ -8,6 +8,8 @@ import typer
 
 from ..store.write.on_damage import OnDamage
 
+__all__ = ["OnDamage", "OnDamageOption"]
+
 OnDamageOption = Annotated[
     OnDamage,
     typer.Option(

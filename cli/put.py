@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..store.write.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .command_line import path_text
-from .damage_option import OnDamageOption
+from .damage_option import OnDamage, OnDamageOption
 from .exit_codes import ExitCode
 from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
 
@@ -199,6 +198,7 @@ def put(
     """
     from ..store.errors import InvalidInput
     from ..store.write.message_json import parse_host
+    from ..store.write.on_damage import CorruptedBodies
     from ..store.write.put import WriterOptions
 
     host = None if store_host is None else parse_host(store_host, "--store-host")

@@ -38,13 +38,15 @@ _VALUE = "config_value"
 class ConfigProblem(NamedTuple):
     """What is wrong with a file: from `position` on `size` bytes cannot be read.
 
-    gives_up: a broker does not look at the .bak then.
+    gives_up: a broker does not look at the .bak then. noted: whoever collects what a disk does not
+    give has it already.
     """
 
     position: int
     size: int
     reason: str
     gives_up: bool = False
+    noted: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ def read_config_file(path: Path, kind: str) -> ConfigFile:
     except UnreadableRange as error:
         unread = unread_of(error)
         note(unread)
-        lost = ConfigProblem(unread.offset, unread.length, f"unreadable: {unread.reason}")
+        reason = f"unreadable: {unread.reason}"
+        lost = ConfigProblem(unread.offset, unread.length, reason, noted=True)
         return ConfigFile(path, kind, {}, lost)
     parsed = _PARSERS[syntax](content.data)
     if content.larger or (content.problem and syntax is not Syntax.JSON):

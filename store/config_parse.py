@@ -10,6 +10,7 @@ parsers of brokers pass over, a comma that is another character for one, is a `G
 from __future__ import annotations
 
 import json
+import pickle
 import re
 from enum import StrEnum
 from functools import lru_cache
@@ -85,8 +86,11 @@ class Parsed(NamedTuple):
 
 
 def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
-    """Parse; never raises. The value may be shared: read it only."""
-    return (_parse_once if len(data) <= _SHORT_BYTES else _parse)(data, grammar)
+    """Parse; never raises."""
+    if len(data) > _SHORT_BYTES:
+        return _parse(data, grammar)
+    parsed: Parsed = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
+    return parsed
 
 
 def _parse(data: bytes, grammar: Grammar) -> Parsed:
@@ -105,7 +109,9 @@ def _parse(data: bytes, grammar: Grammar) -> Parsed:
     return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
 
 
-_parse_once = lru_cache(_MOST_KEPT)(_parse)
+@lru_cache(_MOST_KEPT)
+def _parse_once(data: bytes, grammar: Grammar) -> bytes:
+    return pickle.dumps(_parse(data, grammar))
 
 
 def _nothing(data: bytes) -> str:

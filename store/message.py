@@ -14,6 +14,7 @@ from ..formats.quick import message_id
 from ..formats.sys_flag import SysFlag
 from ..formats.tombstone import LOST, is_filler, is_mark
 from .body import MAX_BODY_BYTES, Body, compression_of, unpack
+from .counted import counted
 from .mark import Mark
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Message(_Fields):
 
     def __repr__(self) -> str:
         place = f"{self.topic}/{self.queue_id} at {self.queue_offset}"
-        return f"Message({place!a}, position {self.position}, {self.total_size} bytes)"
+        return f"Message({place!a}, position {self.position}, {counted(self.total_size, 'byte')})"
 
     @property
     def topic(self) -> str:

@@ -10,6 +10,7 @@ import zlib
 
 from ..formats import quick
 from ..formats.hashing import CRC_MASK
+from .counted import counted
 from .errors import NotFound
 from .mapped_file_queue import MappedFileQueue
 from .message import Message
@@ -51,7 +52,10 @@ def _in_no_file(log: MappedFileQueue, position: int) -> NotFound:
         why = "a file is missing"
     for file in before:
         if position < file.end:  # it is longer than the others, and the next one begins earlier
-            why, path = f"what is longer than {log.file_size} bytes belongs to none", file.path
+            why, path = (
+                f"what is longer than {counted(log.file_size, 'byte')} belongs to none",
+                file.path,
+            )
     return NotFound(f"no log file holds this position: {why}", path=path, offset=position)
 
 

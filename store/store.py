@@ -427,7 +427,7 @@ class Store:
         try:
             import polars
         except ImportError as error:
-            raise Unsupported("this needs polars", hint="pip install polars") from error
+            raise Unsupported("this needs polars", hint="pip install 'mqstore[frames]'") from error
         return polars.DataFrame(self.to_arrow(fields, **wanted))
 
     def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
@@ -436,7 +436,7 @@ class Store:
         try:
             return stream.read_pandas()
         except ModuleNotFoundError as error:
-            raise Unsupported("this needs pandas", hint="pip install pandas") from error
+            raise Unsupported("this needs pandas", hint="pip install 'mqstore[frames]'") from error
 
     def __repr__(self) -> str:
         return f"Store({self.layout.root!s})"

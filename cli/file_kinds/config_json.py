@@ -36,11 +36,11 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     if lost := list(unreadable(str(path))):
         yield from lost
     elif file.problem is not None:
-        position, size, reason, _ = file.problem
+        problem = file.problem
         common.warn(f"{path}: {summary_of(file).text}")
-        reason = f"{path.name}: {reason}"
+        reason, size = f"{path.name}: {problem.reason}", max(problem.size, 1)
         yield Range(
-            {"type": "damage", "position": position, "size": max(size, 1), "reason": reason}
+            {"type": "damage", "position": problem.position, "size": size, "reason": reason}
         )
 
 

@@ -75,7 +75,7 @@ def _entries(
             problems.append(f"{record['name']}: {record['problem']}")
         elif name in tables and record["offset"] >= 0:
             found.append({**record, "table": name, **_of_level(record)})
-    if file.problem is not None:
+    if file.problem is not None and not file.problem.noted:
         problems.append(f"{file.problem.reason} at byte {file.problem.position}")
     return found, [{"file": path.name, PROBLEM: f"{path}: {problem}"} for problem in problems]
 

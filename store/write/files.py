@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from ..byte_reader import read
-from ..errors import Refused, from_os_error
+from ..errors import Refused, StoreError, from_os_error
 from ..regular_file import check_regular
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FILE_BITS = 0o666
 _MODE_BITS = 0o7777
+_MOST_LOOKS = 8
 
 
 class Files:
@@ -96,8 +97,18 @@ class Files:
             return file
 
     def open_or_create(self, path: Path) -> OpenFile:
-        """Open a file, create it where it does not exist. Raises as `open` and `create`."""
-        return self.open(path) if path.exists() else self.create(path)
+        """Open a file, create it where it does not exist. Raises as `open` and `create`.
+
+        Another process may create or remove it between the look and the call: it is looked at again.
+        """
+        for _ in range(_MOST_LOOKS):
+            try:
+                return self.open(path) if path.exists() else self.create(path)
+            except StoreError as error:
+                if not isinstance(error.__cause__, FileExistsError | FileNotFoundError):
+                    raise
+                passed_by = error
+        raise passed_by
 
     def make_directory(self, path: Path) -> None:
         """Create a directory with its parents, each like the one above it, and flush them."""

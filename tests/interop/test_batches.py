@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from mqstore.formats.sys_flag import SysFlag
+
 from .conftest import Judge
 from .served import SIZES, Row, as_broker, broker_put, loaded, mqstore, put, rows, settings
 from .test_same_bytes import HOST, START_MS, difference, files, random_message
@@ -52,8 +54,13 @@ def request(number: int, chance: random.Random, topic: str) -> Row:
 
 
 def without_keys(row: Row) -> Row:
-    """The same for `put`, which otherwise gives every message a unique key."""
+    """The same for `put`, which otherwise gives every message a unique key.
+
+    It refuses a body that says it is compressed and is not, unless it is told that it is as stored.
+    """
     found = dict(row)
+    if row.get("sys_flag", 0) & SysFlag.COMPRESSED:
+        found["body_error"] = "as stored"
     if "UNIQ_KEY" not in row.get("properties", {}):
         found["unique_key"] = None
     if "batch" in row:

@@ -75,6 +75,12 @@ def test_what_is_odd_is_said() -> None:
     assert parse(rb'{"a":"\ud83d\ude00\ud800"}').value == {"a": "\U0001f600\ufffd"}
 
 
+def test_a_value_is_the_callers_own() -> None:
+    """Whoever asks next gets what the bytes say, whatever was done to the value before."""
+    parse(b'{"a":{"b":[1]}}').value["a"]["b"].append(2)
+    assert parse(b'{"a":{"b":[1]}}').value == {"a": {"b": [1]}}
+
+
 def test_a_text_that_is_cut_keeps_what_stands_before() -> None:
     whole = {"table": {f"topic{n}": {"perm": 6, "name": f"topic{n}"} for n in range(20)}}
     text = dumps(whole).encode()

@@ -84,7 +84,8 @@ def test_commands_are_ones_that_exist() -> None:
     for told in catalogue().values():
         if told.repair and told.repair not in MENDS:
             assert by_hand.match(told.repair), f"{told.code}: {told.repair}"
-            told.repair.format(store="S", topic="T", queue_id=0, path="P", position=0, aside="A")
+            names = {"store": "S", "topic": "T", "path": "P", "aside": "A", "salvaged": "N"}
+            told.repair.format(**names, queue_id=0, position=0)
 
 
 def test_links_are_public() -> None:
