@@ -1,7 +1,8 @@
-"""The table of verdicts: docs/verdicts.md, written by the slow tests."""
+"""The table of verdicts: docs/verdicts.md, written by `python -m tests.verdict`."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ store, where that is on record: `fine` (a start loses and hides nothing), `harm`
 *Before*: the verdict of `verify`, `recover`, `repair`. *After*: the same behind `recover --apply`;
 codes are those that stay, each of them with its reason (`mqstore explain CODE`).
 
-Written by `pytest tests/verdict -m slow --rewrite`. Numbers are the stores of that run.
+Written by `python -m tests.verdict page`. Numbers are the stores of its runs.
 
 | Stores | Made | Real start | Before | After |
 |---|---|---|---|---|
@@ -44,6 +45,21 @@ ROWS: dict[str, Row] = {}
 def row(name: str) -> Row:
     """The row of a kind of stores."""
     return ROWS.setdefault(name, Row())
+
+
+def keep(path: Path) -> None:
+    """Write the rows of this process for `add`."""
+    path.write_text(json.dumps({name: vars(one) for name, one in ROWS.items()}), "utf-8")
+
+
+def add(path: Path) -> None:
+    """The rows of another process, too."""
+    for name, kept in json.loads(path.read_text("utf-8")).items():
+        one = row(name)
+        one.made += kept["made"]
+        one.real.update(kept["real"])
+        one.before.update(kept["before"])
+        one.after.update(kept["after"])
 
 
 def write() -> None:
