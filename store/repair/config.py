@@ -22,7 +22,7 @@ from ..layout import Layout
 from ..mapped_file_queue import start_of
 from ..recovery.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
 from ..recovery.config_rules import config_rules
-from ..recovery.config_start import config_start
+from ..recovery.config_start import ConfigStart, config_start
 from ..recovery.edits import Edit
 from ..recovery.profiles import DispatchRules, Profile
 from ..recovery.snapshot import Snapshot
@@ -68,8 +68,8 @@ def config_repair(
     """Plan it. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     made, layout, rules = ConfigRepair(), snapshot.layout, config_rules(profile)
     tables = ConfigTables.read(layout.config)
-    proven = _proven(snapshot, tables, ranges, writer, profile.dispatch)
     start = config_start(layout, profile, ranges)
+    proven = _proven(snapshot, tables, start, ranges, writer, profile.dispatch)
     gone = frozenset() if start.bare else start.forgotten
     from_zero = any(start_of(entry.name) == 0 for entry in snapshot.log)
     bounds = Bounds(ranges, proven.topics, _levels(layout, from_zero), from_zero)
@@ -123,11 +123,14 @@ def _edit(
 def _proven(
     snapshot: Snapshot,
     tables: ConfigTables,
+    start: ConfigStart,
     ranges: Ranges,
     writer: WriterProfile,
     rules: DispatchRules,
 ) -> Proven:
-    """What queues, log and directories say of topics and groups. Raises Unreadable."""
+    """What queues, log and directories say of topics and groups, and of groups what a start would
+    forget of them. Raises Unreadable.
+    """
     highest: dict[str, int] = {}
     for queue in ranges:
         if not queue.topic.startswith(LMQ_PREFIX):
@@ -143,6 +146,7 @@ def _proven(
         frozenset(unserved),
         frozenset(tables.names("topic_config", "topic")),
         frozenset(tables.names("subscription_group", "group")),
+        frozenset(start.lost_groups),
         snapshot.batch_topics | {queue.topic for queue in snapshot.batch_queues},
         frozenset(ranges),
         writer,
@@ -156,14 +160,17 @@ def _content(
 
     gone: files that a start forgets something of.
     """
+    content: Json | None
     name, backup = loaded.name, path.with_name(path.name + BACKUP)
     if loaded.start is Start.LOADS and name not in gone:
         if loaded.main.odd:
             return _numbered(loaded.main.value), f"written as brokers do: {loaded.main.odd}"
-        return _loaded(path), ""
+        content = _loaded(path)
+        if content is not None or loaded.main.value:
+            return content, ""
     if loaded.start is Start.EMPTY and not loaded.main.there and name not in gone:
         return None, ""
-    content: Json = {}
+    content = {}
     if loaded.start is Start.BACKUP:
         content = _loaded(backup) or {}
     kept = _merge(name, content, _fitting(name, loaded.backup))
@@ -171,7 +178,7 @@ def _content(
     count = _prove(name, content, proven) if name in gone or loaded.taken is None else 0
     table = KINDS[FILES[name]].tables[0].member
     content.setdefault(table, {})
-    why = loaded.main.problem or "entries are missing"
+    why = loaded.main.problem or ("entries are missing" if name in gone else "it has no table")
     if loaded.start is Start.BACKUP:
         more = kept + count
         besides = f", and {counted(more, 'entry', 'entries')} that it lacks" if more else ""
@@ -271,7 +278,7 @@ def _prove_topics(content: Json, proven: Proven) -> int:
 def _prove_groups(content: Json, proven: Proven) -> int:
     table = _table(content, _GROUPS[1])
     groups = {group_of_topic(queue.topic) for queue in proven.queues}
-    missing = sorted(groups - {"", *table})
+    missing = sorted((groups | proven.lost_groups) - {"", *table})
     for group in missing:
         table[group] = {"groupName": group}
     return len(missing)

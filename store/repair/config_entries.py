@@ -33,12 +33,15 @@ _QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
 @dataclass(frozen=True)
 class Proven:
     """What the store proves. highest: topic → its highest queue. unserved: topics with queues that
-    are to have an entry. topics, groups: names that are known. queues: all of them."""
+    are to have an entry. topics, groups: names that are known. lost_groups: groups that something names
+    and a start would not have. queues: all of them.
+    """
 
     highest: Mapping[str, int]
     unserved: frozenset[str]
     topics: frozenset[str]
     groups: frozenset[str]
+    lost_groups: frozenset[str]
     batch_topics: frozenset[str]
     queues: frozenset[QueueId]
     profile: WriterProfile

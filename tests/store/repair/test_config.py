@@ -12,6 +12,7 @@ from mqstore.store.config_json import dumps, loads
 from mqstore.store.delay_level import SCHEDULE_TOPIC
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.repair.repair import Repair
+from mqstore.store.system_topics import is_system_group
 from mqstore.store.write.topics import Topics
 
 from ... import stores
@@ -76,19 +77,33 @@ def test_topics_that_both_files_lack_come_from_the_store(root: Path) -> None:
     assert set(kept) <= set(topics.known)
 
 
-def test_groups_that_both_files_lack_come_from_their_retry_topics(root: Path) -> None:
+def test_groups_that_both_files_lack_come_from_retry_topics_and_offsets(root: Path) -> None:
     path = root / "config" / "subscriptionGroup.json"
     groups = {
         folder.name.removeprefix("%RETRY%")
         for folder in (root / "consumequeue").iterdir()
         if folder.name.startswith("%RETRY%")
     }
+    offsets = read_config_file(path.with_name("consumerOffset.json"), "consumer-offset")
+    keys = {key.partition("@")[2] for key in offsets.value["offsetTable"]}
+    committed = {group for group in keys if not is_system_group(group)}
+    assert committed - groups
     for broken in (path, path.with_name(path.name + ".bak")):
         broken.write_bytes(b"{")
     mended(root)
     table = loads(path.read_text())["subscriptionGroupTable"]
-    assert groups and set(table) == groups
+    assert groups and set(table) == groups | committed
     assert all(entry["groupName"] == name for name, entry in table.items())
+
+
+def test_a_file_that_is_no_object_is_made_anew(root: Path) -> None:
+    """A broker takes it for an empty table; no other sound file looks like it."""
+    path = root / "config" / "consumerFilter.json"
+    path.write_bytes(b"null")
+    path.with_name(path.name + ".bak").unlink(missing_ok=True)
+    mended(root)
+    assert isinstance(loads(path.read_text()), dict)
+    assert examined(root, BrokerConfig({}), CONFIG).nothing_to_do
 
 
 def test_offsets_outside_of_their_queue(root: Path) -> None:
