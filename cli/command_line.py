@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import copy
 from typing import Any
 
@@ -19,6 +20,8 @@ OLD_SPELLINGS = {
     "dry_run": ("-n",),
 }
 """Options by the name of their parameter, and what they are called besides; no help tells it."""
+_URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
+"""It would become a folder called `s3:`."""
 EMPTY = "an empty path: is a variable not set?"
 
 
@@ -75,6 +78,8 @@ class PathType(TyperPath):
         """The path as it was typed. Raises BadParameter."""
         if value == "":
             self.fail(EMPTY, param, ctx)
+        if isinstance(value, str) and _URI.match(value):
+            self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
         return super().convert(value, param, ctx)
 
 

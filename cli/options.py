@@ -15,7 +15,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
@@ -220,7 +220,11 @@ def command_app(help: str | None = None) -> typer.Typer:
 
 
 def shared(
-    formats: type[Enum] = Format, format_help: str = FORMAT_HELP, *, unread: str = REFUSED
+    formats: type[Enum] = Format,
+    format_help: str = FORMAT_HELP,
+    *,
+    unread: str = REFUSED,
+    without: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the parameters of a command that are groups of options become those options.
 
@@ -229,6 +233,7 @@ def shared(
 
     formats: an enumeration of other formats than `Format`, its first member is the default;
     format_help: what the help says of them. unread: what becomes of bytes that a disk does not give.
+    without: shared options that mean nothing here; they are not listed.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -238,7 +243,9 @@ def shared(
         @functools.wraps(function)
         def command(**values: Any) -> None:
             given: dict[str, Any] = {
-                name: group(**{f.name: values.pop(f.name) for f in fields(group)})
+                name: group(
+                    **{f.name: values.pop(f.name) for f in fields(group) if f.name in values}
+                )
                 for name, group in groups.items()
             }
             try:
@@ -252,7 +259,11 @@ def shared(
                     _print_traceback()
                 raise
 
-        parameters = list(_parameters(function, hints, _format(formats, format_help)))
+        parameters = [
+            parameter
+            for parameter in _parameters(function, hints, _format(formats, format_help))
+            if parameter.name not in without
+        ]
         for parameter in parameters:
             _take_paths_as_typed(parameter)
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

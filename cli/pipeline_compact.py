@@ -66,7 +66,7 @@ def compact(
     config, roots = common.config(), stores_of(stores)
     folders = dict(zip(roots, folders_of([as_path(root) for root in roots]), strict=True))
     sizes, unread = log_sizes(roots, config)
-    for error in unread:
+    for error in unread.values():
         if not sizes:
             raise error
         say(str(error))
@@ -84,7 +84,7 @@ def compact(
     with common.open_output() as output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
-        raise typer.Exit(max(exit_code_of(error) for error in unread))
+        raise typer.Exit(max(map(exit_code_of, unread.values())))
     if any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
         raise typer.Exit(ExitCode.NO)
 

@@ -26,6 +26,22 @@ Stores = Annotated[
         help="Store directories, patterns, @FILE with one a line, s3://BUCKET/STORE.",
     ),
 ]
+
+
+def _local(text: str) -> str:
+    if "://" in text:
+        raise typer.BadParameter(f"{text}: object storage is not read here")
+    return path_text(text)
+
+
+LocalStores = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="STORE...",
+        parser=_local,
+        help="Store directories, patterns, @FILE with one a line.",
+    ),
+]
 To = Annotated[
     Path,
     typer.Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
@@ -58,6 +74,19 @@ class Spark:
         str | None,
         typer.Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
     ] = None
+
+    @property
+    def meant(self) -> bool:
+        """Spark is to do what this process could. Raises BadParameter for its options without it."""
+        others = {
+            "--conf": self.conf,
+            "--executor-memory": self.executor_memory,
+            "--packages": self.packages,
+        }
+        for name, value in others.items():
+            if value is not None and self.master is None:
+                raise typer.BadParameter("an option of Spark, and no --master", param_hint=name)
+        return self.master is not None
 
     def place(self, common: Common) -> tuple[str, dict[str, str]]:
         """The master that is meant, and Spark's settings by name.
@@ -124,6 +153,16 @@ def words_of(done: Done, stages: int | None) -> str:
     if done.records_per_s >= 1:
         words.append(f"{done.records_per_s:,.0f} records/s")
     return ", ".join(words)
+
+
+def tell_local(name: str, total_bytes: int, spark: Spark, common: Common) -> None:
+    """Say that a command of this process does what Spark is about to do, where it is quicker."""
+    if spark.master is None and total_bytes < _LOCAL_BYTES:
+        common.warn(f"for so little mqstore {name} is quicker, which needs no Spark")
+
+
+_LOCAL_BYTES = 8 << 30
+"""Below this one process is quicker than Spark on the cores of one machine (docs/spark.md)."""
 
 
 def told_unread(roots: Sequence[str], common: Common) -> int:

@@ -12,16 +12,16 @@ from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
 from .exit_codes import ExitCode
 from .options import Common, say, shared
-from .pipeline_options import Spark, Stores, To, showing
+from .pipeline_options import LocalStores, Spark, To, showing
 
 if TYPE_CHECKING:
     from ..pipeline.plan import Plan
     from ..store.errors import StoreError
 
 
-@shared()
+@shared(without=("rate",))
 def rebuild(
-    stores: Stores,
+    stores: LocalStores,
     *,
     to: To,
     spark: Spark,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..store.verify.verdict import Verdict
 
 
-@shared(VerifyFormat)
+@shared(VerifyFormat, without=("rate",))
 def verify(
     stores: Stores,
     *,

@@ -1,52 +1,34 @@
-"""`pipeline diff`: the first message of each queue in which two stores, or two fleets, differ.
+"""`diff`: the first message of each queue in which two stores, or two fleets, differ.
 
 Records of both sides meet by store, topic, queue and queue offset, and are compared by what the
-producer gave. Where they lie in the log, and when they were stored, does not count.
+producer gave. Where they lie in the log, and when they were stored, does not count. A pair is compared
+in this process (`store.arrow.differences`), or all pairs at once by Spark, which shuffles digests.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..store.arrow.ask import Ask
+from ..store.arrow.differences import DAMAGE_MAX, HOW, Unsound, compare
 from ..store.arrow.fleet import as_path
-from ..store.arrow.remote import log_sizes
-from ..store.config import BrokerConfig
+from ..store.arrow.log_rows import Damage
 from .failures import failures
 from .plan import names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
-_PLACE = ("pair", "topic", "queue_id", "queue_offset")
-_GIVEN = ("flag", "born_timestamp", "born_host", "body_crc", "body_length", "properties")
-_A, _B = 0, 1
-DAMAGE_MAX = 1000
-"""Of more places that could not be read only counts are taken to the driver."""
+_QUEUE = ("pair", "topic", "queue_id")
+_PLACE = (*_QUEUE, "queue_offset")
+_FIELDS = ("store", *_PLACE[1:], "position", "digest", "body_crc_ok")
 
-
-@dataclass(frozen=True)
-class Damage:
-    """What of some stores could not be read.
-
-    first: of DAMAGE_MAX places, in the order of the stores: `store`, `position`, `size`, `reason`.
-    totals: by store, in all: places, bytes.
-    """
-
-    first: list[dict[str, Any]] = field(default_factory=list)
-    totals: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.totals)
-
-    @property
-    def cut(self) -> dict[str, tuple[int, int]]:
-        """`totals` of the stores of which `first` has not everything."""
-        told = Counter(row["store"] for row in self.first)
-        return {store: total for store, total in self.totals.items() if told[store] < total[0]}
+Pairs = Mapping[str, str]
+"""Stores of one side, each with the name of its pair."""
+Differences = list[dict[str, Any]]
+"""A row for each queue that differs: where first, how, and how often."""
 
 
 def pairs_of(
@@ -69,53 +51,99 @@ def pairs_of(
     return kept[0], kept[1], sorted(alone)
 
 
-def log_bytes(roots: Sequence[str], config: BrokerConfig) -> int:
-    """Bytes of the logs of all stores. Raises Missing, NotAStore, Unreadable for one without."""
-    sizes, unread = log_sizes(roots, config)
-    if unread:
-        raise unread[0]
-    return sum(sizes.values())
+def here(
+    a: Pairs, b: Pairs, config: Mapping[str, str], note: Callable[[int], None]
+) -> tuple[Differences, Unsound]:
+    """Compare pair by pair in this process. note: told how many bytes were read. Raises StoreError.
 
-
-def differences(
-    spark: SparkSession, a: Mapping[str, str], b: Mapping[str, str], config: Mapping[str, str]
-) -> tuple[list[dict[str, Any]], Damage]:
-    """A row for each queue that differs: where first, how, and how often; and what was not read.
-
-    a, b: stores with the names of their pairs. Messages before the first one that the other side
-    still has of a queue have expired there; they are passed over. Raises as `rebuild`.
+    Messages before the first one that the other side still has of a queue have expired there; they
+    are passed over.
     """
+    rows: Differences = []
+    unsound = Unsound()
+    partners = {name: store for store, name in b.items()}
+    for store, name in a.items():
+        one, other = (Ask((root,), config=dict(config)) for root in (store, partners[name]))
+        found = compare(one, other, name, note)
+        rows += found.rows
+        unsound.join(found.unsound)
+    return rows, unsound
+
+
+def on_spark(
+    spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]
+) -> tuple[Differences, Unsound]:
+    """The same for all pairs at once. Raises the error that a worker met, or JobFailed."""
     if not a:
-        return [], Damage()
+        return [], Unsound()
+    with failures():
+        both = _side(spark, a, config, 1).unionByName(_side(spark, b, config, -1))
+        rows = _queues(both.repartition(*_QUEUE)).collect()
+        unsound = _damage(spark, [*a, *b], config)
+    stores = {pair: (store, other) for store, pair in a.items() for other in b if b[other] == pair}
+    for row in rows:
+        for store, wrong, first in zip(
+            stores[row["pair"]], row["wrong"], row["first"], strict=True
+        ):
+            if wrong:
+                unsound.add_bodies(store, wrong, first)
+    return [_told(row) for row in rows if row["least"] is not None], unsound
+
+
+def _side(spark: SparkSession, stores: Pairs, config: Mapping[str, str], weight: int) -> DataFrame:
+    """The messages of one side, each with its weight, and its position where its body is not sound."""
+    from pyspark.sql import functions as f
+
+    rows = _read(spark, "rocketmq-log", list(stores), config, _FIELDS)
+    wrong = f.expr("if(body_crc_ok, null, position)").alias("wrong")
+    names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
+    pair = names[f.col("store")].alias("pair")
+    return rows.select(pair, *_PLACE[1:], "digest", wrong, f.lit(weight).alias("weight"))
+
+
+def _queues(both: DataFrame) -> DataFrame:
+    """Queues that differ, or have bodies that are not sound: how many of side A and of B, the first.
+
+    Of what has one place and one digest on both sides nothing is left.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    with failures():
-        both = _side(spark, a, config, _A).unionByName(_side(spark, b, config, _B))
-        met = both.groupBy(*_PLACE).agg(
-            *(_count(side).alias(f"n{side}") for side in (_A, _B)),
-            *(_digest(side).alias(f"h{side}") for side in (_A, _B)),
-        )
-        queue = Window.partitionBy(*_PLACE[:-1])
-        firsts = [
-            f.coalesce(f.min(f.when(f.col(f"n{s}") > 0, f.col(_PLACE[-1]))).over(queue), f.lit(0))
-            for s in (_A, _B)
-        ]
-        met = met.withColumn("first", f.greatest(*firsts)).where("queue_offset >= first")
-        differ = met.where("n0 != n1 or h0 != h1").withColumn(
-            "how", f.expr("if(n0 = 0, 'only_b', if(n1 = 0, 'only_a', 'changed'))")
-        )
-        rows = (
-            differ.groupBy(*_PLACE[:-1])
-            .agg(
-                f.min(f.struct(_PLACE[-1], "how")).alias("least"),
-                *(f.sum(f.expr(f"int(how = '{how}')")).alias(how) for how in HOW),
-            )
-            .orderBy(*_PLACE[:-1])
-            .collect()
-        )
-        damage = _damage(spark, [*a, *b], config)
-    return [_told(row) for row in rows], damage
+    def some(condition: str) -> Column:
+        return f.bool_or(f.expr(condition))
+
+    sides = (("a", "weight > 0"), ("b", "weight < 0"))
+    unsound = [f.sum(f"wrong_{n}").alias(f"wrong_{n}") for n, _ in sides]
+    unsound += [f.min(f"first_{n}").alias(f"first_{n}") for n, _ in sides]
+    alike = both.groupBy(*_PLACE, "digest").agg(
+        f.sum("weight").alias("left"),
+        some("weight > 0").alias("has_a"),
+        some("weight < 0").alias("has_b"),
+        *(f.count_if(f.expr(f"wrong is not null and {s}")).alias(f"wrong_{n}") for n, s in sides),
+        *(f.min(f.expr(f"if({s}, wrong, null)")).alias(f"first_{n}") for n, s in sides),
+    )
+    places = alike.groupBy(*_PLACE).agg(
+        some("left > 0").alias("left_a"),
+        some("left < 0").alias("left_b"),
+        *(some(name).alias(name) for name in ("has_a", "has_b")),
+        *unsound,
+    )
+    queue = Window.partitionBy(*_QUEUE)
+    firsts = [
+        f.coalesce(f.min(f.when(f.col(side), f.col(_PLACE[-1]))).over(queue), f.lit(0))
+        for side in ("has_a", "has_b")
+    ]
+    how = f.expr(
+        "case when queue_offset < first or not (left_a or left_b) then null"
+        " when left_a and left_b then 'changed' when left_a then 'only_a' else 'only_b' end"
+    )
+    told = places.withColumn("first", f.greatest(*firsts)).withColumn("how", how)
+    counts = (f.count_if(f.col("how") == one).alias(one) for one in HOW)
+    least = f.min(f.when(f.col("how").isNotNull(), f.struct(_PLACE[-1], "how"))).alias("least")
+    queues = told.groupBy(*_QUEUE).agg(least, *counts, *unsound)
+    pairs = (f.array(f"{name}_a", f"{name}_b").alias(name) for name in ("wrong", "first"))
+    kept = queues.where("least is not null or wrong_a + wrong_b > 0")
+    return kept.select(*_QUEUE, "least", *HOW, *pairs).orderBy(*_QUEUE)
 
 
 def _told(row: Row) -> dict[str, Any]:
@@ -129,42 +157,22 @@ def _told(row: Row) -> dict[str, Any]:
     }
 
 
-HOW = ("only_a", "only_b", "changed")
-"""How a message differs: one side lacks it, or it is another one."""
-
-
-def _side(
-    spark: SparkSession, stores: Mapping[str, str], config: Mapping[str, str], side: int
-) -> DataFrame:
-    """Rows of one side: its number, the place of a message, a digest of what was given."""
-    from pyspark.sql import functions as f
-
-    rows = _read(spark, "rocketmq-log", list(stores), config, _FIELDS)
-    names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
-    digest = f.xxhash64(
-        *(f.map_entries(name) if name == "properties" else f.col(name) for name in _GIVEN)
-    )
-    return rows.select(
-        f.lit(side).alias("side"),
-        names[f.col("store")].alias("pair"),
-        *_PLACE[1:],
-        digest.alias("digest"),
-    )
-
-
-def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]) -> Damage:
+def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]) -> Unsound:
     """What of some stores could not be read."""
     from pyspark.sql import functions as f
 
-    places = _read(spark, "rocketmq-damage", stores, config, ()).distinct().cache()
+    places = _read(spark, "rocketmq-damage", stores, config, ()).cache()
     number = f.array_position(f.array(*map(f.lit, stores)), f.col("store"))
-    first = places.orderBy(number, f.coalesce("position", f.lit(0))).limit(DAMAGE_MAX).collect()
-    summed = f.coalesce(f.sum("size"), f.lit(0))
-    counted = places.groupBy("store").agg(f.count("*").alias("places"), summed.alias("bytes"))
-    totals = {row["store"]: (row["places"], row["bytes"]) for row in counted.collect()}
+    first = places.orderBy(number, "position").limit(DAMAGE_MAX).collect()
+    sums = (f.count("*").alias("ranges"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
+    of = {row["store"]: row for row in places.groupBy("store").agg(*sums).collect()}
     places.unpersist()
-    in_order = {store: totals[store] for store in stores if store in totals}
-    return Damage([row.asDict() for row in first], in_order)
+    in_order = [store for store in stores if store in of]
+    return Unsound(
+        [Damage(**row.asDict()) for row in first],
+        {store: of[store]["ranges"] for store in in_order},
+        {store: of[store]["bytes"] for store in in_order},
+    )
 
 
 def _read(
@@ -181,19 +189,3 @@ def _read(
     if config:
         options["broker_config"] = json.dumps(dict(config))
     return spark.read.format(source).options(**options).load()
-
-
-_FIELDS = ("store", *_PLACE[1:], *_GIVEN)
-
-
-def _count(side: int) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.count_if(f.col("side") == side)
-
-
-def _digest(side: int) -> Column:
-    """Of all records with one queue offset, in any order."""
-    from pyspark.sql import functions as f
-
-    return f.sum(f.when(f.col("side") == side, f.col("digest").cast("decimal(20,0)")))

@@ -1,83 +1,174 @@
-"""`pipeline export`: the messages of many stores as files, by topic and day."""
+"""`export`: the messages of many stores as files, in this process or by tasks of Spark."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-from ..store.arrow.export_formats import require_format
+from ..store.arrow.ask import Ask
+from ..store.arrow.export_formats import FileKind
+from ..store.arrow.export_rows import ExportHow, export_parts, write_empty
+from ..store.arrow.log_rows import LogPart, fields_of, parts_of
+from ..store.errors import StoreError
+from ..store.split import Split, split_bytes_for
 from ..store.write.files import Files
-from .failures import failures
+from ..store.write.on_damage import OnDamage
 from .publishing import publish_job
-from .session import spark_session
 from .stage import Stage
-from .watch import Tell, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Ask = Mapping[str, str]
+    from .tasks import Task
+
+Asked = Mapping[str, str]
 """Options of a read of `rocketmq-log`."""
-Job = Callable[[Ask, str, Stage], Sequence[tuple[str, Mapping[str, Any]]]]
-"""Writes the files of an export into a stage; (attempt, what it has to tell) of all that counts."""
+Written = Mapping[str, Any]
+"""What one writer has done: its `attempt`, `files`, `damage`, and bodies `skipped` and `marked`."""
+Job = Callable[[Asked, ExportHow, Stage], Sequence[Written]]
+"""Writes the files of an export into a stage."""
 
 
 def export(
-    ask: Ask, form: str, target: Path, job: Job, files: Files | None = None
+    stores: Sequence[str],
+    options: Asked,
+    how: ExportHow,
+    target: Path,
+    job: Job,
+    files: Files | None = None,
 ) -> dict[str, Any]:
     """Write messages as files below `target`, a new or empty directory: its manifest.
 
+    options: of a read, but where the stores are.
+
     It appears whole or not at all, as in `publish_job`, which also says what is raised besides
-    Unsupported for a format whose package is missing.
+    Unsupported and InvalidInput for files that cannot be written.
     """
-    require_format(form)
-    what = {"ask": dict(ask), "format": form}
+    how.kind.require()
+    asked = {"paths": json.dumps(list(stores)), **options}
+    fields_of(Ask.of(asked))  # one that is not known is told before anything is written
+    what = {"asked": dict(asked), "how": asdict(how)}
 
     def fill(stage: Stage) -> None:
-        notes = job(ask, form, stage)
-        written = [(attempt, note["file"]) for attempt, note in notes if "file" in note]
+        done = list(job(asked, how, stage))
+        if not any(one["files"] for one in done):
+            empty = write_empty(Ask.of(asked), how, stage.attempt(_EMPTY), stage.files)
+            done.append({**_NOTHING, "attempt": _EMPTY, "files": [asdict(file) for file in empty]})
+        written = [(one["attempt"], file) for one in done for file in one["files"]]
         stage.collect((attempt, file["path"]) for attempt, file in written)
         stage.seal(
             {
                 "job": what,
                 "files": sorted((file for _, file in written), key=itemgetter("path")),
-                "damage": sorted((n["damage"] for _, n in notes if "damage" in n), key=_place),
+                "damage": sorted((lost for one in done for lost in one["damage"]), key=_place),
+                "skipped": sum(one["skipped"] for one in done),
+                "marked": sum(one["marked"] for one in done),
             }
         )
 
     return publish_job(target, fill, lambda found: found.get("job") == what, files)
 
 
+_EMPTY = "empty"
+_NOTHING: Written = {"files": [], "damage": [], "skipped": 0, "marked": 0}
+
+
 def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
-    position = damage["position"]
-    return damage["store"], -1 if position is None else position
+    return damage["store"], damage["position"]
+
+
+def here(note: Callable[[int], None]) -> Job:
+    """The job in this process. note: told how many bytes of logs were read. Raises as `parts_of`."""
+
+    def job(asked: Asked, how: ExportHow, stage: Stage) -> list[Written]:
+        ask = Ask.of(asked)
+        return [_written(ask, parts_of(ask), how, stage, 0, note)]
+
+    return job
+
+
+def _written(
+    ask: Ask,
+    parts: Sequence[LogPart],
+    how: ExportHow,
+    stage: Stage,
+    number: int,
+    note: Callable[[int], None] = lambda size: None,
+) -> Written:
+    """What one writer does: a task that is tried again writes elsewhere."""
+    attempt = f"{number}-{uuid4().hex}"
+    folder = stage.attempt(attempt)
+    done = export_parts(ask, parts, how, folder, f"{number:05}", stage.files, note)
+    return {
+        "attempt": attempt,
+        "files": [asdict(file) for file in done.files],
+        "damage": [asdict(lost) for lost in done.damage],
+        "skipped": done.corrupted.skipped,
+        "marked": done.corrupted.marked,
+    }
 
 
 STAGES = 1
 """Stages of Spark: a task reads and writes."""
 
 
-def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
-    """The job in a Spark session of its own. Raises SparkUnavailable, and as `spark_job`."""
+def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job:
+    """The job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
 
-    def job(ask: Ask, form: str, stage: Stage) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        with spark_session(master, settings) as spark, watched(spark, tell):
-            return spark_job(spark, ask, form, stage)
+    def job(asked: Asked, how: ExportHow, stage: Stage) -> list[Written]:
+        from .tasks import run_tasks
+
+        with session() as spark:
+            answers = run_tasks(spark, "export:write", tasks_of(asked, how, stage))
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise answer
+        return answers
 
     return job
 
 
-def spark_job(
-    spark: SparkSession, ask: Ask, form: str, stage: Stage
-) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """The job as Spark runs it: a task a split. Raises the error that a worker met, or JobFailed."""
-    from .export_source import ExportSource
+def tasks_of(asked: Asked, how: ExportHow, stage: Stage) -> list[Task]:
+    """A task for each large part of a log, and for as many small ones as are as large together."""
+    parts = parts_of(Ask.of(asked))
+    most = split_bytes_for(sum(part.bytes for part in parts), os.cpu_count() or 1)
+    groups: list[list[LogPart]] = []
+    filled = most
+    for part in parts:
+        if filled + part.bytes > most:
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)
+        filled += part.bytes
+    return [
+        {
+            "root": group[0].store,
+            "number": number,
+            "asked": {**asked, "paths": json.dumps([group[0].store])},
+            "how": asdict(how),
+            "parts": [[part.store, part.split, part.behind] for part in group],
+            "stage": str(stage.folder),
+        }
+        for number, group in enumerate(groups)
+    ]
 
-    spark.dataSource.register(ExportSource)
-    options = {"ask": json.dumps(dict(ask)), "stage": str(stage.folder), "format": form}
-    with failures():
-        rows = spark.read.format(ExportSource.name()).options(**options).load().collect()
-    return [(row["attempt"], json.loads(row["note"])) for row in rows]
+
+def write(task: Task) -> Written:
+    """One task, where it runs. Raises StoreError."""
+    how = dict(task["how"])
+    made = ExportHow(
+        **how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])}
+    )
+    parts = [
+        LogPart(store, None if split is None else Split(*split), behind)
+        for store, split, behind in task["parts"]
+    ]
+    stage = Stage(Path(task["stage"]), Files())
+    return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])

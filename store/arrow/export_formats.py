@@ -1,6 +1,6 @@
-"""The files that `export` writes: Parquet, NDJSON, CSV, Avro, from Arrow batches of messages.
+"""The files that `export` writes: Parquet, Arrow, NDJSON, CSV, Avro, from Arrow batches of messages.
 
-Parquet and NDJSON are what `put --from` reads again.
+All of them are what `put --from` reads again.
 """
 
 from __future__ import annotations
@@ -9,118 +9,191 @@ import base64
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import Unsupported
+from ..errors import InvalidInput, Unsupported
 
+ZSTD = "zstd"
+NO_COMPRESSION = "none"
+COMPRESSIONS = {"parquet": (ZSTD, "snappy", "gzip", "lz4"), "arrow": (ZSTD, "lz4")}
+"""What there is by format, besides none; the first is the default."""
+_LEVELS = {ZSTD: 1}
+"""Of what is quick: bodies become a tenth larger than by the default level, in half the time."""
 _FORMULA = r"^'*[=+\-@\t\r]"
 """What a spreadsheet runs when a cell begins so; a quote in front of it prevents that."""
+_FEW = ("store", "magic_code", "topic", "born_host", "store_host", "queue_id", "tags", "sys_flag")
+_NOTES = ("raw", "body_compression", "body_error", "flag", "reconsume_times")
+_DICTIONARY = [*_FEW, *_NOTES]
+"""Columns of few different values; of all others a dictionary only costs time."""
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """A format, and how its files are written. compression: None for the default of the format."""
+
+    form: str = "parquet"
+    compression: str | None = None
+    safe_csv: bool = False
+
+    @property
+    def codec(self) -> str:
+        """The compression that is meant."""
+        return self.compression or COMPRESSIONS.get(self.form, (NO_COMPRESSION,))[0]
+
+    def require(self) -> None:
+        """Raise Unsupported where a package is missing, InvalidInput for what does not fit together."""
+        there = (*COMPRESSIONS.get(self.form, ()), NO_COMPRESSION)
+        if self.codec not in there:
+            raise InvalidInput(
+                f"no {self.form} file is compressed with {self.codec}",
+                hint=f"--compression takes {', '.join(there)} there",
+            )
+        if self.safe_csv and self.form != "csv":
+            raise InvalidInput(f"--safe-csv is of CSV files, not of {self.form}")
+        if self.form == "avro":
+            from importlib.util import find_spec
+
+            if find_spec("fastavro") is None:
+                raise Unsupported("Avro files need fastavro", hint="pip install 'mqstore[avro]'")
 
 
 class Sink(ABC):
     """A file that takes batches of one schema. `close` ends it; what was written is then whole."""
 
-    @abstractmethod
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Add rows. Raises OSError."""
+    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+        self._file = path.open("wb")
+        self._schema = schema
+        self._kind = kind
+
+    @property
+    def size(self) -> int:
+        """Bytes that are written so far."""
+        return self._file.tell()
 
     @abstractmethod
+    def write(self, rows: pa.Table) -> None:
+        """Add rows. Raises OSError."""
+
     def close(self) -> None:
         """End the file. Raises OSError."""
+        try:
+            self._end()
+        finally:
+            self._file.close()
+
+    def give_up(self) -> None:
+        """Close the file as it is; it makes no sense."""
+        self._file.close()
+
+    def _end(self) -> None:  # noqa: B027 - most formats have nothing there
+        """Write what stands at the end of a file."""
 
 
 class _Parquet(Sink):
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    """A row group a call."""
+
+    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
         import pyarrow.parquet as pq
 
-        self._writer = pq.ParquetWriter(path, schema)
+        super().__init__(path, schema, kind)
+        self._writer = pq.ParquetWriter(
+            self._file,
+            schema,
+            compression=kind.codec,
+            compression_level=_LEVELS.get(kind.codec),
+            use_dictionary=[name for name in schema.names if name in _DICTIONARY],
+        )
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows)
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
 
-    def close(self) -> None:
+    def _end(self) -> None:
+        self._writer.close()
+
+
+class _Arrow(Sink):
+    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
+        super().__init__(path, schema, kind)
+        codec = None if kind.codec == NO_COMPRESSION else kind.codec
+        self._writer = pa.ipc.new_file(
+            self._file, schema, options=pa.ipc.IpcWriteOptions(compression=codec)
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        self._writer.write_table(rows)
+
+    def _end(self) -> None:
         self._writer.close()
 
 
 class _Json(Sink):
     """One object a line, with the names of the contract."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._file = path.open("wb")
-
-    def write(self, rows: pa.RecordBatch) -> None:
+    def write(self, rows: pa.Table) -> None:
         for record in records_of(rows):
             line = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
             self._file.write(line.encode("utf-8", "surrogatepass") + b"\n")
 
-    def close(self) -> None:
-        self._file.close()
-
 
 class _Csv(Sink):
-    """Lists and objects as JSON, bytes as Base64, and nothing that a spreadsheet would run."""
+    """Lists and objects as JSON, bytes as Base64."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
         from pyarrow import csv
 
-        plain = pa.schema([(_csv_name(field), _csv_type(field.type)) for field in schema])
-        self._schema = plain
-        self._writer = csv.CSVWriter(path, plain)
+        super().__init__(path, schema, kind)
+        self._plain = pa.schema([(_csv_name(field), _csv_type(field.type)) for field in schema])
+        self._writer = csv.CSVWriter(self._file, self._plain)
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        arrays = [_cells(column) for column in rows.columns]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+    def write(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            arrays = [_cells(column, self._kind.safe_csv) for column in batch.columns]
+            self._writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=self._plain))
 
-    def close(self) -> None:
+    def _end(self) -> None:
         self._writer.close()
 
 
 class _Avro(Sink):
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: Path, schema: pa.Schema, kind: FileKind) -> None:
         from fastavro.write import Writer
 
+        super().__init__(path, schema, kind)
         fields = [{"name": f.name, "type": ["null", _avro_type(f.type)]} for f in schema]
-        self._file = path.open("wb")
         self._writer = Writer(
             self._file, {"type": "record", "name": "message", "fields": fields}, codec="deflate"
         )
         self._maps = {field.name for field in schema if pa.types.is_map(field.type)}
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        for row in rows.to_pylist():
-            for name in self._maps:
-                row[name] = dict(row[name] or ())
-            self._writer.write(row)
+    def write(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            for row in batch.to_pylist():
+                for name in self._maps:
+                    row[name] = dict(row[name] or ())
+                self._writer.write(row)
 
-    def close(self) -> None:
+    def _end(self) -> None:
         self._writer.flush()
-        self._file.close()
 
 
-FORMATS: dict[str, Callable[[Path, pa.Schema], Sink]] = {
+FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
     "parquet": _Parquet,
+    "arrow": _Arrow,
     "json": _Json,
     "csv": _Csv,
     "avro": _Avro,
 }
 
 
-def open_sink(form: str, path: Path, schema: pa.Schema) -> Sink:
-    """A new file of a format, one of `FORMATS`. Raises OSError."""
-    return FORMATS[form](path, schema)
-
-
-def require_format(form: str) -> None:
-    """Raise Unsupported where the package that writes a format is missing."""
-    if form == "avro":
-        from importlib.util import find_spec
-
-        if find_spec("fastavro") is None:
-            raise Unsupported("Avro files need fastavro", hint="pip install 'mqstore[avro]'")
+def open_sink(kind: FileKind, path: Path, schema: pa.Schema) -> Sink:
+    """A new file. Raises OSError."""
+    return FORMATS[kind.form](path, schema, kind)
 
 
 def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
@@ -138,6 +211,8 @@ def _shown(name: str, value: Any, maps: set[str]) -> Iterator[tuple[str, Any]]:
             yield f"{name}_base64", base64.b64encode(value).decode("ascii")
     elif name in maps and value is not None:
         yield name, dict(value)
+    elif isinstance(value, datetime):
+        yield name, value.isoformat(timespec="milliseconds")
     elif value is None or isinstance(value, bool | int | float | str | list | dict):
         yield name, value
     else:
@@ -152,7 +227,8 @@ def _csv_type(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_nested(kind) or pa.types.is_binary(kind) else kind
 
 
-def _cells(column: pa.Array) -> pa.Array:
+def _cells(column: pa.Array, safe: bool) -> pa.Array:
+    """A column as CSV shows it. safe: with nothing that a spreadsheet would run."""
     if pa.types.is_binary(column.type):
         values = (None if v is None else base64.b64encode(v).decode() for v in column.to_pylist())
         return pa.array(values, pa.string())
@@ -160,7 +236,7 @@ def _cells(column: pa.Array) -> pa.Array:
         return _json_cells([None if v is None else dict(v) for v in column.to_pylist()])
     if pa.types.is_nested(column.type):
         return _json_cells(column.to_pylist())
-    if pa.types.is_string(column.type):
+    if safe and pa.types.is_string(column.type):
         runs = pc.match_substring_regex(column, _FORMULA)
         return pc.if_else(runs, pc.binary_join_element_wise("'", column, ""), column)
     return column
@@ -176,6 +252,8 @@ def _avro_type(kind: pa.DataType) -> Any:
         return {"type": "map", "values": "string"}
     if pa.types.is_list(kind):
         return {"type": "array", "items": "string"}
+    if pa.types.is_timestamp(kind):
+        return {"type": "long", "logicalType": "timestamp-millis"}
     if pa.types.is_binary(kind):
         return "bytes"
     if pa.types.is_boolean(kind):

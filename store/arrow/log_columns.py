@@ -18,15 +18,18 @@ import pyarrow.compute as pc
 
 from ...formats import message_properties as names
 from ...formats.derive import columns_of, encode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Ints, Ragged
+from ...formats.digest_columns import digest_column, mixed
+from ...formats.hashing_columns import crc31_column
 from ...formats.host import host_text
 from ...formats.message import MESSAGE
 from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
-from ...formats.property_columns import Items
+from ...formats.property_columns import Items, ends_with_crc_item
 from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
 from ..batch import Batch
 from ..body import Body, unpack
+from ..dictionary import dictionary
 from .arrays import (
     batch_of,
     binary_of,
@@ -39,9 +42,12 @@ from .arrays import (
 from .ask import BODY, BODY_CRC_OK, RAW
 
 STORE = "store"
+DIGEST = "digest"
 
 _SQL = {"i4": "int", "i8": "bigint", "i2": "int", "i1": "int", "u4": "bigint"}
 _ARROW = {"int": pa.int32(), "bigint": pa.int64()}
+_PORTS = 1 << 32
+"""What a port may be: the field is wider than any port."""
 _ROWS_MAX = 1 << 14
 """Rows of a batch that goes to Spark; more are no faster."""
 _BODY_BYTES_MAX = 32 << 20
@@ -94,11 +100,12 @@ def _host(name: str) -> LogColumn:
     def make(taken: Taken) -> pa.Array:
         columns = taken.batch.columns
         ips, ports = columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port")
-        hosts: dict[tuple[bytes, int], int] = {}
-        pairs = zip(ips.tolist(), ports.tolist(), strict=True)
-        ids = [hosts.setdefault(pair, len(hosts)) for pair in pairs]
-        texts = pa.array([host_text(*pair) for pair in hosts], pa.string())
-        return texts.take(pa.array(ids, pa.int64()))
+        known = dictionary(ips)
+        found, ids = np.unique(known.ids * _PORTS + ports + _PORTS // 2, return_inverse=True)
+        pairs = [divmod(host, _PORTS) for host in found.tolist()]
+        hosts = [host_text(known.values[ip], port - _PORTS // 2) for ip, port in pairs]
+        texts = pa.array(hosts, pa.string())
+        return texts.take(pa.array(ids))
 
     return _text(make)
 
@@ -137,9 +144,9 @@ def _properties(taken: Taken) -> pa.Array:
 
 
 def _message_id(taken: Taken) -> pa.Array:
-    columns, count = taken.batch.columns, len(taken)
+    columns = taken.batch.columns
     ips = columns.ragged("store_host.ip")
-    found = np.full(count, None, object)
+    chunks, order = [], []
     for schema, width in ((MESSAGE_ID_V4, IPV4_BYTES), (MESSAGE_ID_V6, IPV6_BYTES)):
         rows = np.flatnonzero(ips.length == width)
         if len(rows):
@@ -153,13 +160,47 @@ def _message_id(taken: Taken) -> pa.Array:
                 },
             )
             text = np.ascontiguousarray(_HEX[np.frombuffer(made.buffer, np.uint8)])
-            found[rows] = text.view(f"S{2 * len(made.buffer) // len(rows)}").astype(str)
-    return pa.array(found, pa.string())
+            width = 2 * len(made.buffer) // len(rows)
+            starts = np.arange(len(rows)) * width
+            strings = Ragged(text.view(np.uint8), starts, np.full(len(rows), width))
+            chunks.append(binary_of(strings).view(pa.string()))
+            order.append(rows)
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks).take(pa.array(np.argsort(np.concatenate(order))))
 
 
 def _body_crc_ok(taken: Taken) -> pa.Array:
     checked = taken.batch.body_crc_ok
     return pa.nulls(len(taken), pa.bool_()) if checked is None else pa.array(checked)
+
+
+def _digest(taken: Taken) -> pa.Array:
+    """Of what the producer gave; the CRC in it is that of the body as it lies there."""
+    columns = taken.batch.columns
+    crc = columns.ints("body_crc").astype(np.int64)
+    if (sound := taken.batch.body_crc_ok) is not None and not sound.all():
+        wrong = np.flatnonzero(~sound)
+        crc[wrong] = crc31_column(columns.ragged("body")[wrong])
+    parts = (
+        crc,
+        *(
+            columns.ints(name)
+            for name in ("body_length", "flag", "born_timestamp", "born_host.port")
+        ),
+        digest_column(columns.ragged("born_host.ip")),
+        digest_column(_given_properties(columns.ragged("properties"))),
+    )
+    return pa.array(mixed(parts).view(np.int64))
+
+
+def _given_properties(texts: Ragged) -> Ragged:
+    """Without what a broker puts behind them: its checksum of the record, a last separator."""
+    length = np.maximum(texts.length, 0) - names.CRC_ITEM_BYTES * ends_with_crc_item(texts)
+    some = np.flatnonzero(length > 0)
+    last = texts.buffer[texts.start[some] + length[some] - 1]
+    length[some] -= last == names.ITEM_SEPARATOR[0]
+    return Ragged(texts.buffer, texts.start, length)
 
 
 def _body(taken: Taken) -> pa.Array:
@@ -208,6 +249,7 @@ def _columns() -> dict[str, LogColumn]:
         BODY: LogColumn("binary", pa.binary(), _body, usual=False),
         "body_compression": _body_note("compression"),
         "body_error": _body_note("error"),
+        DIGEST: LogColumn("bigint", pa.int64(), _digest, usual=False),
         RAW: LogColumn(
             "boolean", pa.bool_(), lambda t: constant(t.raw, len(t), pa.bool_()), usual=False
         ),
@@ -217,6 +259,8 @@ def _columns() -> dict[str, LogColumn]:
 COLUMNS: Mapping[str, LogColumn] = _columns()
 SCHEMA = pa.schema([(name, column.arrow) for name, column in COLUMNS.items()])
 USUAL = tuple(name for name, column in COLUMNS.items() if column.usual)
+CHECKED = frozenset({BODY_CRC_OK, DIGEST})
+"""Columns for which a scan has to check bodies."""
 _WITH_BODY = (BODY, "body_compression", "body_error")
 
 

@@ -25,8 +25,8 @@ from ..selection import Selection
 from ..split import Split, scan_split, split_bytes_for, splits
 from ..store import Store
 from ..time_range import TimeRange
-from .ask import ALWAYS, BODY, BODY_CRC_OK, NO_BODY, STORED_BODY, Ask, with_notes
-from .log_columns import COLUMNS, USUAL, rows_of_batch
+from .ask import ALWAYS, BODY, NO_BODY, STORED_BODY, Ask, with_notes
+from .log_columns import CHECKED, COLUMNS, USUAL, rows_of_batch
 from .remote import open_log
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
@@ -77,12 +77,13 @@ def ddl_of(ask: Ask) -> str:
 class LogPart:
     """What is read at once: a split of the log of a store, or all of a small log (`split` None).
 
-    behind: the log has ended; there may be damage, but no message.
+    behind: the log has ended; there may be damage, but no message. bytes: of the log.
     """
 
     store: str
     split: Split | None
     behind: bool = False
+    bytes: int = 0
 
 
 def parts_of(ask: Ask) -> list[LogPart]:
@@ -100,7 +101,8 @@ def _parts_of(ask: Ask) -> list[LogPart]:
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
     found: list[LogPart] = []
     for root, log_bytes in sizes.items():
-        found += [LogPart(root, None)] if log_bytes <= size else _splits(root, size, ask)
+        whole = LogPart(root, None, bytes=log_bytes)
+        found += [whole] if log_bytes <= size else _splits(root, size, ask)
     return found
 
 
@@ -110,7 +112,7 @@ def _splits(root: str, size: int, ask: Ask) -> list[LogPart]:
     with Store(root, ask.broker_config) as store:
         start, stop = time_bounds(store, ask.times)
         end = store.log_end.position
-        found = [LogPart(root, split) for split in splits(start, min(stop, end), size)]
+        found = [_part(root, split) for split in splits(start, min(stop, end), size)]
         if stop > end:
             found.append(LogPart(root, Split(max(start, end), stop), behind=True))
         return found
@@ -122,7 +124,11 @@ def _remote_splits(root: str, size: int, ask: Ask) -> list[LogPart]:
     with log.queue:
         last = log.files[-1].start
         parts = [*splits(log.min_offset, last, size), Split(last, log.max_file_end)]
-        return [LogPart(root, part) for part in parts]
+        return [_part(root, part) for part in parts]
+
+
+def _part(root: str, split: Split) -> LogPart:
+    return LogPart(root, split, bytes=split.stop - split.start)
 
 
 def rows_of(
@@ -134,7 +140,7 @@ def rows_of(
     """
     fields = fields_of(ask)
     conditions = _conditions(ask, pushed)
-    for item in _items(ask, part, crc=BODY_CRC_OK in fields):
+    for item in _items(ask, part, crc=not CHECKED.isdisjoint(fields)):
         if isinstance(item, Damage):
             tell(item)
         elif len(wanted := _wanted(item, conditions)):

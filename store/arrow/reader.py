@@ -10,8 +10,8 @@ import pyarrow as pa
 from ..errors import InvalidInput
 from ..selected import OnDamage, Time, selected
 from ..where import Where
-from .ask import BODY_CRC_OK, PLAIN_BODY, with_notes
-from .log_columns import SCHEMA, STORE, USUAL, rows_of_batch
+from .ask import PLAIN_BODY, with_notes
+from .log_columns import CHECKED, SCHEMA, STORE, USUAL, rows_of_batch
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -55,7 +55,7 @@ def reader(
         until=until,
         where=where,
         on_damage=on_damage,
-        crc=BODY_CRC_OK in names,
+        crc=not CHECKED.isdisjoint(names),
     )
 
     def batches() -> Iterator[pa.RecordBatch]:

@@ -29,23 +29,26 @@ _BLOCKS = 8
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
     """The commit log of a store. Raises Missing, NotAStore, Unreadable."""
     if not is_uri(root):
-        return CommitLog.open(Layout.open(root, config))
+        layout = Layout.open(root, config)
+        if not any(directory.is_dir() for directory in layout.commit_log_directories):
+            raise Missing(f"no {COMMIT_LOG} here", path=root)
+        return CommitLog.open(layout)
     return CommitLog(RemoteFiles.at(root))
 
 
 def log_sizes(
     roots: Iterable[str], config: BrokerConfig
-) -> tuple[dict[str, int], list[StoreError]]:
-    """Bytes of the log of each store, and why those have none that cannot be read."""
+) -> tuple[dict[str, int], dict[str, StoreError]]:
+    """Bytes of the log of each store, and why of the others none can be read."""
     sizes: dict[str, int] = {}
-    unread: list[StoreError] = []
+    unread: dict[str, StoreError] = {}
     for root in roots:
         try:
             log = open_log(root, config)
             with log.queue:
                 sizes[root] = sum(file.size for file in log.files)
         except StoreError as error:
-            unread.append(error)
+            unread[root] = error
     return sizes, unread
 
 

@@ -1,21 +1,28 @@
-"""`pipeline diff`: pairs of stores, and what a queue's first difference is."""
+"""`diff`: pairs of stores, and what a queue's first difference is, in this process and on Spark."""
 
 from __future__ import annotations
 
 import json
+import random
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.hashing import crc31
-from mqstore.pipeline import diff as pipeline_diff
 from mqstore.pipeline import session
-from mqstore.pipeline.diff import Damage, differences, pairs_of
+from mqstore.pipeline.diff import here, on_spark, pairs_of
+from mqstore.store.arrow import differences
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.differences import Unsound, compare
 from mqstore.store.commit_log import Batch, Extent, ExtentKind
 from mqstore.store.message import messages
 from mqstore.store.store import Store
@@ -26,6 +33,17 @@ from ..stores import unpack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Way = Callable[..., tuple[list[dict[str, Any]], Unsound]]
+
+
+@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
+def way(request: pytest.FixtureRequest) -> Way:
+    """Both ways to compare pairs of stores."""
+    if request.param == "here":
+        return lambda a, b: here(a, b, {}, lambda size: None)
+    spark: SparkSession = request.getfixturevalue("spark")
+    return lambda a, b: on_spark(spark, a, b, {})
+
 
 def test_pairs_by_what_their_paths_have_in_common() -> None:
     assert pairs_of(["/a/x"], ["/b/y"]) == ({"/a/x": ""}, {"/b/y": ""}, [])
@@ -35,10 +53,26 @@ def test_pairs_by_what_their_paths_have_in_common() -> None:
     assert alone == ["3/s"]
 
 
-def test_the_first_message_that_differs(spark: SparkSession, tmp_path: Path) -> None:
-    root = unpack("5.3.3-clean", tmp_path)
-    other = tmp_path / "other"
+def copy_of(root: Path) -> Path:
+    other = root.parent / "other"
     shutil.copytree(root, other)
+    return other
+
+
+def flip(log: Path, body: bytes, behind: int, *, crc: int | None = None) -> None:
+    """Flip a bit of a body in the file of a log; the CRC beside it, if given, is made right."""
+    data = bytearray(log.read_bytes())
+    at = data.index(body, behind)
+    data[at] ^= 1
+    if crc is not None:
+        place = data.index(crc.to_bytes(4), behind)
+        data[place : place + 4] = crc31(bytes(data[at : at + len(body)])).to_bytes(4)
+    log.write_bytes(data)
+
+
+def test_the_first_message_that_differs(way: Way, tmp_path: Path) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    other = copy_of(root)
     with Store(root) as store:
         changed = store.message("logs", 0, 3)
         last = store.log_files.files[-1]
@@ -50,20 +84,14 @@ def test_the_first_message_that_differs(spark: SparkSession, tmp_path: Path) -> 
         }
         in_last = sum(len(batch) for batch in lost)
     log = other / "commitlog"
-    first = min(log.iterdir())
-    data = bytearray(first.read_bytes())
-    at = data.index(changed.stored_body, changed.physical_offset)
-    crc = data.index(changed.body_crc.to_bytes(4), changed.physical_offset)
-    data[at] ^= 1
-    data[crc : crc + 4] = crc31(bytes(data[at : at + len(changed.stored_body)])).to_bytes(4)
-    first.write_bytes(data)
+    flip(min(log.iterdir()), changed.stored_body, changed.physical_offset, crc=changed.body_crc)
     max(log.iterdir()).unlink()
-    found, damage = differences(spark, {str(root): ""}, {str(other): ""}, {})
-    assert not damage
+    found, unsound = way({str(root): ""}, {str(other): ""})
+    assert not unsound
     for row in found:
         assert list(errors(schema_of("difference"), {"type": "difference", **row})) == []
     rows = {(row["topic"], row["queue_id"]): row for row in found}
-    assert rows.keys() == {*gone, ("logs", 0)}
+    assert list(rows) == sorted({*gone, ("logs", 0)})
     assert (rows["logs", 0]["queue_offset"], rows["logs", 0]["how"]) == (3, "changed")
     assert sum(row["changed"] for row in found) == 1
     assert sum(row["only_a"] for row in found) == in_last
@@ -72,40 +100,177 @@ def test_the_first_message_that_differs(spark: SparkSession, tmp_path: Path) -> 
             assert (rows[queue]["queue_offset"], rows[queue]["how"]) == (offset, "only_a")
 
 
-def test_the_same_and_what_has_expired(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_flipped_bit_is_a_difference_though_the_checksum_is_the_same(
+    way: Way, tmp_path: Path
+) -> None:
+    """And on both sides no sound copy, though there is no difference then."""
+    root = unpack("5.3.3-clean", tmp_path)
+    other = copy_of(root)
+    with Store(root) as store:
+        hit = store.message("logs", 0, 3)
+    place = hit.physical_offset
+    flip(min((other / "commitlog").iterdir()), hit.stored_body, place)
+    (row,), unsound = way({str(root): ""}, {str(other): ""})
+    assert (row["topic"], row["queue_id"], row["queue_offset"]) == ("logs", 0, 3)
+    assert (row["how"], row["changed"]) == ("changed", 1)
+    assert unsound.bodies == {str(other): (1, place)}
+    flip(min((root / "commitlog").iterdir()), hit.stored_body, place)
+    found, unsound = way({str(root): ""}, {str(other): ""})
+    assert found == []
+    assert unsound.bodies == {str(root): (1, place), str(other): (1, place)}
+
+
+def test_the_same_and_what_has_expired(way: Way, tmp_path: Path) -> None:
     root = unpack("4.9.7-clean", tmp_path)
-    other = tmp_path / "other"
-    shutil.copytree(root, other)
+    other = copy_of(root)
     pair = {str(root): "x"}, {str(other): "x"}
-    assert differences(spark, *pair, {}) == ([], Damage())
+    found, unsound = way(*pair)
+    assert found == [] and not unsound
     min((other / "commitlog").iterdir()).unlink()
-    kept = {row["topic"]: row for row in differences(spark, *pair, {})[0]}
+    kept = {row["topic"]: row for row in way(*pair)[0]}
     assert all(row["how"] == "only_a" for row in kept.values()), "queues that B has not at all"
     assert "orders" not in kept
 
 
+@pytest.fixture(params=["diff", pytest.param("pipeline diff", marks=pytest.mark.spark)])
+def command(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Both commands; that of Spark in the session of all tests."""
+    if request.param != "diff":
+        spark = request.getfixturevalue("spark")
+        monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
+    return list(request.param.split())
+
+
+def told(err: str) -> list[str]:
+    """Lines on stderr, without the one that names the quicker command."""
+    lines = [line.removeprefix("mqstore: ") for line in err.splitlines()]
+    return [line for line in lines if "is quicker" not in line]
+
+
 def test_damage_is_told(
-    spark: SparkSession,
+    command: list[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """A copy with the same damage has no difference; that it was not compared is said."""
     root = unpack("4.9.7-killed-page", tmp_path)
-    copy = tmp_path / "copy"
-    shutil.copytree(root, copy)
-    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext(spark))
-    assert run(["pipeline", "diff", str(root), str(copy), "--format", "json"]) == 1
+    copy = copy_of(root)
+    assert run([*command, str(root), str(copy), "--format", "json"]) == 1
     out, err = capsys.readouterr()
     assert json.loads(out) == []
-    lost = [line.removeprefix("mqstore: not compared: ") for line in err.splitlines()]
-    assert [line.partition(" at ")[0] for line in lost] == [str(root), str(copy)]
+    lost = [line.removeprefix("not compared: ") for line in told(err)]
+    assert sorted(line.partition(" at ")[0] for line in lost) == sorted([str(root), str(copy)])
     with Store(root) as store:
         items = [item for item in store.log.scan() if isinstance(item, Extent)]
     (damage,) = (item for item in items if item.kind is ExtentKind.DAMAGE)
     assert all(f" at {damage.position}, {damage.size} bytes" in line for line in lost)
-    monkeypatch.setattr(pipeline_diff, "DAMAGE_MAX", 1)
-    assert run(["pipeline", "diff", str(root), str(copy)]) == 1
-    first, *rest = capsys.readouterr().err.splitlines()
-    assert first == f"mqstore: not compared: {lost[0]}"
-    assert rest == [f"mqstore: not compared: {copy}: in all {damage.size} bytes, in 1 place"]
+
+
+def test_of_much_damage_only_numbers_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(differences, "DAMAGE_MAX", 0)
+    root = unpack("4.9.7-killed-page", tmp_path)
+    other = copy_of(root)
+    assert run(["diff", str(root), str(other)]) == 1
+    lines = told(capsys.readouterr().err)
+    for store, line in zip((root, other), lines, strict=True):
+        assert line.startswith(f"not compared: {store}: in all ") and line.endswith(" in 1 place")
+
+
+def test_bodies_that_fail_their_checksum_are_told(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = unpack("5.3.3-clean", tmp_path)
+    with Store(root) as store:
+        hit = store.message("logs", 0, 3)
+    flip(min((root / "commitlog").iterdir()), hit.stored_body, hit.physical_offset)
+    other = copy_of(root)
+    assert run([*command, str(root), str(other)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    wanted = f"1 body fails its checksum, the first at {hit.physical_offset}"
+    assert sorted(told(err)) == sorted(f"{store}: {wanted}" for store in (root, other))
+
+
+def test_a_store_that_cannot_be_read(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ends it; with --partial its pair is left out, and the answer says so."""
+    for side in ("a", "b"):
+        for name in ("1", "2"):
+            (tmp_path / side / name).mkdir(parents=True)
+            unpack("5.3.3-lmq", tmp_path / side / name).rename(tmp_path / side / name / "store")
+    shutil.rmtree(tmp_path / "b" / "2" / "store" / "commitlog")
+    words = [*command, str(tmp_path / "a/*/store"), str(tmp_path / "b/*/store")]
+    assert run(words) == 5
+    out, err = capsys.readouterr()
+    assert out == "" and f"{tmp_path}/b/2/store" in told(err)[0]
+    assert run([*words, "--partial", "--format", "json"]) == 1
+    (unread,) = json.loads(capsys.readouterr().out)
+    assert (unread["type"], unread["store"]) == ("unread", f"{tmp_path}/b/2/store")
+    assert run([*command, str(tmp_path / "none"), str(tmp_path / "a/1/store")]) == 5
+    assert "no such directory" in capsys.readouterr().err
+
+
+def store_of(root: Path, rows: list[dict[str, Any]]) -> str:
+    """A store of some messages in their order."""
+    file = root.with_suffix(".parquet")
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    words = ["put", str(root), "--from", str(file), "--no-answers", "-q"]
+    assert run([*words, "--set", "mappedFileSizeCommitLog=65536"]) == 0
+    return str(root)
+
+
+@pytest.fixture(scope="module")
+def shuffled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Two stores of the same queues whose logs have them in another order, and three differences."""
+    folder = tmp_path_factory.mktemp("shuffled")
+    rng = random.Random(7)
+    given = [
+        {"topic": f"t{n % 5}", "queue_id": n % 3, "body": f"body {n}", "unique_key": f"k{n}"}
+        | {"born_timestamp": n, "properties": {"n": str(n)}}
+        for n in range(3000)
+    ]
+    queues = sorted({(row["topic"], row["queue_id"]) for row in given}, key=lambda q: rng.random())
+    other = [row for q in queues for row in given if (row["topic"], row["queue_id"]) == q]
+    other = [row | {"body": "another"} if row["unique_key"] == "k31" else row for row in other]
+    other = [
+        row | {"properties": {"n": "0"}} if row["unique_key"] == "k47" else row for row in other
+    ]
+    other += [{**given[2], "unique_key": "new", "born_timestamp": 5}]
+    return store_of(folder / "a", given), store_of(folder / "b", other)
+
+
+@pytest.mark.parametrize(("step", "most"), [(1 << 18, 4_000_000), (100, 4_000_000), (50, 700)])
+def test_another_order_and_little_memory(
+    shuffled: tuple[str, str], step: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much waits for its like at once, and where the logs are read for a part at a time."""
+    monkeypatch.setattr(differences, "_STEP", step)
+    monkeypatch.setattr(differences, "_WAITING_MAX", most)
+    monkeypatch.setattr(differences, "_BLOCK_BITS", 2)
+    a, b = (Ask.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
+    found = compare(a, b, "x")
+    rows = {(r["topic"], r["queue_id"]): tuple(r.values())[1:] for r in found.rows}
+    assert rows == {
+        ("t1", 1): ("t1", 1, 2, "changed", 0, 0, 1),
+        ("t2", 2): ("t2", 2, 3, "changed", 0, 1, 1),
+    }
+    assert not found.unsound
+
+
+def test_a_queue_offset_that_a_log_has_twice() -> None:
+    """A copy too many is one that only this side has; two others are a change."""
+    waiting = differences._Waiting()
+
+    def add(weight: int, *rows: tuple[int, int, int]) -> None:
+        queue, offset, digest = np.array(rows, np.int64).T
+        waiting.add((queue, offset, digest), weight)
+
+    add(1, (0, 5, 100), (0, 5, 100), (0, 6, 7))
+    add(-1, (0, 6, 8), (0, 5, 100), (0, 7, 1))
+    (queue, offset, digest), weight = waiting.all()
+    found = zip(queue.tolist(), offset.tolist(), digest.tolist(), weight.tolist(), strict=True)
+    assert sorted(found) == [(0, 5, 100, 1), (0, 6, 7, 1), (0, 6, 8, -1), (0, 7, 1, -1)]

@@ -1,29 +1,35 @@
-"""`pipeline export`: files by topic and day hold every message, whole or not at all."""
+"""`export`: files hold every message, whole or not at all, and others read them as they are meant."""
 
 from __future__ import annotations
 
 import base64
 import csv
 import json
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import fastavro
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.cli.pipeline_export import report_of
+from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
-from mqstore.pipeline.export import export, spark_job
-from mqstore.pipeline.export_source import ExportPartition, export_split
+from mqstore.pipeline.export import export, here, on_spark, tasks_of
 from mqstore.pipeline.stage import Stage
+from mqstore.store.arrow import export_files
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.export_files import folder_name
-from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.errors import Refused
+from mqstore.store.arrow.export_formats import FileKind, open_sink
+from mqstore.store.arrow.export_rows import ExportHow
+from mqstore.store.errors import InvalidInput, Refused
+from mqstore.store.write.files import Files
 
 from ..cli.json_schema import errors
 from ..stores import unpack
@@ -32,57 +38,190 @@ from .test_log_rows import rows, walk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Notes = Sequence[tuple[str, Mapping[str, Any]]]
-SPLIT_BYTES = "60000"
+HERE = here(lambda size: None)
 
 
-def plain_job(ask: Mapping[str, str], form: str, stage: Stage) -> Notes:
-    """The job without Spark."""
-    asked = Ask.of(ask)
-    return [
-        (str(number), note)
-        for number, split in enumerate(parts_of(asked))
-        for note in export_split(asked, ExportPartition(number, split), form, stage, str(number))
-    ]
-
-
-def exported(root: Path, target: Path, form: str, **options: str) -> dict[str, Any]:
-    """Export without Spark: the command's answer, as its schema says."""
-    ask = {"path": str(root), "body": "plain", "split_bytes": SPLIT_BYTES, **options}
-    report = report_of(target, export(ask, form, target, plain_job))
+def exported(root: Path, target: Path, form: str = "parquet", **more: Any) -> dict[str, Any]:
+    """Export in this process: the command's answer, as its schema says."""
+    options = {"body": "plain", "split_bytes": "60000"}
+    how = ExportHow(FileKind(form), **more)
+    report = report_of(target, export([str(root)], options, how, target, HERE))
     assert list(errors(schema_of("export"), report)) == []
     return report
 
 
+def small_store(root: Path, *messages: dict[str, Any]) -> Path:
+    """A store of some messages, stored when they say."""
+    file = root.with_suffix(".parquet")
+    pq.write_table(pa.Table.from_pylist(list(messages)), file)
+    words = ["put", str(root), "--from", str(file), "--keep-times", "--no-answers", "-q"]
+    assert run([*words, "--set", "mappedFileSizeCommitLog=65536"]) == 0
+    return root
+
+
+@pytest.fixture(scope="module")
+def numbered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of a topic that looks like a number, and one that looks like a day."""
+    folder = tmp_path_factory.mktemp("numbered")
+    days = [1_700_000_000_000 + day * export_files.DAY_MS for day in range(3)]
+    topics = ("00123", "2026-01-01", "orders")
+    given = [
+        {"topic": topic, "body": "{}", "tags": "=1+1", "store_timestamp": time}
+        for time, topic in zip(days, topics, strict=True)
+    ]
+    store = small_store(folder / "store", *given)
+    words = ["export", str(store), "--to", str(folder / "out"), "--timestamps", "--by-day", "-q"]
+    assert run([*words, "--output", str(folder / "answer")]) == 0
+    return folder / "out"
+
+
+TOPICS = ["00123", "2026-01-01", "orders"]
+TIME = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+
+
+def test_pandas_reads_it(numbered: Path) -> None:
+    found = pd.read_parquet(numbered).sort_values("position")
+    assert found["topic"].tolist() == TOPICS
+    assert found["store_time"].iloc[0] == pd.Timestamp(TIME)
+
+
+def test_pyarrow_reads_it(numbered: Path) -> None:
+    found = pq.read_table(numbered).sort_by("position")
+    assert found.column("topic").to_pylist() == TOPICS
+    assert found.schema.field("store_time").type == pa.timestamp("ms", "UTC")
+    assert found.column("store_time")[0].as_py() == TIME
+
+
+def test_polars_reads_it(numbered: Path) -> None:
+    found = pl.read_parquet(numbered, hive_partitioning=True).sort("position")
+    assert found["topic"].to_list() == TOPICS
+    assert found["store_time"][0] == TIME
+
+
+def test_duckdb_reads_it(numbered: Path) -> None:
+    query = f"SELECT topic, epoch_ms(store_time) FROM '{numbered}/**/*.parquet' ORDER BY position"
+    found = duckdb.connect().execute(query).fetchall()
+    assert [topic for topic, _ in found] == TOPICS
+    assert found[0][1] == TIME.timestamp() * 1000
+
+
+@pytest.mark.spark
+def test_spark_reads_it(spark: SparkSession, numbered: Path) -> None:
+    found = spark.read.parquet(str(numbered)).orderBy("position")
+    assert [row["topic"] for row in found.collect()] == TOPICS
+    some = found.where("date = date'2023-11-14'").selectExpr("unix_millis(store_time) AS ms")
+    assert some.collect()[0]["ms"] == TIME.timestamp() * 1000
+
+
+def test_a_folder_a_day(numbered: Path) -> None:
+    days = sorted(path.name for path in numbered.iterdir())
+    assert days == [f"date=2023-11-{day}" for day in (14, 15, 16)]
+
+
 @pytest.mark.parametrize("name", ["4.9.7-killed-page", "5.3.3-v2"])
 def test_parquet_has_every_message(name: str, tmp_path: Path) -> None:
+    """All splits of a log in one file, which says what it is compressed with."""
     root = unpack(name, tmp_path)
-    report = exported(root, tmp_path / "out", "parquet")
-    ask = Ask.of({"path": str(root), "body": "plain"})
-    wanted = rows(ask)
-    found = []
-    for file in report["files"]:
-        table = pq.read_table(tmp_path / "out" / file["path"], partitioning=None)
-        assert {str(day) for day in table.column("topic").unique().to_pylist()} == {file["topic"]}
-        found += table.to_pylist()
-    assert sorted(found, key=lambda row: row["position"]) == wanted
+    report = exported(root, tmp_path / "out")
+    wanted = rows(Ask.of({"path": str(root), "body": "plain"}))
+    (file,) = report["files"]
+    read = pq.ParquetFile(tmp_path / "out" / file["path"])
+    assert read.read().to_pylist() == wanted
+    assert {read.metadata.row_group(0).column(n).compression for n in range(5)} == {"ZSTD"}
     assert report["rows"] == len(wanted)
     damaged = [extent.position for extent in walk(root)[1]]
     assert [one["position"] for one in report["damage"]] == damaged
     assert report["status"] == ("incomplete" if damaged else "complete")
 
 
+def test_a_body_stands_with_what_tells_how_to_take_it(tmp_path: Path) -> None:
+    """Whichever columns are asked for."""
+    root = unpack("5.3.3-v2", tmp_path)
+    words = ["export", str(root), "--to", str(tmp_path / "out"), "--columns", "topic,body", "-q"]
+    assert run([*words, "--output", str(tmp_path / "answer")]) == 0
+    notes = ["body_crc_ok", "body_compression", "body_error"]
+    assert pq.read_table(tmp_path / "out").column_names == ["topic", "body", *notes]
+
+
+@pytest.mark.parametrize(
+    ("on_damage", "code", "said"),
+    [
+        ("fail", 1, "the body failed its checksum; --on-damage skip leaves it out"),
+        ("skip", 1, "1 message left out: its body failed its checksum"),
+        ("mark", 1, "1 message has a body that failed its checksum"),
+    ],
+)
+def test_a_corrupted_body_is_never_a_sound_one(
+    on_damage: str, code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, position, out = one_flipped(tmp_path), "position", tmp_path / "out"
+    words = ["export", str(root), "--to", str(out), "--on-damage", on_damage, "--json"]
+    assert run(words) == code
+    printed, err = capsys.readouterr()
+    assert said in err and err.count("\n") == 1
+    if on_damage == "fail":
+        assert not printed and not out.exists()
+        return
+    found = pq.read_table(out).sort_by(position)
+    wrong = found.filter(pa.compute.invert(found.column("body_crc_ok")))
+    assert wrong.num_rows == (on_damage == "mark")
+    report = json.loads(printed)
+    assert (report["skipped"], report["marked"]) == (1 - wrong.num_rows, wrong.num_rows)
+    assert report["status"] == ("complete" if on_damage == "mark" else "incomplete")
+
+
+def one_flipped(folder: Path) -> Path:
+    """A store of which one body has a flipped bit, and the CRC that it had."""
+    given = [{"topic": "t", "body": f"hello {n}" * 9, "store_timestamp": n} for n in range(9)]
+    root = small_store(folder / "store", *given)
+    (log,) = (root / "commitlog").iterdir()
+    data = bytearray(log.read_bytes())
+    data[data.index(b"hello 5")] ^= 1
+    log.write_bytes(data)
+    return root
+
+
+def test_no_message_at_all_is_a_file_with_columns(tmp_path: Path) -> None:
+    root = unpack("5.3.3-v2", tmp_path)
+    words = ["export", str(root), "--to", str(tmp_path / "out"), "-t", "none", "-q"]
+    assert run([*words, "--output", str(tmp_path / "answer")]) == 0
+    found = pq.read_table(tmp_path / "out")
+    assert found.num_rows == 0 and found.schema.field("topic").type == pa.string()
+
+
+def test_files_have_the_size_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_files, "_KEPT_BYTES_MAX", 50_000)
+    root = unpack("4.9.7-clean", tmp_path)
+    whole = exported(root, tmp_path / "one", "json")
+    report = exported(root, tmp_path / "more", "json", file_bytes=100_000)
+    assert len(whole["files"]) == 1 and len(report["files"]) > 2
+    sizes = [file["bytes"] for file in report["files"]]
+    assert all(100_000 <= size < 300_000 for size in sizes[:-1]), sizes
+    assert report["rows"] == whole["rows"]
+
+
+def test_more_days_than_files_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export_files, "_OPEN_MAX", 2)
+    monkeypatch.setattr(export_files, "_KEPT_BYTES_MAX", 1)
+    times = [day * export_files.DAY_MS for day in (5, 6, 7, 5, 6, 7)]
+    given = [{"topic": "t", "body": str(n), "store_timestamp": t} for n, t in enumerate(times)]
+    root = small_store(
+        tmp_path / "store", *sorted(given, key=lambda row: int(str(row["store_timestamp"])))
+    )
+    report = exported(root, tmp_path / "out", by_day=True)
+    assert report["rows"] == 6
+    found = pq.read_table(tmp_path / "out").column("body").to_pylist()
+    assert sorted(found) == [str(n).encode() for n in range(6)]
+
+
 def test_json_is_what_put_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Messages that are exported and put into a new store are the same messages."""
     root = unpack("4.9.7-multipath", tmp_path)
-    report = exported(root, tmp_path / "out", "json")
-    lines = [
-        line
-        for file in report["files"]
-        for line in (tmp_path / "out" / file["path"]).read_bytes().splitlines(keepends=True)
-    ]
-    (tmp_path / "all.ndjson").write_bytes(b"".join(lines))
-    assert run(["put", str(tmp_path / "new"), "--from", str(tmp_path / "all.ndjson"), "-q"]) == 0
+    (file,) = exported(root, tmp_path / "out", "json", times=True)["files"]
+    words = ["put", str(tmp_path / "new"), "-q", "--from", str(tmp_path / "out" / file["path"])]
+    assert run([*words, "--from-format", "ndjson"]) == 0
     capsys.readouterr()
     fields = "topic,queue_id,properties,body,born_timestamp,flag"
     before, after = (
@@ -93,11 +232,26 @@ def test_json_is_what_put_reads(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert {f: one[f] for f in fields.split(",")} == {f: other[f] for f in fields.split(",")}
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_directory_is_what_put_reads(form: str, tmp_path: Path) -> None:
+    """With folders a day and times besides."""
+    root = unpack("4.9.7-multipath", tmp_path)
+    report = exported(root, tmp_path / "out", form, times=True, by_day=True)
+    words = ["put", str(tmp_path / "new"), "--from", str(tmp_path / "out"), "--no-answers", "-q"]
+    assert run([*words, "--keep-times"]) == 0
+    fields = "topic,queue_id,properties,body,born_timestamp,store_timestamp,flag"
+    before, after = (
+        sorted(rows(Ask.of({"path": str(store), "fields": fields})), key=str)
+        for store in (root, tmp_path / "new")
+    )
+    assert len(before) == report["rows"] and before == after
+
+
 def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     tables: dict[str, list[dict[str, Any]]] = {"csv": [], "avro": []}
     for form, found in tables.items():
-        report = exported(root, tmp_path / form, form)
+        report = exported(root, tmp_path / form, form, times=True)
         for file in report["files"]:
             path = tmp_path / form / file["path"]
             if form == "csv":
@@ -106,98 +260,136 @@ def test_csv_and_avro_say_the_same(tmp_path: Path) -> None:
             else:
                 with path.open("rb") as data:
                     found += [dict(row) for row in fastavro.reader(data) if isinstance(row, dict)]
-        found.sort(key=lambda row: int(row["position"]))
     assert len(tables["csv"]) == len(tables["avro"]) > 0
     for one, other in zip(tables["csv"], tables["avro"], strict=True):
         assert base64.b64decode(one["body_base64"]) == other["body"]
         assert json.loads(one["properties"]) == other["properties"]
         assert json.loads(one["keys"]) == other["keys"]
         assert one["message_id"] == other["message_id"]
-
-
-def test_a_cell_is_no_formula(tmp_path: Path) -> None:
-    import pyarrow as pa
-
-    from mqstore.store.arrow.export_formats import open_sink
-
-    column = pa.array(["=1+1", "'@x", "plain", None])
-    sink = open_sink("csv", tmp_path / "a.csv", pa.schema([("tags", pa.string())]))
-    sink.write(pa.RecordBatch.from_arrays([column], ["tags"]))
-    sink.close()
-    lines = (tmp_path / "a.csv").read_text().splitlines()
-    assert lines == ['"tags"', '"\'=1+1"', "\"''@x\"", '"plain"', ""]
+        assert round(other["store_time"].timestamp() * 1000) == other["store_timestamp"]
+        assert datetime.fromisoformat(one["store_time"]) == other["store_time"]
 
 
 @pytest.mark.parametrize(
-    ("topic", "name"),
+    ("safe", "lines"),
     [
-        ("orders", "orders"),
-        ("%RETRY%group", "%25RETRY%25group"),
-        ("a/b=c", "a%2Fb%3Dc"),
-        ("", "__HIVE_DEFAULT_PARTITION__"),
-        ("订单", "订单"),
+        (True, ['"tags"', '"\'=1+1"', "\"''@x\"", '"plain"', ""]),
+        (False, ['"tags"', '"=1+1"', '"\'@x"', '"plain"', ""]),
     ],
 )
-def test_topics_as_folders(topic: str, name: str) -> None:
-    assert folder_name(topic) == name
+def test_a_cell_is_no_formula_where_that_is_asked(
+    safe: bool, lines: list[str], tmp_path: Path
+) -> None:
+    table = pa.table({"tags": ["=1+1", "'@x", "plain", None]})
+    sink = open_sink(FileKind("csv", safe_csv=safe), tmp_path / "a.csv", table.schema)
+    sink.write(table)
+    sink.close()
+    assert (tmp_path / "a.csv").read_text().splitlines() == lines
 
 
-def test_a_long_topic_is_a_short_folder() -> None:
-    names = {folder_name("x" * 30_000), folder_name("x" * 30_001), folder_name("单" * 9_000)}
-    assert len(names) == 3
-    assert all(len(name.encode()) <= 200 for name in names)
+@pytest.mark.parametrize(
+    "kind", [FileKind("csv", "zstd"), FileKind("arrow", "gzip"), FileKind("json", safe_csv=True)]
+)
+def test_what_does_not_fit_together_is_refused(kind: FileKind, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput):
+        export([str(tmp_path)], {}, ExportHow(kind), tmp_path / "out", HERE)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_job_that_fails_leaves_nothing(tmp_path: Path) -> None:
     root = unpack("5.3.3-lmq", tmp_path)
 
-    def job(ask: Mapping[str, str], form: str, stage: Stage) -> Notes:
-        plain_job(ask, form, stage)
+    def job(asked: Any, how: ExportHow, stage: Stage) -> Sequence[Any]:
+        HERE(asked, how, stage)
         raise RuntimeError("the last task fails")
 
     with pytest.raises(RuntimeError):
-        export({"path": str(root)}, "json", tmp_path / "out", job)
+        export([str(root)], {}, ExportHow(), tmp_path / "out", job)
     assert not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").touch()
     with pytest.raises(Refused, match="not empty"):
-        export({"path": str(root)}, "json", tmp_path / "out", plain_job)
+        export([str(root)], {}, ExportHow(), tmp_path / "out", HERE)
 
 
 @pytest.mark.spark
 def test_export_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """The same files as without Spark, and what cannot be read is told."""
-    roots = [unpack(name, tmp_path) for name in ("5.3.3-v2", "4.9.7-killed-page")]
-    ask = {"path": "\n".join(map(str, roots)), "fields": "topic,position"}
-    there = export(ask, "csv", tmp_path / "spark", partial(spark_job, spark))
-    here = export(ask, "csv", tmp_path / "plain", plain_job)
-    assert there == here
-    assert there["damage"][-1]["store"] == str(roots[1])
-    for file in here["files"]:
-        one, other = (tmp_path / side / file["path"] for side in ("spark", "plain"))
-        assert one.read_bytes() == other.read_bytes()
+    """The same messages as without Spark, and what cannot be read is told."""
+    roots = [str(unpack(name, tmp_path)) for name in ("5.3.3-v2", "4.9.7-killed-page")]
+    options = {"split_bytes": "300000"}
+    how = ExportHow(by_day=True)
+    there = export(roots, options, how, tmp_path / "spark", on_spark(lambda: nullcontext(spark)))
+    alone = export(roots, options, how, tmp_path / "plain", HERE)
+    assert there["damage"] == alone["damage"] and alone["damage"]
+    one, other = (
+        pq.read_table(tmp_path / side).sort_by([("store", "ascending"), ("position", "ascending")])
+        for side in ("spark", "plain")
+    )
+    assert one.to_pylist() == other.to_pylist()
     assert not (tmp_path / "spark" / ".mqstore").exists()
 
 
+def test_small_stores_share_a_task(tmp_path: Path) -> None:
+    names = ("5.3.3-v2", "5.3.3-lmq", "4.9.7-killed-page")
+    for name in names:
+        unpack(name, tmp_path / "fleet")
+    asked = {"path": str(tmp_path / "fleet" / "*")}
+    stage = Stage(tmp_path / "stage", Files())
+    (task,) = tasks_of(asked, ExportHow(), stage)
+    assert len(task["parts"]) == len(names)
+    parts = [
+        part
+        for t in tasks_of({**asked, "split_bytes": "100000"}, ExportHow(), stage)
+        for part in t["parts"]
+    ]
+    assert len(parts) > len(names)
+
+
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ("pipeline", "export", str(tmp_path), "--to", str(tmp_path / "new"))
-    for words, code in (
-        (["--format", "xml"], 2),
-        (["--body", "all"], 2),
-        (["--since", "whenever"], 2),
-        (["--rate", "1M"], 2),
-        (["--conf", "x"], 2),
-        ([str(tmp_path / "none*")], 5),
-    ):
-        assert run([*command, *words]) == code, words
+    for words in (["export"], ["pipeline", "export"]):
+        command = [*words, str(tmp_path), "--to", str(tmp_path / "new")]
+        for more, code in (
+            (["--format", "xml"], 2),
+            (["--body", "all"], 2),
+            (["--since", "whenever"], 2),
+            (["--compression", "lz4", "--format", "csv"], 2),
+            (["--master", "local", "--rate", "1M"], 2),
+            (["--conf", "x"], 2),
+            (["--to", "s3://bucket/new"], 2),
+            ([str(tmp_path / "none*")], 5),
+        ):
+            assert run([*command, *more]) == code, more
+            out, err = capsys.readouterr()
+            assert out == "" and err.count("\n") == 1, err
+        assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("words", [["export"], ["pipeline", "export"]])
+def test_a_store_that_cannot_be_read(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error, not an empty export; one of several ends it, too."""
+    root = unpack("5.3.3-v2", tmp_path)
+    (tmp_path / "empty").mkdir()
+    to = ["--to", str(tmp_path / "new")]
+    for stores in (["none"], ["none", "empty"], [root.name, "none"], [root.name, "empty"]):
+        assert run([*words, *(str(tmp_path / name) for name in stores), *to]) == 5
         out, err = capsys.readouterr()
-        assert out == "" and err.count("\n") == 1, err
+        assert out == ""
+        for name in set(stores) - {root.name}:
+            assert err.count(f"{tmp_path / name}") == 1, err
     assert not (tmp_path / "new").exists()
 
 
-def test_no_store_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An error, not an empty export."""
-    assert run(["pipeline", "export", str(tmp_path / "none"), "--to", str(tmp_path / "new")]) == 5
+def test_a_part_of_the_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The answer says that it is one."""
+    root = unpack("5.3.3-v2", tmp_path)
+    words = ["export", str(root), str(tmp_path / "none"), "--to", str(tmp_path / "new")]
+    assert run([*words, "--partial", "--json"]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("mqstore: no such directory") and err.count("\n") == 1
-    assert not (tmp_path / "new").exists()
+    report = json.loads(out)
+    assert list(errors(schema_of("export"), report)) == []
+    assert report["status"] == "incomplete"
+    assert [one["store"] for one in report["unread"]] == [str(tmp_path / "none")]
+    assert err.startswith("mqstore: no such directory")
+    assert pq.read_table(tmp_path / "new").num_rows == report["rows"] > 0

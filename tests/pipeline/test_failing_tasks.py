@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mqstore.pipeline import export_source, register
-from mqstore.pipeline.export import export, spark_job
+from mqstore.pipeline import register, tasks
+from mqstore.pipeline.export import export, on_spark
 from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.store.arrow.export_formats import FileKind
+from mqstore.store.arrow.export_rows import ExportHow
 
 from ..stores import unpack
 from .test_rebuild import tree
@@ -30,8 +33,9 @@ Job = Callable[["SparkSession", Path, Path], None]
 
 
 def run_export(spark: SparkSession, root: Path, new: Path) -> None:
-    ask = {"path": str(root), "body": "plain", "split_bytes": "100000"}
-    export(ask, "json", new, lambda *asked: spark_job(spark, *asked))
+    options = {"body": "plain", "split_bytes": "100000"}
+    how = ExportHow(FileKind("json"))
+    export([str(root)], options, how, new, on_spark(lambda: nullcontext(spark)))
 
 
 def run_write(spark: SparkSession, root: Path, new: Path) -> None:
@@ -53,17 +57,15 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         if context.attemptNumber() < attempts:
             raise RuntimeError(WHY)
 
-    class Reader(export_source.ExportReader):
+    class Reader(tasks.TaskReader):
         def read(self, partition: Any) -> Iterator[Any]:
             found = list(super().read(partition))
             give_up()
             return iter(found)
 
-    class Export(export_source.ExportSource):
+    class Tasks(tasks.TaskSource):
         def reader(self, schema: Any) -> Any:
-            made = super().reader(schema)
-            assert isinstance(made, export_source.ExportReader)
-            return Reader(made._ask, made._stage, made._form)
+            return Reader(self.options["function"], json.loads(self.options["tasks"]))
 
     class Writer(LogWriter):
         def write(self, iterator: Any) -> Any:
@@ -75,7 +77,7 @@ def failing(attempts: int, spark: SparkSession, monkeypatch: pytest.MonkeyPatch)
         def writer(self, schema: Any, overwrite: bool) -> Any:
             return Writer(self.options, schema.names, overwrite)
 
-    monkeypatch.setattr(export_source, "ExportSource", Export)
+    monkeypatch.setattr(tasks, "TaskSource", Tasks)
     spark.dataSource.register(Log)
 
 

@@ -19,7 +19,7 @@ import pytest
 from mqstore.formats.hashing import crc31
 from mqstore.formats.sys_flag import SysFlag
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.export_formats import open_sink
+from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.log_rows import fields_of, parts_of, rows_of
 
 from ..cli.datadriven import run_here
@@ -45,14 +45,9 @@ def table_of(root: Path, **options: str) -> pa.Table:
 
 
 def write(table: pa.Table, form: str, path: Path) -> None:
-    table = table.combine_chunks()
-    if form == "arrow":
-        with pa.ipc.new_file(path, table.schema) as file:
-            file.write_table(table, max_chunksize=100)
-        return
-    sink = open_sink(form, path, table.schema)
-    for rows in table.to_batches():
-        sink.write(rows)
+    sink = open_sink(FileKind(form), path, table.schema)
+    for begin in range(0, table.num_rows, 100):
+        sink.write(table.slice(begin, 100))
     sink.close()
 
 

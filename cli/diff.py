@@ -1,0 +1,51 @@
+"""`mqstore diff`: where two stores, or two fleets, part, in this process."""
+
+from __future__ import annotations
+
+from .diff_options import A, B, compared
+from .options import Common, command_app, shared
+from .pipeline_options import Spark
+from .unread import Partial
+
+app = command_app()
+
+
+@app.command()
+@shared()
+def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) -> None:
+    """Find the first message of each queue in which two copies differ.
+
+    Messages meet by topic, queue and queue offset, and are compared by what the producer gave:
+    body, properties, flag, time and host of birth. Where they lie in the log does not count. Of
+    several stores those meet whose paths are the same below what all of their side have in common.
+    What has expired on one side is passed over. Told on stderr is what damage hides, of more than
+    1,000 places how many there are (its messages count as if that side had none), and how many bodies
+    fail their checksum: a flipped bit is a difference, and no sound copy, whatever CRC stands beside
+    it. With --master Spark does it, for logs that are large or many.
+
+    Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without
+    a partner or, with --partial, one that cannot be read; 5 a store cannot be read.
+
+    \b
+    Examples:
+      mqstore diff /data/master/store /data/slave/store
+      mqstore diff '/backup/*/store' '/data/*/store' --format ndjson
+      mqstore diff s3://backup/broker-a/store /data/store --partial
+    """
+    if spark.meant:
+        from .pipeline_diff import compared_on_spark
+
+        compared_on_spark(a, b, partial, spark, common)
+        return
+    from ..store.arrow.extra import require_arrow
+
+    require_arrow("no comparison")
+    from ..pipeline.diff import here
+    from ..store.page_cache import at_rate
+
+    with (
+        compared(a, b, partial, common) as pair,
+        at_rate(common.rate),
+        common.progress("comparing", pair.bytes) as progress,
+    ):
+        pair.found(*here(pair.a, pair.b, common.config(), progress.advance))

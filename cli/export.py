@@ -1,0 +1,60 @@
+"""`mqstore export`: messages as files for other programs, in this process."""
+
+from __future__ import annotations
+
+from .export_options import ExportOptions, FileFormat, answer, report_of
+from .options import Common, command_app, shared
+from .pipeline_options import Spark, Stores, To
+from .unread import tell_unread
+
+app = command_app()
+
+
+@app.command()
+@shared(FileFormat, "That of the files.")
+def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
+    """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.
+
+    DIR gets part-….parquet, which pandas, polars, DuckDB, Spark and others read as one table: every
+    column stands in the files, with its type. It appears whole or not at all: what was cut off is
+    started anew by running the same command again. All formats are what mqstore put --from takes.
+    --format is that of the files; the answer is a line, or with --json an object.
+
+    A body that is shown decompressed has body_compression beside it. One that fails its checksum has
+    a body_crc_ok that is false (--on-damage mark), is left out (skip), or ends the command (fail). A
+    store that cannot be read ends it before anything is written. With --master Spark does it, in
+    parts, as mqstore pipeline export does.
+
+    Exit code: 0 complete; 1 something was damaged, or with --partial a store could not be read; the
+    rest is there; 4 another job works on DIR; 5 cannot be read or written.
+
+    \b
+    Examples:
+      mqstore export /data/store --to /data/export
+      mqstore export '/data/*/store' --to out --topic 'orders*' --since -7d --timestamps --by-day
+      mqstore export /data/store --to out --format json --body none
+      mqstore export /data/store --to out --columns topic,keys,body --compression gzip --file-size 1G
+    """
+    if spark.meant:
+        from .pipeline_export import export_on_spark
+
+        export_on_spark(stores, to, options, spark, common)
+        return
+    from ..store.arrow.extra import require_arrow
+
+    require_arrow("no export")
+    from ..pipeline.export import export as run
+    from ..pipeline.export import here
+    from ..store.arrow.fleet import stores_of
+    from ..store.arrow.remote import log_sizes
+    from ..store.page_cache import at_rate
+
+    how, asked = options.how(common.format.value), options.asked(common)
+    sizes, unread = log_sizes(stores_of(stores), common.config())
+    left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
+    with (
+        at_rate(common.rate),
+        common.progress("exporting", sum(sizes.values())) as progress,
+    ):
+        manifest = run(list(sizes), asked, how, to, here(progress.advance))
+    answer(report_of(to, manifest, left_out), options, common)

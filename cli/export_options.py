@@ -1,0 +1,165 @@
+"""The options of `export`, and what it answers, in this process and on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..store.counted import counted
+from .damage_option import OnDamage, OnDamageOption
+from .exit_codes import ExitCode
+from .options import Common, parse_bytes
+from .pipeline_options import damage_text, source_options
+from .selection_options import Since, Until
+from .unread import Partial, unread_text
+
+if TYPE_CHECKING:
+    from ..store.arrow.export_rows import ExportHow
+
+
+class FileFormat(Enum):
+    """What `--format` says of the files."""
+
+    PARQUET = "parquet"
+    ARROW = "arrow"
+    JSON = "json"
+    CSV = "csv"
+    AVRO = "avro"
+
+
+class BodyOption(Enum):
+    """Bodies of the messages."""
+
+    NONE = "none"
+    PLAIN = "plain"
+    STORED = "stored"
+
+
+class Compression(Enum):
+    """That of Parquet and Arrow files."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    LZ4 = "lz4"
+    NONE = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What is exported, and how its files are written."""
+
+    body: Annotated[
+        BodyOption,
+        typer.Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
+    ] = BodyOption.PLAIN
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B,C", help="Only these columns.")
+    ] = None
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
+    ] = None
+    since: Since = None
+    until: Until = None
+    timestamps: Annotated[
+        bool,
+        typer.Option("--timestamps", help="Beside milliseconds the same as times of UTC."),
+    ] = False
+    compression: Annotated[
+        Compression | None,
+        typer.Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
+    ] = None
+    file_size: Annotated[
+        int,
+        typer.Option(
+            "--file-size", metavar="BYTES", parser=parse_bytes, help="Begin another file then."
+        ),
+    ] = "128M"  # type: ignore[assignment]
+    by_day: Annotated[
+        bool, typer.Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
+    ] = False
+    safe_csv: Annotated[
+        bool,
+        typer.Option("--safe-csv", help="A quote before CSV cells that a spreadsheet would run."),
+    ] = False
+    on_damage: OnDamageOption = OnDamage.MARK
+    partial: Partial = False
+    answer_json: Annotated[
+        bool, typer.Option("--json", help="Answer with one JSON object: counts, files, damage.")
+    ] = False
+
+    def asked(self, common: Common) -> dict[str, str]:
+        """The options of a read, but its stores. Raises InvalidInput."""
+        given = source_options(common, self.since, self.until)
+        found = {"body": self.body.value, **given}
+        found |= {"topics": ",".join(self.topic)} if self.topic else {}
+        return found | ({"fields": self.columns} if self.columns else {})
+
+    def how(self, form: str) -> ExportHow:
+        """How files are written. Raises InvalidInput, Unsupported."""
+        from ..store.arrow.export_formats import FileKind
+        from ..store.arrow.export_rows import ExportHow
+
+        compression = None if self.compression is None else self.compression.value
+        kind = FileKind(form, compression, self.safe_csv)
+        kind.require()
+        return ExportHow(kind, self.timestamps, self.by_day, self.file_size, self.on_damage)
+
+
+def report_of(
+    to: Path, manifest: Mapping[str, Any], unread: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The answer of `export`: counts, files, what could not be read. unread: stores left out."""
+    lacks = manifest["damage"] or manifest["skipped"] or unread
+    return {
+        "type": "export",
+        "status": "incomplete" if lacks else "complete",
+        "to": str(to),
+        "format": manifest["job"]["how"]["kind"]["form"],
+        "rows": sum(file["rows"] for file in manifest["files"]),
+        "bytes": sum(file["bytes"] for file in manifest["files"]),
+        "files": manifest["files"],
+        "damage": manifest["damage"],
+        "skipped": manifest["skipped"],
+        "marked": manifest["marked"],
+        "unread": [{"store": one["store"], "reason": one["reason"]} for one in unread],
+    }
+
+
+def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
+    """Print it; what is not in the files, or not sound, is told besides. Raises typer.Exit."""
+    from ..store.write.on_damage import CorruptedBodies
+    from .json_text import dumps_wide
+
+    for row in report["damage"][:_TOLD]:
+        common.warn(f"not exported: {damage_text(row)}")
+    if len(report["damage"]) > _TOLD:
+        common.warn(f"and {counted(len(report['damage']) - _TOLD, 'range')} more, see --json")
+    corrupted = CorruptedBodies(options.on_damage, report["skipped"], report["marked"])
+    for line in corrupted.remarks():
+        common.warn(line)
+    with common.open_output() as output:
+        if options.answer_json:
+            output.raw(f"{dumps_wide(report)}\n".encode())
+        else:
+            output.record(report, text=_text)
+    if report["status"] != "complete" or corrupted.met:
+        raise typer.Exit(ExitCode.NO)
+
+
+_TOLD = 1000
+"""Damaged ranges that are told one by one."""
+
+
+def _text(report: Mapping[str, Any]) -> str:
+    files = len(report["files"])
+    things = ((report["rows"], "message"), (files, "file"), (report["bytes"], "byte"))
+    counts = ", ".join(counted(count, thing) for count, thing in things)
+    lines = [f"{report['to']}: {counts}, {report['status']}"]
+    return "\n".join([*lines, *(unread_text(one) for one in report["unread"])])

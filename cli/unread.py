@@ -1,0 +1,74 @@
+"""What a query over stores has not read, or reads though it is not sound: told, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..store.counted import counted
+from .exit_codes import ExitCode, exit_code_of
+from .options import say
+from .pipeline_options import damage_text
+
+if TYPE_CHECKING:
+    from ..store.arrow.log_rows import Damage
+    from ..store.errors import StoreError
+
+UNREAD = "unread"
+"""The type of a record that stands in an answer for a store that is not in it."""
+_TOLD = 20
+"""Ranges that are named."""
+
+Partial = Annotated[
+    bool,
+    typer.Option(
+        "--partial", help="Go on without stores that cannot be read; the answer names them."
+    ),
+]
+
+
+def tell_unread(
+    unread: Mapping[str, StoreError], *, others: bool, partial: bool
+) -> list[dict[str, Any]]:
+    """Tell each store that cannot be read, and end unless `partial`: records that name them.
+
+    others: there are stores that can be read. Raises typer.Exit.
+    """
+    for error in unread.values():
+        say(str(error))
+    if unread and not (partial and others):
+        if others:
+            say("nothing was asked; --partial goes on without what cannot be read")
+        raise typer.Exit(max(map(exit_code_of, unread.values())))
+    return [
+        {"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()
+    ]
+
+
+def unread_text(record: Mapping[str, Any]) -> str:
+    """A record of a store that cannot be read, for people."""
+    return f"not read: {record['store']} ({record['reason']})"
+
+
+def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
+    """Tell what an answer lacks: the exit code that this asks for.
+
+    bodies: how many of those that were read fail their checksum.
+    """
+    lines = list(_lines(damage, bodies))
+    for line in lines[:_TOLD]:
+        say(line)
+    if len(lines) > _TOLD:
+        say(f"and {counted(len(lines) - _TOLD, 'range')} more that cannot be read")
+    return ExitCode.NO if lines else ExitCode.DONE
+
+
+def _lines(damage: Iterable[Damage], bodies: int) -> Iterator[str]:
+    if bodies:
+        fail = counted(bodies, "body fails", "bodies fail")
+        yield f"{fail} the checksum, and what was made of it counts; body_crc_ok tells which"
+    for one in damage:
+        at = {"store": one.store, "position": one.position, "size": one.size, "reason": one.reason}
+        yield f"not in the answer: {damage_text(at)}"
