@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import IO, Any, Self
 
 from .exit_codes import ExitCode
@@ -81,6 +82,25 @@ class Output:
             self._lines(self._plain_rows(records, self._known(columns) or ()))
         else:
             self._lines(escape_lines(text(record)) for record in records)
+
+    def table(
+        self, records: Iterable[Record], columns: Columns, notes: Sequence[Record], text: TextOf
+    ) -> None:
+        """The same for records that have all one set of columns: as text their names, then a line each
+        with tabs between the cells.
+
+        notes: other records behind them, where there is room for such: `text` shows one; a CSV, and
+        whoever wants certain fields only, has none.
+        """
+        if self._common.format == Format.TEXT:
+            names = self._known(columns) or _names(columns)
+            self._lines(
+                self._plain_rows(chain([dict(zip(names, names, strict=True))], records), names)
+            )
+            self._lines(escape_lines(text(note)) for note in notes)
+            return
+        behind = () if self._fields or self._common.format == Format.CSV else notes
+        self.records(chain(records, behind), text=text, columns=columns)
 
     def record(
         self,

@@ -1,0 +1,108 @@
+"""`mqstore sql`: a query over stores, answered in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Common, command_app, shared
+from .pipeline_options import Spark, Stores
+from .selection_options import Since, Until
+from .unread import Partial, tell_lacking, tell_unread, unread_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ..store.arrow.ask import Ask
+
+app = command_app()
+
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
+
+
+@app.command()
+@shared()
+def sql(
+    query: Query,
+    stores: Stores,
+    *,
+    since: Since = None,
+    until: Until = None,
+    partial: Partial = False,
+    spark: Spark,
+    common: Common,
+) -> None:
+    """Ask stores with SQL.
+
+    There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
+    has a column `store`, and DESCRIBE messages tells the others. DuckDB answers in this process (extra
+    `sql`), and reads the columns that it needs: a body costs more than all the rest. With --master
+    Spark answers, in its dialect, as `pipeline sql` does. --since and --until bound messages and
+    damage by store time, and save the reading of the rest.
+
+    A store that cannot be read ends the command before anything is asked. What is damaged is told on
+    stderr, and is in the view damage; findings are what verify finds.
+
+    Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or with bodies that
+    fail their checksum; 2 QUERY makes no sense; 5 some store cannot be read.
+
+    \b
+    Examples:
+      mqstore sql 'SELECT topic, count(*) n FROM messages GROUP BY topic' /data/store
+      mqstore sql 'SELECT * FROM lag ORDER BY lag DESC LIMIT 20' /data/store
+      mqstore sql "SELECT keys, decode(body) FROM messages WHERE topic = 'orders'" /data/store --since -1h
+      mqstore sql 'SELECT store, severity, code, path FROM findings' '/data/*/store' --format csv
+    """
+    if spark.meant:
+        from .pipeline_sql import ask_spark
+
+        ask_spark(query, stores, since, until, partial, spark, common)
+        return
+    from ..store.arrow.extra import require_arrow
+
+    require_arrow("no SQL")
+    from ..store.arrow.fleet import stores_of
+    from ..store.arrow.local_query import LocalQuery
+    from ..store.arrow.view_rows import Lacking, readable
+
+    with LocalQuery(query, common.jobs) as asked:
+        ask, unread = readable(_ask(stores_of(stores), since, until, common), asked.views)
+        left_out = tell_unread(unread, others=bool(ask.stores), partial=partial)
+        lacking = Lacking()
+        with common.progress("asking", 0):
+            print_answer(asked.answer(ask, lacking), asked.columns, left_out, common)
+    code = tell_lacking(lacking.damage, lacking.bodies)
+    raise typer.Exit(max(code, int(bool(left_out))))
+
+
+def _ask(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> Ask:
+    from ..store.arrow.ask import FAIL_UNREADABLE, Ask
+    from ..store.time_range import parse_range
+
+    config = dict(common.config())
+    return Ask(
+        tuple(roots), times=parse_range(since, until), on_damage=FAIL_UNREADABLE, config=config
+    )
+
+
+def print_answer(
+    answer: Iterable[pa.RecordBatch],
+    columns: Mapping[str, bool],
+    left_out: Sequence[Mapping[str, Any]],
+    common: Common,
+) -> None:
+    """Print rows as they come, and behind them what stores they are not from.
+
+    columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
+    `NAME_base64`).
+    """
+    from ..store.arrow.export_formats import records_of
+
+    names = [
+        name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)
+    ]
+    with common.open_output() as output:
+        records = (record for rows in answer for record in records_of(rows))
+        output.table(records, names, left_out, unread_text)

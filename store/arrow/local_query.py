@@ -1,0 +1,222 @@
+"""A query over the views of some stores, answered in this process by DuckDB.
+
+DuckDB plans the query over the views' schemas, and reads of each view the columns and rows that the
+plan needs: a view stands there as a data set of Arrow, which is scanned when the plan wants it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from contextvars import Context, copy_context
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import compute as pc
+from pyarrow import dataset
+
+from ..errors import InvalidInput, LimitExceeded, StoreError, Unsupported
+from .ask import Ask
+from .beside import in_thread
+from .view_rows import Lacking, rows_of_view
+from .views import VIEWS, View
+
+_MEMORY = "200MB"
+"""What DuckDB may use; what is more goes to a temporary directory."""
+_CLOSED = (
+    "SET python_enable_replacements = false",
+    "SET enable_external_access = false",
+    "SET lock_configuration = true",
+)
+"""A query reads views, and nothing else of this machine."""
+_ROWS = 1 << 13
+"""Rows of a batch of the answer."""
+_NO_MEMORY = "Out of Memory Error"
+"""A result that is read says so in words only."""
+_AT = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)
+
+
+def require_duckdb() -> None:
+    """Raise Unsupported where DuckDB is missing."""
+    if importlib.util.find_spec("duckdb") is None:
+        raise Unsupported("no SQL without DuckDB", hint="pip install 'mqstore[sql]'")
+
+
+class LocalQuery:
+    """A query that makes sense; no store is looked at before `answer`. A context manager.
+
+    views: those that it reads; columns: of its answer, in order, and whether they are bytes.
+    """
+
+    def __init__(self, text: str, jobs: int | None = None) -> None:
+        """jobs: threads of DuckDB, None for one a core. Raises InvalidInput, Unsupported."""
+        require_duckdb()
+        import duckdb
+
+        self._answer: Generator[pa.RecordBatch, None, None] | None = None
+        self._spill = TemporaryDirectory(prefix="mqstore-sql-")
+        self._connection = duckdb.connect(config=_settings(self._spill.name, jobs))
+        for setting in _CLOSED:  # a temporary directory can only be named before
+            self._connection.execute(setting)
+        self._scans = {name: ViewScan(view) for name, view in VIEWS.items()}
+        try:
+            self._understand(text)
+        except BaseException:
+            self.close()
+            raise
+
+    def _understand(self, text: str) -> None:
+        import duckdb
+
+        try:
+            for name, scan in self._scans.items():
+                self._connection.register(name, scan)
+            statements = duckdb.extract_statements(text)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise InvalidInput("the query: one SELECT is wanted, and nothing else")
+            named = {name.lower() for name in duckdb.get_table_names(text)}
+            self.views = [view for name, view in VIEWS.items() if name in named]
+            self._relation = self._connection.sql(text)
+        except duckdb.Error as error:
+            raise InvalidInput(f"the query: {_line(error)}") from error
+        columns = zip(self._relation.columns, self._relation.types, strict=True)
+        self.columns = columns_once((name, str(kind) == "BLOB") for name, kind in columns)
+
+    def answer(self, ask: Ask, lacking: Lacking) -> Iterator[pa.RecordBatch]:
+        """The rows, as they come; what cannot be read is told to `lacking`.
+
+        Raises StoreError, InvalidInput for a value that an expression does not take, LimitExceeded.
+        """
+        for scan in self._scans.values():
+            scan.begin(ask, lacking)
+        self._answer = self._rows()
+        return self._answer
+
+    def _rows(self) -> Generator[pa.RecordBatch, None, None]:
+        import duckdb
+
+        try:
+            with closing(in_thread(self._batches, self._connection.interrupt)) as batches:
+                for rows in batches:
+                    yield _with_plain_numbers(rows)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            for scan in self._scans.values():
+                if scan.failed is not None:
+                    raise scan.failed from error
+            if _NO_MEMORY in str(error):
+                raise LimitExceeded(
+                    "the query needs too much memory", hint="ask for less, or take --master"
+                ) from error
+            raise InvalidInput(f"the query: {_line(error)}") from error
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        relation = self._relation
+        # DuckDB 2 has a new name for it
+        read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+        yield from read(_ROWS)
+
+    def close(self) -> None:
+        """End it, wherever it is."""
+        if self._answer is not None:
+            self._answer.close()
+        self._relation = None
+        self._connection.close()
+        self._spill.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def columns_once(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
+    """The columns of an answer by name, and whether they are bytes. Raises InvalidInput."""
+    found: dict[str, bool] = {}
+    for name, raw in columns:
+        if name in found:
+            raise InvalidInput(f"two columns are named {name}", hint="name one with AS")
+        found[name] = raw
+    return found
+
+
+class _Scanned:
+    """What DuckDB wants of a scan: a reader."""
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        return self._reader
+
+
+class ViewScan(dataset.Dataset):  # type: ignore[misc]
+    """A view as the data set that DuckDB asks for some columns of some rows."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._asked: tuple[Ask, Lacking] | None = None
+        self._context = Context()
+        self.failed: Exception | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._view.schema
+
+    def begin(self, ask: Ask, lacking: Lacking) -> None:
+        """From now on there are these stores."""
+        self._asked = ask, lacking
+        self._context = copy_context()
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,
+        **_: Any,
+    ) -> _Scanned:
+        """The rows that a filter takes. Threads of DuckDB take turns with the reader."""
+        names = list(self._view.columns if columns is None else columns)
+        schema = pa.schema([self._view.schema.field(name) for name in names])
+        return _Scanned(pa.RecordBatchReader.from_batches(schema, self._rows(names, filter)))
+
+    def _rows(self, names: Sequence[str], wanted: pc.Expression | None) -> Iterator[pa.RecordBatch]:
+        # whichever thread asks: what is noted of unread bytes belongs to the one that waits
+        if self._asked is None:
+            return
+        rows = rows_of_view(self._view, self._asked[0], names, self._asked[1], wanted)
+        context = self._context.copy()
+        try:
+            while (batch := context.run(next, rows, None)) is not None:
+                yield batch
+        except (StoreError, MemoryError) as error:
+            self.failed = error
+            raise
+        finally:
+            context.run(rows.close)
+
+
+def _settings(spill: str, jobs: int | None) -> dict[str, Any]:
+    settings = {"temp_directory": spill, "memory_limit": _MEMORY}
+    return settings if jobs is None else {**settings, "threads": str(jobs)}
+
+
+def _with_plain_numbers(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Sums of DuckDB have 128 bits, which Arrow has as decimals: as numbers of 64 bits, if they fit."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_decimal(column.type) and column.type.scale == 0:
+            try:
+                column = column.cast(pa.int64())
+            except pa.ArrowInvalid:
+                pass
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _line(error: Exception) -> str:
+    """What DuckDB says, without the query."""
+    text = _AT.sub("", str(error)).strip()
+    return " ".join(line.strip() for line in text.splitlines() if line.strip())
