@@ -44,7 +44,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("append", "write", "send", "produce", "publish", "insert"), _PUT),
     **dict.fromkeys(("stats", "du", "usage", "top", "count"), _STATS),
     **dict.fromkeys(("compare", "cmp"), "mqstore diff A B"),
-    "sql": "mqstore pipeline sql QUERY STORE",
+    **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",
     "compact": "mqstore pipeline compact STORE --to DIR",
     **dict.fromkeys(("lag", "offsets", "groups", "consumers", "progress"), _LAG),

@@ -1,66 +1,86 @@
-"""`mqstore pipeline sql`: a query over stores."""
+"""`mqstore pipeline sql`: a query over stores, on Spark."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Annotated, Any
 
 import typer
 
 from ..store.counted import counted
+from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, showing, source_options, told_unread
+from .pipeline_options import Spark, Stores, showing, source_options
 from .selection_options import Since, Until
+from .sql_answer import Query, print_answer
+from .unread import Partial, tell_lacking, tell_unread
 
 
 @shared()
 def sql(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query of Spark SQL.")],
+    query: Query,
     stores: Stores,
     *,
     since: Since = None,
     until: Until = None,
+    partial: Partial = False,
     spark: Spark,
     common: Common,
 ) -> None:
-    """Ask stores with SQL.
+    """Ask stores with SQL, on Spark.
 
-    There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
-    has a column `store`. A view reads only the columns that QUERY names: `SELECT *` reads all but
-    bodies. What of a store cannot be read is in the view damage, or a fatal finding. A store that is
-    not there is told on stderr, too, and the others are asked.
+    The views and their columns are those of mqstore sql, which needs no Spark, and is quicker for
+    one small store; QUERY is Spark SQL. A view reads the columns that Spark's plan of QUERY needs.
 
-    Exit code: 0 answered; 2 QUERY makes no sense; 5 some store is not there, no Spark.
+    A store that cannot be read ends the command before anything is asked. What is damaged is told on
+    stderr, after one more pass over what was read, and is in the view damage.
+
+    Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or of stores with
+    bodies that fail their checksum; 2 QUERY makes no sense; 5 some store cannot be read, no Spark.
 
     \b
     Examples:
-      mqstore pipeline sql 'SELECT topic, count(*) n FROM messages GROUP BY topic' /data/store
-      mqstore pipeline sql 'SELECT store, severity, code, path FROM findings' '/data/*/store'
+      mqstore pipeline sql 'SELECT topic, count(*) n FROM messages GROUP BY topic' '/data/*/store'
+      mqstore pipeline sql 'FROM findings |> SELECT store, severity, code, path' @stores.txt
       mqstore pipeline sql 'SELECT max(store_timestamp) FROM messages' @stores.txt --since -1d --format csv
     """
+    ask_spark(query, stores, since, until, partial, spark, common)
+
+
+def ask_spark(
+    query: str,
+    stores: list[str],
+    since: str | None,
+    until: str | None,
+    partial: bool,
+    spark: Spark,
+    common: Common,
+) -> None:
+    """Answer a query on Spark. Raises typer.Exit with the exit code, and what ends a command."""
     from ..pipeline.session import spark_session
 
     master, settings = spark.place(common)
     from ..pipeline import register
-    from ..pipeline.sql import SETTINGS, ask, columns_of_answer, records_of
+    from ..pipeline.sql import SETTINGS, answer, lacking
+    from ..pipeline.sql_plan import understood
     from ..pipeline.watch import watched
+    from ..store.arrow.ask import Ask
     from ..store.arrow.fleet import stores_of
+    from ..store.arrow.view_rows import readable
 
     options = source_options(common, since, until)
-    roots = stores_of(stores)
-    code = told_unread(roots, common)
-    common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
+    ask, gone = readable(Ask(tuple(stores_of(stores)), config=dict(common.config())), ())
+    left_out = tell_unread(gone, others=bool(ask.stores), partial=partial)
+    tell_local("sql", ask.stores, spark, common)
+    common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
     with (
         showing("asking", 0, None, common) as tell,
         spark_session(master, SETTINGS | settings) as session,
         watched(session, tell),
     ):
         register(session)
-        answer = ask(session, query, roots, options)
-    with common.open_output() as output:
-        output.records(records_of(answer), text=_text, columns=columns_of_answer(answer))
-    raise typer.Exit(code)
-
-
-def _text(record: Mapping[str, Any]) -> str:
-    return "\t".join("" if value is None else str(value) for value in record.values())
+        asked = understood(session, query)
+        ask, gone = readable(ask, [needed.view for needed in asked.views])
+        left_out += tell_unread(gone, others=bool(ask.stores), partial=partial)
+        rows = answer(session, asked, ask.stores, options)
+        print_answer(rows, asked.columns, left_out, common)
+        found = lacking(session, asked, ask.stores, options)
+    code = tell_lacking(found.damage, found.bodies)
+    raise typer.Exit(max(code, int(bool(left_out))))

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 from .options import Common, command_app, shared
 from .pipeline_options import Spark, Stores
 from .selection_options import Since, Until
-from .unread import Partial, tell_lacking, tell_unread, unread_text
+from .sql_answer import Query, print_answer
+from .unread import Partial, tell_lacking, tell_unread
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ..store.arrow.ask import Ask
 
 app = command_app()
-
-Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
 
 
 @app.command()
@@ -85,24 +82,3 @@ def _ask(roots: Sequence[str], since: str | None, until: str | None, common: Com
     return Ask(
         tuple(roots), times=parse_range(since, until), on_damage=FAIL_UNREADABLE, config=config
     )
-
-
-def print_answer(
-    answer: Iterable[pa.RecordBatch],
-    columns: Mapping[str, bool],
-    left_out: Sequence[Mapping[str, Any]],
-    common: Common,
-) -> None:
-    """Print rows as they come, and behind them what stores they are not from.
-
-    columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
-    `NAME_base64`).
-    """
-    from ..store.arrow.export_formats import records_of
-
-    names = [
-        name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)
-    ]
-    with common.open_output() as output:
-        records = (record for rows in answer for record in records_of(rows))
-        output.table(records, names, left_out, unread_text)

@@ -225,7 +225,7 @@ def required(*extras: str) -> set[str]:
 
 EXTRAS = {
     "pipeline": ("spark", "avro"),
-    "store": ("rocksdb", "arrow", "avro", "frames"),
+    "store": ("rocksdb", "arrow", "avro", "frames", "sql"),
     "cli": ("arrow", "avro"),
     "formats": ("fast",),
 }

@@ -7,9 +7,10 @@ plan needs: a view stands there as a data set of Arrow, which is scanned when th
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
 from contextvars import Context, copy_context
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -22,7 +23,7 @@ from ..errors import InvalidInput, LimitExceeded, StoreError, Unsupported
 from .ask import Ask
 from .beside import in_thread
 from .view_rows import Lacking, rows_of_view
-from .views import VIEWS, View
+from .views import VIEWS, View, named_apart
 
 _MEMORY = "200MB"
 """What DuckDB may use; what is more goes to a temporary directory."""
@@ -32,6 +33,7 @@ _CLOSED = (
     "SET lock_configuration = true",
 )
 """A query reads views, and nothing else of this machine."""
+_TABLE = "BASE_TABLE"
 _ROWS = 1 << 13
 """Rows of a batch of the answer."""
 _NO_MEMORY = "Out of Memory Error"
@@ -56,6 +58,7 @@ class LocalQuery:
         require_duckdb()
         import duckdb
 
+        self._relation: Any = None
         self._answer: Generator[pa.RecordBatch, None, None] | None = None
         self._spill = TemporaryDirectory(prefix="mqstore-sql-")
         self._connection = duckdb.connect(config=_settings(self._spill.name, jobs))
@@ -77,13 +80,13 @@ class LocalQuery:
             statements = duckdb.extract_statements(text)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise InvalidInput("the query: one SELECT is wanted, and nothing else")
-            named = {name.lower() for name in duckdb.get_table_names(text)}
-            self.views = [view for name, view in VIEWS.items() if name in named]
             self._relation = self._connection.sql(text)
+            named = _tables_in(self._connection, text)
+            self.views = [view for name, view in VIEWS.items() if name in named]
         except duckdb.Error as error:
             raise InvalidInput(f"the query: {_line(error)}") from error
         columns = zip(self._relation.columns, self._relation.types, strict=True)
-        self.columns = columns_once((name, str(kind) == "BLOB") for name, kind in columns)
+        self.columns = named_apart((name, str(kind) == "BLOB") for name, kind in columns)
 
     def answer(self, ask: Ask, lacking: Lacking) -> Iterator[pa.RecordBatch]:
         """The rows, as they come; what cannot be read is told to `lacking`.
@@ -101,7 +104,7 @@ class LocalQuery:
         try:
             with closing(in_thread(self._batches, self._connection.interrupt)) as batches:
                 for rows in batches:
-                    yield _with_plain_numbers(rows)
+                    yield self._shown(rows)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             for scan in self._scans.values():
                 if scan.failed is not None:
@@ -118,6 +121,16 @@ class LocalQuery:
         read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
         yield from read(_ROWS)
 
+    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Sums of DuckDB have 128 bits, decimals of Arrow: as numbers of 64 bits, if they fit."""
+        columns = []
+        for column in rows.columns:
+            if pa.types.is_decimal(column.type) and column.type.scale == 0:
+                with suppress(pa.ArrowInvalid):
+                    column = column.cast(pa.int64())
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, names=list(self.columns))
+
     def close(self) -> None:
         """End it, wherever it is."""
         if self._answer is not None:
@@ -131,16 +144,6 @@ class LocalQuery:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def columns_once(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
-    """The columns of an answer by name, and whether they are bytes. Raises InvalidInput."""
-    found: dict[str, bool] = {}
-    for name, raw in columns:
-        if name in found:
-            raise InvalidInput(f"two columns are named {name}", hint="name one with AS")
-        found[name] = raw
-    return found
 
 
 class _Scanned:
@@ -203,17 +206,23 @@ def _settings(spill: str, jobs: int | None) -> dict[str, Any]:
     return settings if jobs is None else {**settings, "threads": str(jobs)}
 
 
-def _with_plain_numbers(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Sums of DuckDB have 128 bits, which Arrow has as decimals: as numbers of 64 bits, if they fit."""
-    columns = []
-    for column in rows.columns:
-        if pa.types.is_decimal(column.type) and column.type.scale == 0:
-            try:
-                column = column.cast(pa.int64())
-            except pa.ArrowInvalid:
-                pass
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+def _tables_in(connection: Any, text: str) -> set[str]:
+    """The tables that a query names, and maybe some that WITH makes, as its syntax tree has them.
+
+    None of one that describes something.
+    """
+    (found,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [text]).fetchall()
+    return set(_named(json.loads(found[0])))
+
+
+def _named(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        if tree.get("type") == _TABLE:
+            yield str(tree["table_name"]).lower()
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        for branch in tree:
+            yield from _named(branch)
 
 
 def _line(error: Exception) -> str:

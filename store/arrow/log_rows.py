@@ -11,8 +11,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from ..byte_reader import noting
@@ -46,11 +48,18 @@ Tell = Callable[[Damage], None]
 """Is told what cannot be read."""
 
 
+class Condition(Protocol):
+    """What takes some records of a batch: a `Selection`, say."""
+
+    def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """bool[n]: those that it takes."""
+
+
 @dataclass(frozen=True)
 class Pushed:
     """Conditions of which all must hold, of each list one, and store times. Default: none."""
 
-    conditions: list[list[Selection]] = field(default_factory=list)
+    conditions: list[list[Condition]] = field(default_factory=list)
     times: TimeRange = ALWAYS
 
     def within(self, times: TimeRange) -> TimeRange:
@@ -177,16 +186,16 @@ def _scan(log: CommitLog, split: Split | None, *, crc: bool) -> Iterator[Batch |
     return scan_split(log, split, crc=crc)
 
 
-def _conditions(ask: Ask, pushed: Pushed) -> list[list[Selection]]:
+def _conditions(ask: Ask, pushed: Pushed) -> list[list[Condition]]:
     """Conditions that must hold together: of each list one is enough."""
     one = Selection(queue_id=ask.queue_id, times=ask.times)
-    found = [[one]] if one.asks else []
+    found: list[list[Condition]] = [[one]] if one.asks else []
     if ask.topics:
         found.append([Selection(topic=topic) for topic in ask.topics])
     return found + pushed.conditions
 
 
-def _wanted(batch: Batch, conditions: Sequence[Sequence[Selection]]) -> Batch:
+def _wanted(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
     """The records of a batch that all conditions take."""
     for either in conditions:
         if len(batch):

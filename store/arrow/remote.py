@@ -27,11 +27,13 @@ _BLOCKS = 8
 
 
 def open_log(root: str, config: BrokerConfig) -> CommitLog:
-    """The commit log of a store. Raises Missing, NotAStore, Unreadable."""
+    """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore,
+    Unreadable."""
     if not is_uri(root):
         layout = Layout.open(root, config)
-        if not any(directory.is_dir() for directory in layout.commit_log_directories):
-            raise Missing(f"no {COMMIT_LOG} here", path=root)
+        for directory in layout.commit_log_directories:
+            if not directory.is_dir():  # nobody would see that its messages are not there
+                raise Missing(f"no {directory.name} here", path=directory.parent)
         return CommitLog.open(layout)
     return CommitLog(RemoteFiles.at(root))
 

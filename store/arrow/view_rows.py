@@ -24,7 +24,7 @@ class Lacking:
     """What an answer lacks, or has though it is not sound.
 
     damage: ranges and stores that were passed over, as keys in the order they were met; bodies: how
-    many of those that were read fail their checksum.
+    many of those that were read fail their checksum, and nobody asked for that.
     """
 
     damage: dict[Damage, None] = field(default_factory=dict)
@@ -89,7 +89,7 @@ def _messages(
     wanted: pc.Expression | None,
     about: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
-    """A body comes with its check: one that fails is counted. So does what a filter needs checked."""
+    """A body comes with its check: one that fails counts, unless it is the query that looks for it."""
     checked = BODY in columns or BODY_CRC_OK in about
     fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
     ask = replace(ask, fields=fields)
@@ -98,7 +98,7 @@ def _messages(
         if wanted is not None:
             pushed = log_rows.Pushed([[arrow_filter.OfBatches(part.store, wanted, about)]])
         for rows in log_rows.rows_of(ask, part, lacking.add, pushed):
-            if BODY in columns:
+            if BODY in columns and BODY_CRC_OK not in (*columns, *about):
                 lacking.bodies += rows.column(BODY_CRC_OK).false_count
             yield rows.select(columns)
 
@@ -114,8 +114,8 @@ def _table_rows(
                 yield rows
                 continue
             told = rows.filter(problem.is_valid())
-            for root, reason in zip(*(told.column(c).to_pylist() for c in (STORE, PROBLEM))):
-                lacking.add(Damage(root, None, None, reason))
+            for row in told.select([STORE, PROBLEM]).to_pylist():
+                lacking.add(Damage(row[STORE], None, None, row[PROBLEM]))
             yield rows.filter(problem.is_null())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 import pyarrow as pa
 
@@ -74,3 +75,16 @@ VIEWS: Mapping[str, View] = {
         _of_table("lag", "rocketmq-lag", LagTable()),
     )
 }
+
+
+def named_apart(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
+    """The columns of an answer, and whether they are bytes; of two with one name the second has a number.
+
+    >>> named_apart([("topic", False), ("body", True), ("body", True)])
+    {'topic': False, 'body': True, 'body_2': True}
+    """
+    found: dict[str, bool] = {}
+    for name, raw in columns:
+        more = (f"{name}_{number}" for number in count(2))
+        found[name if name not in found else next(m for m in more if m not in found)] = raw
+    return found

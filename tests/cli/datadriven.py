@@ -49,6 +49,7 @@ ENVIRONMENT = {
     "COLUMNS": "100",
     "TERM": "dumb",
 }
+_QUOTED = re.compile(r"'[^']*'")
 _SHELL_SYNTAX = re.compile(r"[|<>&;*$`()]")
 
 
@@ -114,7 +115,7 @@ class World:
         first, pipe, filters = command.partition(" | ")
         if (
             words[0] != "mqstore"
-            or _SHELL_SYNTAX.search(first)
+            or _SHELL_SYNTAX.search(_QUOTED.sub("", first))
             or re.search("mqstore|[(]", filters)
         ):
             return self._shown(self._bash(command, Result("", "", 0)))

@@ -49,7 +49,7 @@ ALL = {" ".join(words): command for words, command in commands()}
         ("restore", "mqstore undo STORE"),
         ("stats", "mqstore pipeline stats STORE"),
         ("compare", "mqstore diff A B"),
-        ("sql", "mqstore pipeline sql"),
+        ("select", "mqstore sql QUERY STORE"),
         ("lag", "mqstore dump STORE/config/consumerOffset.json"),
         ("Verify", "mqstore verify?"),
         ("recvoer", "mqstore recover?"),

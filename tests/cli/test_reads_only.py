@@ -134,6 +134,8 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
     yield ("verify", "{}", "--quick", "--format", "json")
     yield ("recover", "{}")
     yield ("recover", "{}", "--format", "json")
+    for view in ("messages", "queues", "index_items", "timers", "offsets", "lag", "findings"):
+        yield ("sql", f"SELECT * FROM {view}", "{}")
 
 
 @pytest.mark.few(2)

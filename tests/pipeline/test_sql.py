@@ -1,4 +1,4 @@
-"""`pipeline sql`: what its views read, and the command as people run it."""
+"""`pipeline sql`: what its views read, the answers of both engines, and the command as people run it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import json
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.pipeline.sql import VIEWS, ask, columns_of_answer, records_of, views_of
+from mqstore.pipeline.sql import answer, lacking
+from mqstore.pipeline.sql_plan import Asked, needed_of, understood
+from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.export_formats import records_of
+from mqstore.store.arrow.local_query import LocalQuery
+from mqstore.store.arrow.view_rows import Lacking
+from mqstore.store.arrow.views import VIEWS
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ..stores import messages, unpack
@@ -21,43 +26,120 @@ from .test_session import without
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-COLUMNS = {name: ["store", "topic", "queue_id", "size", "body"] for name in VIEWS}
+ALL = tuple(VIEWS["lag"].columns)
+
+
+def leaf(first: int, name: str = "lag", kind: str = "LogicalRDD") -> str:
+    """An empty view in a plan; its columns have ids from `first` on."""
+    columns = enumerate(VIEWS[name].columns, first)
+    return f"{kind} [{', '.join(f'{column}#{ident}L' for ident, column in columns)}], false"
 
 
 @pytest.mark.parametrize(
-    ("query", "fields", "pushdown"),
+    ("plan", "columns"),
     [
-        ("SELECT topic, count(*) FROM messages GROUP BY topic", ["topic"], True),
-        ("select TOPIC from MESSAGES where Queue_Id = 1", ["topic", "queue_id"], True),
-        ("SELECT COUNT( * ) FROM messages", ["store"], True),
-        ("SELECT * FROM messages", None, True),
-        ("SELECT messages.body FROM messages", ["body"], False),
-        ("SELECT a.size FROM messages a, messages b", ["size"], False),
-        ("WITH m AS (SELECT size FROM messages) SELECT 1 FROM m x, m y", ["size"], False),
+        (f"Project [topic#1]\n+- {leaf(0)}", ("topic",)),
+        (f"Aggregate [count(1) AS answer_0#9L]\n+- Project\n   +- {leaf(0)}", ()),
+        (f"Join Inner, (store#0 = store#20)\n:- {leaf(0)}\n+- {leaf(20)}", ("store",)),
+        (f"Project [lag#26L AS a#9]\n+- Union false\n   :- {leaf(0)}\n   +- {leaf(20)}", ALL),
+        (f"Filter (lag#6L > 1)\n+- {leaf(0, kind='LocalRelation <empty>,')}", ("lag",)),
+        (leaf(0), ALL),
     ],
 )
-def test_a_view_reads_what_the_query_names(
-    query: str, fields: list[str] | None, pushdown: bool
-) -> None:
-    (view,) = views_of(query, COLUMNS)
-    assert (view.name, view.fields, view.pushdown) == ("messages", fields, pushdown)
+def test_a_plan_names_the_columns_it_uses(plan: str, columns: tuple[str, ...]) -> None:
+    (needed,) = needed_of(plan)
+    assert (needed.view.name, needed.columns) == ("lag", columns)
+    assert needed.times == plan.count("Relation") + plan.count("RDD")
 
 
-def test_only_views_that_are_named_are_made() -> None:
-    query = "SELECT 1 FROM queues q JOIN index_items i ON q.physical_offset = i.physical_offset"
-    assert [view.name for view in views_of(query, COLUMNS)] == ["queues", "index_items"]
+def test_views_are_told_apart_by_their_columns() -> None:
+    assert len({tuple(view.columns) for view in VIEWS.values()}) == len(VIEWS)
 
 
-def test_bytes_and_names_of_an_answer() -> None:
-    answer = pa.table({"body": [b"text", b"\xff"], "n": [1, None]})
-    assert list(records_of(answer)) == [
-        {"body": "text", "n": 1},
-        {"body_base64": "/w==", "n": None},
-    ]
-    assert columns_of_answer(answer) == ["body", "body_base64", "n"]
-    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    with pytest.raises(InvalidInput, match="two columns are named a"):
-        list(records_of(twice))
+def asked(spark: SparkSession, query: str) -> dict[str, tuple[str, ...]]:
+    return {needed.view.name: needed.columns for needed in understood(spark, query).views}
+
+
+@pytest.mark.spark
+def test_a_view_reads_what_the_plan_of_the_query_needs(spark: SparkSession) -> None:
+    """Not what its words look like: each of these was wrong, or failed."""
+    every = tuple(VIEWS["messages"].columns)
+    body = ("body", "body_error")
+    for query, wanted in (
+        ("SELECT TOPIC, count(*) FROM Messages GROUP BY topic", {"messages": ("topic",)}),
+        ("SELECT count(*) FROM messages", {"messages": ()}),
+        ("TABLE messages", {"messages": every}),
+        ("SELECT *, body FROM messages", {"messages": every}),
+        ("FROM messages |> WHERE queue_id = 1 |> SELECT tags", {"messages": ("queue_id", "tags")}),
+        ("SELECT 'body' AS topic FROM messages", {"messages": ()}),
+        ("SELECT count(*) FROM (SELECT * FROM messages)", {"messages": ()}),
+        (
+            "SELECT * EXCEPT (body) FROM messages",
+            {"messages": tuple(n for n in every if n != "body")},
+        ),
+        (
+            "SELECT lag FROM lag NATURAL JOIN offsets",
+            {"lag": tuple(n for n in ALL if n != "max_offset"), "offsets": (*ALL[:1], *ALL[1:5])},
+        ),
+        ("WITH messages AS (SELECT * FROM lag) SELECT lag FROM messages", {"lag": ("lag",)}),
+        (f"SELECT {', '.join(body)} FROM messages; ", {"messages": body}),
+    ):
+        assert asked(spark, query) == wanted, query
+    assert [n.times for n in understood(spark, "SELECT 1 FROM lag a, lag b").views] == [2]
+
+
+def on_spark(
+    spark: SparkSession, query: str | Asked, roots: list[str]
+) -> tuple[list[dict[str, Any]], Lacking]:
+    taken = query if isinstance(query, Asked) else understood(spark, query)
+    rows = [row for part in answer(spark, taken, roots, {}) for row in records_of(part)]
+    return rows, lacking(spark, taken, roots, {})
+
+
+def here(query: str, roots: list[str]) -> tuple[list[dict[str, Any]], Lacking]:
+    lost = Lacking()
+    with LocalQuery(query) as taken:
+        rows = [row for part in taken.answer(Ask(tuple(roots)), lost) for row in records_of(part)]
+    return rows, lost
+
+
+def as_sorted(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+
+@pytest.mark.spark
+@pytest.mark.few(1)
+@pytest.mark.parametrize("view", VIEWS)
+def test_both_engines_have_the_same_views(spark: SparkSession, tmp_path: Path, view: str) -> None:
+    """Names, types and rows of every view, on a damaged store and on one with timers; what is lacking."""
+    names = ("4.9.7-killed-page", "5.3.3-timer-clean")
+    roots = [str(unpack(name, tmp_path)) for name in names]
+    taken = understood(spark, f"TABLE {view}")
+    with LocalQuery(f"TABLE {view}") as local:
+        assert taken.columns == local.columns
+    found, lost = on_spark(spark, taken, roots)
+    rows, lost_here = here(f"TABLE {view}", roots)
+    assert as_sorted(found) == as_sorted(rows)
+    assert lost == lost_here
+    assert bool(lost) == (view == "messages")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_both_engines_give_the_same_answers(spark: SparkSession, tmp_path: Path) -> None:
+    names = ("4.9.7-killed-page", "5.1.4-clean")
+    roots = [str(unpack(name, tmp_path)) for name in names]
+    for query in (
+        """SELECT store, topic, count(*) AS n, sum(total_size) AS size, max(store_timestamp) AS last
+        FROM messages GROUP BY store, topic""",
+        """SELECT keys, properties['TAGS'] AS tag, body FROM messages WHERE queue_id IN (1, 2)
+        AND body_length > 10""",
+        """SELECT count(*) AS n FROM messages m LEFT JOIN queues q ON m.store = q.store AND
+        m.physical_offset = q.physical_offset WHERE q.topic IS NULL OR m.topic <> q.topic""",
+        "SELECT severity, code, count(*) AS n FROM findings GROUP BY severity, code",
+    ):
+        found, _ = on_spark(spark, query, roots)
+        assert as_sorted(found) == as_sorted(here(query, roots)[0]), query
 
 
 @pytest.mark.spark
@@ -66,25 +148,11 @@ def test_a_query_over_two_stores(spark: SparkSession, tmp_path: Path) -> None:
     names = ("4.9.7-clean", "5.1.4-clean")
     roots = [str(unpack(name, tmp_path)) for name in names]
     query = "SELECT store, topic, count(*) AS n FROM messages GROUP BY store, topic"
-    rows = ask(spark, query, roots, {}).to_pylist()
+    rows, lost = on_spark(spark, query, roots)
+    assert not lost
     for name, root in zip(names, roots, strict=True):
         wanted = Counter(message["topic"] for message in messages(name))
         assert {r["topic"]: r["n"] for r in rows if r["store"] == root} == dict(wanted)
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_a_query_over_two_views(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a clean store every message has its unit."""
-    roots = [str(unpack(name, tmp_path)) for name in ("4.9.7-clean", "5.1.4-clean")]
-    joined = ask(
-        spark,
-        "SELECT count(*) AS n FROM messages m LEFT JOIN queues q ON m.store = q.store"
-        " AND m.physical_offset = q.physical_offset WHERE q.topic IS NULL OR m.topic <> q.topic",
-        roots,
-        {},
-    )
-    assert joined.to_pylist() == [{"n": 0}]
 
 
 @pytest.mark.spark
@@ -94,22 +162,20 @@ def test_a_query_over_two_views(spark: SparkSession, tmp_path: Path) -> None:
         ("SELECT nothing FROM messages", "nothing"),
         ("SELECT topic FROM message", "message"),
         ("SELEC", "SELEC"),
+        ("SELECT 1 / 0", "zero"),
+        ("DROP VIEW messages", "Syntax"),
+        ("INSERT OVERWRITE DIRECTORY '/nowhere' SELECT 1", "Syntax"),
     ],
 )
 def test_a_query_that_makes_no_sense(
-    spark: SparkSession,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    query: str,
-    reason: str,
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, query: str, reason: str
 ) -> None:
-    """Raised, and not logged besides: Spark's own logger prints."""
-    root = unpack("5.3.3-lmq", tmp_path)
+    """Raised before a store is looked at, and not logged besides: Spark's own logger prints."""
     logger = logging.getLogger("SQLQueryContextLogger")
     logger.addHandler(caplog.handler)
     try:
         with pytest.raises(InvalidInput, match=reason):
-            ask(spark, query, [str(root)], {})
+            understood(spark, query)
     finally:
         logger.removeHandler(caplog.handler)
     assert not caplog.records
@@ -119,12 +185,17 @@ def test_a_query_that_makes_no_sense(
 def test_a_failing_job_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(NotAStore):
-        ask(
-            spark,
-            "SELECT topic FROM messages",
-            [str(tmp_path / "empty")],
-            {"on_damage": "fail"},
-        )
+        on_spark(spark, "SELECT topic FROM messages", [str(tmp_path / "empty")])
+
+
+@pytest.mark.spark
+def test_corrupted_bodies_are_counted_where_bodies_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = unpack("4.9.7-killed-bit", tmp_path)
+    roots = [str(root)]
+    for query, bodies in (("SELECT body FROM messages", 1), ("SELECT topic FROM messages", 0)):
+        assert on_spark(spark, query, roots)[1].bodies == here(query, roots)[1].bodies == bodies
 
 
 def test_bad_input(
@@ -135,7 +206,6 @@ def test_bad_input(
         ([str(tmp_path / "none*")], 5),
         ([f"@{tmp_path}/list"], 5),
         ([f"{tmp_path}/none"], 5),
-        ([f"{tmp_path}/none", str(tmp_path)], 5),
         ([str(tmp_path), "--since", "whenever"], 2),
         ([str(tmp_path), "--rate", "1M"], 2),
         ([str(tmp_path), "--conf", "x"], 2),
@@ -144,6 +214,8 @@ def test_bad_input(
         assert run([*query, *words]) == code, words
         out, err = capsys.readouterr()
         assert out == "" and err.count("\n") == 1, err
+    assert run([*query, f"{tmp_path}/none", str(tmp_path)]) == 5
+    assert capsys.readouterr().err.count("\n") == 2, "a line for each"
     without(monkeypatch, "pyspark")
     assert run([*query, str(tmp_path)]) == 5
     assert "pip install 'mqstore[spark]'" in capsys.readouterr().err
@@ -151,26 +223,33 @@ def test_bad_input(
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """As a program with a session of its own: nothing but the answer is printed."""
+def test_the_command(tmp_path: Path) -> None:
+    """As programs with sessions of their own: nothing but the answer is on stdout."""
     import subprocess
     import sys
 
     root = unpack("4.9.7-killed-page", tmp_path)
     (tmp_path / "list").write_text(f"# stores\n{root}\n\n{tmp_path / 'none'}\n")
-    query = "SELECT store, position, size, reason FROM damage"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mqstore", "pipeline", "sql", query),
-            *(f"@{tmp_path / 'list'}", "--format=json", "--master=local[2]"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.count("\n")) == (5, 1)
-    assert f"no such directory: {tmp_path / 'none'}" in done.stderr
-    found = {row["store"]: row for row in json.loads(done.stdout)}
-    assert found[str(root)]["size"] > 0
-    assert found[str(tmp_path / "none")]["position"] is None
+
+    def asks(*words: str) -> tuple[int, str, list[str]]:
+        done = subprocess.run(
+            [sys.executable, "-m", "mqstore", *words, f"@{tmp_path / 'list'}"],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr.splitlines()
+
+    gone = f"mqstore: no such directory: {tmp_path / 'none'}; check the path"
+    local = "--master=local[2]"
+    code, out, err = asks("pipeline", "sql", "SELECT count(*) n FROM messages", local)
+    assert (code, out, err[0], len(err)) == (5, "", gone, 2)
+    words = ("sql", "SELECT count(*) n FROM messages", local, "--format=ndjson", "--partial")
+    code, out, err = asks(*words)
+    count, unread = map(json.loads, out.splitlines())
+    assert (code, err[0], count["n"] > 0) == (1, gone, True)
+    assert err[1].startswith(f"mqstore: not in the answer: {root} at ") and len(err) == 2
+    assert unread["type"] == "unread" and unread["store"] == str(tmp_path / "none")
+    code, out, err = asks("sql", "SELECT size FROM damage", local, "--fields=nothing", "--partial")
+    assert (code, out) == (2, "") and "no field 'nothing'" in err[-1]

@@ -1,0 +1,27 @@
+"""When a job on Spark is one that this process does quicker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .options import Common
+from .pipeline_options import Spark
+
+_QUICKER_BYTES = 8 << 30
+"""Of one log; a cluster, or many stores, are another matter. See docs/spark.md."""
+
+
+def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
+    """Say so in a line, where Spark would run in this process for one small store."""
+    from ..store.arrow.remote import log_sizes
+    from ..store.layout import is_uri
+    from .terminal import bytes_text
+
+    if spark.master is not None or len(roots) != 1 or is_uri(roots[0]):
+        return
+    sizes, _ = log_sizes(roots, common.config())
+    size = sum(sizes.values())
+    if size < _QUICKER_BYTES:
+        common.warn(
+            f"for one log of {bytes_text(size)} mqstore {command} is quicker, and needs no JVM"
+        )

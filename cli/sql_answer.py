@@ -1,0 +1,46 @@
+"""The query that `sql` takes, and its answer as it is printed, wherever it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .options import Common
+from .unread import unread_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
+
+
+def print_answer(
+    answer: Iterable[pa.RecordBatch],
+    columns: Mapping[str, bool],
+    left_out: Sequence[Mapping[str, Any]],
+    common: Common,
+) -> None:
+    """Print rows as they come, and behind them what stores they are not from.
+
+    columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
+    `NAME_base64`).
+    """
+    from ..store.arrow.export_formats import records_of
+
+    names = [
+        name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)
+    ]
+    with common.open_output() as output:
+        records = (_finite(record) for rows in answer for record in records_of(rows))
+        output.table(records, names, left_out, unread_text)
+
+
+def _finite(record: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity: these are texts."""
+    for name, value in record.items():
+        if isinstance(value, float) and not isfinite(value):
+            record[name] = str(value)
+    return record

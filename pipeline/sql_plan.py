@@ -1,0 +1,170 @@
+"""Which columns of which views a query needs: as Spark's own plan of it says.
+
+The query is planned over views that are empty and have all columns, and the plan is read as Spark
+prints it, which a Connect server does, too: a leaf lists its columns as `name#id`, and whoever uses
+one names its id.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..store.arrow.views import VIEWS, View, named_apart
+from ..store.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_OPTIMIZED, _PHYSICAL = "== Optimized Logical Plan ==", "\n== Physical Plan =="
+_LEAVES = ("LogicalRDD", "LocalRelation")
+"""What an empty table is called, here and on a Connect server."""
+_UNION = "Union"
+_COLUMN = re.compile(r"(\w+)#(\d+)")
+_USED = re.compile(r"#(\d+)")
+_TREE = re.compile(r"[ :+|-]*")
+_NO_SUCH_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
+_SETTINGS = {
+    "spark.sql.debug.maxToStringFields": "1000",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}"
+        for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation")
+    ),
+}
+"""Plans that name all columns, and what is read, though it is empty."""
+
+
+@dataclass(frozen=True)
+class Needed:
+    """What is read of a view: columns in its order, how many times."""
+
+    view: View
+    columns: tuple[str, ...]
+    times: int = 1
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A query that makes sense, as Spark takes it. columns: of the answer, whether they are bytes."""
+
+    text: str
+    columns: dict[str, bool]
+    views: tuple[Needed, ...]
+
+
+def understood(spark: SparkSession, query: str) -> Asked:
+    """A query, analysed over views without rows. Raises InvalidInput for one that makes no sense."""
+    from pyspark.errors import (
+        AnalysisException,
+        ArithmeticException,
+        IllegalArgumentException,
+    )
+
+    text = f"SELECT * FROM (\n{query.strip().removesuffix(';')}\n)"  # so that it can be no command
+    before = {name: spark.conf.get(name, None) for name in _SETTINGS}
+    for name, meant in _SETTINGS.items():
+        spark.conf.set(name, meant)
+    try:
+        rows = _analysed(spark, text)
+        fields = ((field.name, field.dataType.typeName()) for field in rows.schema.fields)
+        columns = named_apart((name, kind == "binary") for name, kind in fields)
+        return Asked(text, columns, needed_of(_plan_of(rows)))
+    except (AnalysisException, ArithmeticException, IllegalArgumentException) as error:
+        raise InvalidInput(f"the query: {_first_line(str(error))}") from error
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def _analysed(spark: SparkSession, text: str) -> DataFrame:
+    """The query over the views that it asks for, which are made as it does."""
+    from pyspark.errors import AnalysisException
+
+    for view in VIEWS.values():
+        spark.catalog.dropTempView(view.name)
+    while True:
+        try:
+            return spark.sql(text)
+        except AnalysisException as error:
+            named = (error.getMessageParameters() or {}).get("relationName", "").strip("`").lower()
+            if error.getCondition() != _NO_SUCH_TABLE or named not in VIEWS:
+                raise
+        spark.createDataFrame([], VIEWS[named].ddl).createOrReplaceTempView(named)
+
+
+def _plan_of(rows: DataFrame) -> str:
+    """The plan as Spark prints it; every column of the answer is used in it under another name."""
+    named = rows.toDF(*(f"answer_{number}" for number, _ in enumerate(rows.columns)))
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        named.explain(extended=True)
+    text = printed.getvalue()
+    return text[text.find(_OPTIMIZED) + len(_OPTIMIZED) : text.rfind(_PHYSICAL)]
+
+
+def needed_of(plan: str) -> tuple[Needed, ...]:
+    """The columns of views that a plan uses, in the order of the views.
+
+    A column below a union is used, since what is above it counts columns.
+
+    >>> needed_of('''
+    ... Aggregate [topic#1], [topic#1 AS answer_0#9]
+    ... +- Project [topic#1]
+    ...    +- LogicalRDD [store#0, topic#1, group#2, queue_id#3, offset#4L, max_offset#5L, lag#6L]
+    ... ''')[0].columns
+    ('topic',)
+    """
+    lines = [line for line in plan.splitlines() if line.strip()]
+    leaves = [
+        (number, view) for number, line in enumerate(lines) if (view := _view_of(line)) is not None
+    ]
+    own = {number for number, _ in leaves}
+    used = {
+        ident
+        for number, line in enumerate(lines)
+        if number not in own
+        for ident in _USED.findall(line)
+    }
+    times = Counter(view.name for _, view in leaves)
+    columns: dict[str, set[str]] = {name: set() for name in times}
+    for number, view in leaves:
+        every = _below_union(lines, number)
+        for name, ident in _COLUMN.findall(lines[number]):
+            if every or ident in used:
+                columns[view.name].add(name)
+    return tuple(
+        Needed(view, tuple(name for name in view.columns if name in columns[name_]), times[name_])
+        for name_, view in VIEWS.items()
+        if name_ in times
+    )
+
+
+def _view_of(line: str) -> View | None:
+    """The view whose empty table a line of a plan is."""
+    if not _words(line).startswith(_LEAVES):
+        return None
+    names = tuple(name for name, _ in _COLUMN.findall(line))
+    return next((view for view in VIEWS.values() if tuple(view.columns) == names), None)
+
+
+def _below_union(lines: Sequence[str], number: int) -> bool:
+    depth = _depth(lines[number])
+    above = next((line for line in reversed(lines[:number]) if _depth(line) < depth), _UNION)
+    return _words(above).startswith(_UNION)
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(_words(line))
+
+
+def _words(line: str) -> str:
+    return _TREE.sub("", line, count=1)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), text)
