@@ -13,6 +13,7 @@ from ..errors import StoreError
 from ..layout import Layout, is_uri
 from . import arrow_filter, damage_rows, log_rows
 from .ask import BODY, BODY_CRC_OK, Ask
+from .log_columns import CHECKED
 from .log_rows import Damage
 from .remote import open_log
 from .table import PROBLEM, STORE, Table, parts_of, table_rows
@@ -90,7 +91,7 @@ def _messages(
     about: Sequence[str],
 ) -> Iterator[pa.RecordBatch]:
     """A body comes with its check: one that fails counts, unless it is the query that looks for it."""
-    checked = BODY in columns or BODY_CRC_OK in about
+    checked = BODY in columns or not CHECKED.isdisjoint(about)
     fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
     ask = replace(ask, fields=fields)
     for part in log_rows.parts_of(ask):
