@@ -24,6 +24,7 @@ from ..formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, 
 from .byte_reader import note, unread_of
 from .checkpoint import Checkpoint, read_checkpoint
 from .compressed import is_compressed_name, open_plain, plain_name
+from .dispatch import LMQ_PREFIX
 from .errors import Missing, UnreadableRange, from_os_error
 from .file_bytes import FileBytes
 from .layout import Layout
@@ -289,6 +290,13 @@ def _closed_5(evidence: _Evidence) -> str:
     return _ends_closed(evidence) if is_5 else ""
 
 
+def _light_queues(evidence: _Evidence) -> str:
+    """Of the brokers of 4.x only those from 4.9.3 on make them (spec 2.9)."""
+    queues = list_entries(evidence.layout.consume_queue)
+    found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
+    return "there are light queues" if found else ""
+
+
 def _dledger(evidence: _Evidence) -> str:
     entries = list_entries(evidence.layout.root)
     found = any(entry.directory and entry.name.startswith("dledger-") for entry in entries)
@@ -377,6 +385,7 @@ SIGNS = (
     Sign("4.9", "5.5", _ipv6),
     Sign("4.9", "5.5", _cluster),
     Sign("4.9", "5.5", _dledger),
+    Sign("4.9", "5.5", _light_queues),
     Sign("4.9", "5.1", _ends_open),
     Sign("5.1", "5.4", _batch_keys),
     Sign("4.3", "4.9", _empty_abort),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -45,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_report_header() -> str:
     """Say the seed, so that a red run can be made again."""
     return f"mqstore: MQSTORE_SEED={slices.SEED} MQSTORE_SLICE={slices.SLICE}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: one more than cores, since many tests wait for processes, clocks and disks."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")

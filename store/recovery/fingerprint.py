@@ -51,7 +51,11 @@ class Fingerprint:
 
 
 def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Files below the root and in log directories elsewhere, but barriers and sessions. Raises OSError."""
+    """Files below the root and in log directories elsewhere, but barriers and sessions. Raises OSError.
+
+    Links lead to disks of a store's own; one that is no part of a store may lead anywhere, and stays.
+    """
+    foreign = {one.path for one in layout.foreign}
     parts = (layout.root, *layout.commit_log_directories, layout.config, layout.consume_queue)
     waiting, seen = [str(path) for path in parts if path.is_dir()], set[tuple[int, int]]()
     while waiting:
@@ -63,6 +67,8 @@ def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
         seen.add(key)
         with os.scandir(directory) as entries:
             for entry in entries:
+                if entry.is_symlink() and entry.path in foreign:
+                    continue
                 if entry.is_dir():
                     waiting += [entry.path] if entry.name != layout.journal.name else []
                 elif not entry.name.startswith(BARRIER_PREFIX):

@@ -15,6 +15,7 @@ from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..counted import counted
 from ..errors import Refused, from_os_error
 from .edits import Edit
+from .index_state import read_header
 from .log_plan import LARGEST_GAP, renamed
 from .queue_edits import is_whole_file
 from .snapshot import Entry, Snapshot
@@ -64,9 +65,9 @@ def mend(
             kept.append(entry)
     if not kept and not empty_log and any(_begins_with_record(snapshot, e) for e in snapshot.log):
         raise renamed(snapshot)
-    if not kept and has_queues(snapshot) and not empty_log:
+    if not kept and not empty_log and (rest := what_a_log_left(snapshot)):
         raise Refused(
-            "no commit log beside full queues: a wrong path, or a disk that is not mounted?",
+            f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
             path=snapshot.layout.commit_log_directories[0],
             hint="a broker started here would delete the queues; if the log is gone for good:"
             " --force-empty-log",
@@ -93,6 +94,14 @@ def check_kinds(edits: Iterable[Edit]) -> None:
             raise from_os_error(error, path) from error
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
             raise Refused("neither file nor directory", path=path, hint="remove it")
+
+
+def what_a_log_left(snapshot: Snapshot) -> str:
+    """What names messages, "" for nothing. Raises Unreadable."""
+    if has_queues(snapshot):
+        return "full queues"
+    named = any(read_header(entry).end_physical_offset > 0 for entry in snapshot.index)
+    return "a full index" if named else ""
 
 
 def has_queues(snapshot: Snapshot) -> bool:

@@ -38,7 +38,7 @@ from .log_plan import LogPlan, plan_log
 from .log_recovery import Switches
 from .loss import tombstoned
 from .maker import Maker
-from .mend import check_kinds, has_queues, mend
+from .mend import check_kinds, mend, what_a_log_left
 from .packed_items import PackedItems
 from .profiles import MinOffset, Profile
 from .queue_audit import QueueAudit
@@ -297,7 +297,7 @@ def _without_log(
 ) -> Plan:
     """The plan where there is no log, and none is missed. Raises Refused."""
     plan = Plan(policy, 0, 0, groups=groups)
-    if not has_queues(snapshot):
+    if not what_a_log_left(snapshot):
         return plan
     plan.edits = [*edits, *put_away(snapshot)]
     for messages in named_messages(snapshot):

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from ....formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ....formats.consume_queue import UNIT_BYTES
-from ....formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
+from ....formats.derive import decode
+from ....formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ...dispatch import LMQ_PREFIX
+from ...mapped_file_queue import MappedFileQueue
 from ..batch_queue_state import BATCH_UNIT_DTYPE
 from ..queue_edits import is_whole_file, written_ranges
 from ..queue_units import is_valid, pre_fill, read_units
@@ -95,10 +97,41 @@ def lost_units(
     position, size, queue, offset, tags, messages = np.concatenate(parts, axis=1)
     order = np.lexsort((queue, position))
     found = LostUnits(queues, position, size, queue, offset, tags, messages).take(order)
-    found = found.take(~np.isin(found.position, dead))
+    found = _own_queue_first(snapshot, found.take(~np.isin(found.position, dead)))
     first = np.ones(len(found), np.bool_)
     first[1:] = found.position[1:] != found.position[:-1]
     return _without_overlaps(found.take(first))
+
+
+def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
+    """Of the units of one record that of its own topic is the first: a message may name any queue as a
+    further one (spec 2.9). What the record says of its topic decides, as far as it can be read.
+    """
+    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in units.queues], np.bool_)
+    again = (
+        np.flatnonzero((units.position[1:] == units.position[:-1]) & ~light[units.queue[1:]]) + 1
+    )
+    if not len(again):
+        return units
+    log = snapshot.layout.commit_log_files()
+    further = np.zeros(len(units), np.bool_)
+    for position in np.unique(units.position[again]).tolist():
+        first, behind = np.searchsorted(units.position, [position, position + 1])
+        rows = np.arange(first, behind)
+        topic = _topic_at(log, position, int(units.size[first]))
+        own = [units.queues[int(units.queue[row])].topic == topic for row in rows]
+        further[rows] = ~np.array(own, np.bool_) & any(own)
+    return units.take(np.lexsort((units.queue, further, units.position)))
+
+
+def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
+    """The topic that a record says it has, whatever else is wrong with it; "" where it cannot be read."""
+    file = log.file_at(position)
+    if file is None:
+        return ""
+    data = np.frombuffer(log.read_file(file, position - file.start, size), np.uint8)
+    columns = decode(MESSAGE, data, np.zeros(1, np.int64), np.full(1, len(data), np.int64))
+    return columns.ragged("topic")[0].decode("utf-8", "surrogateescape")
 
 
 def _of_queue(

@@ -55,6 +55,14 @@ def test_it_is_refused_unless_it_is_meant(root: Path, policy: Policy) -> None:
     assert found(root, policy).plan is not None
 
 
+def test_a_full_index_tells_of_a_log_as_queues_do(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    refused = found(root, force=False)
+    assert refused.plan is None and "beside a full index" in str(refused.refusal)
+    carried_out(root, found(root))
+    assert not any((root / "index").iterdir())
+
+
 def test_what_it_costs_is_told(root: Path) -> None:
     """All messages that the queues name; nothing is told that is not known."""
     units = sum(
