@@ -29,7 +29,7 @@ _YOUNG_OBJECTS = 20_000
 
 COMMANDS = (
     *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "salvage"),
-    *("export", "sql", "diff", "explain", "damage", "pipeline"),
+    *("stats", "export", "sql", "diff", "explain", "damage", "pipeline"),
 )
 """In the order of the contract; what is not built yet is not here."""
 

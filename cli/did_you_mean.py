@@ -17,7 +17,7 @@ _VERIFY, _REPAIR, _RECOVER = "mqstore verify PATH", "mqstore repair STORE", "mqs
 _INSPECT, _DUMP, _UNDO = "mqstore inspect PATH", "mqstore dump PATH", "mqstore undo STORE"
 _KEY = "mqstore get STORE --key KEY"
 _FOLLOW = "mqstore get STORE --follow"
-_STATS = "mqstore pipeline stats STORE"
+_STATS = "mqstore stats STORE"
 _SALVAGE = "mqstore salvage IMAGE --to DIR"
 _PUT = "mqstore put STORE TOPIC BODY"
 _LAG = (
@@ -42,7 +42,7 @@ COMMANDS: Mapping[str, str] = {
     **dict.fromkeys(("tail", "follow", "watch"), _FOLLOW),
     **dict.fromkeys(("carve", "undelete", "rescue", "extract"), _SALVAGE),
     **dict.fromkeys(("append", "write", "send", "produce", "publish", "insert"), _PUT),
-    **dict.fromkeys(("stats", "du", "usage", "top", "count"), _STATS),
+    **dict.fromkeys(("du", "usage", "top", "count"), _STATS),
     **dict.fromkeys(("compare", "cmp"), "mqstore diff A B"),
     **dict.fromkeys(("select", "duckdb", "ask"), "mqstore sql QUERY STORE"),
     "import": "mqstore put STORE --from FILE, or mqstore pipeline import FILE --to DIR",

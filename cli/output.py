@@ -64,6 +64,10 @@ class Output:
         """Whether the data goes straight to a terminal."""
         return self._common.output is None and is_terminal(sys.stdout)
 
+    def check(self, columns: Columns) -> None:
+        """Raise InvalidInput where `--fields` names one that will not be there, before it takes long."""
+        self._known(columns)
+
     def records(self, records: Iterable[Record], *, text: TextOf, columns: Columns) -> None:
         """A stream of records; as JSON it is one array.
 

@@ -9,11 +9,11 @@ from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, showing, source_options
 from .selection_options import Since, Until
-from .sql_answer import Query, print_answer
+from .sql_answer import Query, print_answer, shown_columns
 from .unread import Partial, tell_lacking, tell_unread
 
 
-@shared()
+@shared(without=("rate",))
 def sql(
     query: Query,
     stores: Stores,
@@ -77,10 +77,11 @@ def ask_spark(
     ):
         register(session)
         asked = understood(session, query)
+        columns = shown_columns(asked.columns, common)
         ask, gone = readable(ask, [needed.view for needed in asked.views])
         left_out += tell_unread(gone, others=bool(ask.stores), partial=partial)
         rows = answer(session, asked, ask.stores, options)
-        print_answer(rows, asked.columns, left_out, common)
+        print_answer(rows, columns, left_out, common)
         found = lacking(session, asked, ask.stores, options)
     code = tell_lacking(found.damage, found.bodies)
     raise typer.Exit(max(code, int(bool(left_out))))

@@ -10,7 +10,7 @@ import typer
 from .options import Common, command_app, shared
 from .pipeline_options import Spark, Stores
 from .selection_options import Since, Until
-from .sql_answer import Query, print_answer
+from .sql_answer import Query, print_answer, shown_columns
 from .unread import Partial, tell_lacking, tell_unread
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ app = command_app()
 
 
 @app.command()
-@shared()
+@shared(without=("rate",))
 def sql(
     query: Query,
     stores: Stores,
@@ -65,11 +65,12 @@ def sql(
     from ..store.arrow.view_rows import Lacking, readable
 
     with LocalQuery(query, common.jobs) as asked:
+        columns = shown_columns(asked.columns, common)
         ask, unread = readable(_ask(stores_of(stores), since, until, common), asked.views)
         left_out = tell_unread(unread, others=bool(ask.stores), partial=partial)
         lacking = Lacking()
         with common.progress("asking", 0):
-            print_answer(asked.answer(ask, lacking), asked.columns, left_out, common)
+            print_answer(asked.answer(ask, lacking), columns, left_out, common)
     code = tell_lacking(lacking.damage, lacking.bodies)
     raise typer.Exit(max(code, int(bool(left_out))))
 

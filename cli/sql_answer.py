@@ -17,25 +17,31 @@ if TYPE_CHECKING:
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
 
 
-def print_answer(
-    answer: Iterable[pa.RecordBatch],
-    columns: Mapping[str, bool],
-    left_out: Sequence[Mapping[str, Any]],
-    common: Common,
-) -> None:
-    """Print rows as they come, and behind them what stores they are not from.
+def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:
+    """The columns of an answer as it is printed. Raises InvalidInput where `--fields` names another.
 
     columns: names, and whether they are bytes, which are text where they can be (`NAME`, else
     `NAME_base64`).
     """
-    from ..store.arrow.export_formats import records_of
-
-    names = [
+    shown = [
         name for column, raw in columns.items() for name in (column, *[f"{column}_base64"] * raw)
     ]
+    common.open_output().check(shown)
+    return shown
+
+
+def print_answer(
+    answer: Iterable[pa.RecordBatch],
+    columns: Sequence[str],
+    left_out: Sequence[Mapping[str, Any]],
+    common: Common,
+) -> None:
+    """Print rows as they come, and behind them what stores they are not from."""
+    from ..store.arrow.export_formats import records_of
+
     with common.open_output() as output:
         records = (_finite(record) for rows in answer for record in records_of(rows))
-        output.table(records, names, left_out, unread_text)
+        output.table(records, columns, left_out, unread_text)
 
 
 def _finite(record: dict[str, Any]) -> dict[str, Any]:

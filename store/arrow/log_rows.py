@@ -149,7 +149,7 @@ def rows_of(
     """
     fields = fields_of(ask)
     conditions = _conditions(ask, pushed)
-    for item in _items(ask, part, crc=not CHECKED.isdisjoint(fields)):
+    for item in items_of(ask, part, crc=not CHECKED.isdisjoint(fields)):
         if isinstance(item, Damage):
             tell(item)
         elif len(wanted := _wanted(item, conditions)):
@@ -158,11 +158,11 @@ def rows_of(
 
 def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:
     """What of one split cannot be read. Raises as `rows_of`."""
-    return (item for item in _items(ask, part, crc=False) if isinstance(item, Damage))
+    return (item for item in items_of(ask, part, crc=False) if isinstance(item, Damage))
 
 
-def _items(ask: Ask, part: LogPart, *, crc: bool) -> Iterator[Batch | Damage]:
-    """Messages that a broker would find, and damage, of one split."""
+def items_of(ask: Ask, part: LogPart, *, crc: bool = False) -> Iterator[Batch | Damage]:
+    """Messages that a broker would find, and damage, of one split. Raises as `rows_of`."""
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)

@@ -47,7 +47,7 @@ ALL = {" ".join(words): command for words, command in commands()}
         ("ls", "mqstore inspect PATH"),
         ("cat", "mqstore dump PATH"),
         ("restore", "mqstore undo STORE"),
-        ("stats", "mqstore pipeline stats STORE"),
+        ("du", "mqstore stats STORE"),
         ("compare", "mqstore diff A B"),
         ("select", "mqstore sql QUERY STORE"),
         ("lag", "mqstore dump STORE/config/consumerOffset.json"),

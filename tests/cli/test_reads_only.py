@@ -136,6 +136,7 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
     yield ("recover", "{}", "--format", "json")
     for view in ("messages", "queues", "index_items", "timers", "offsets", "lag", "findings"):
         yield ("sql", f"SELECT * FROM {view}", "{}")
+    yield ("stats", "{}", "--by", "topic,tag,host")
 
 
 @pytest.mark.few(2)

@@ -21,7 +21,6 @@ from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.arrow.remote import log_sizes
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
-from mqstore.store.time_range import TimeRange
 from mqstore.store.verify.verdict import Verdict
 
 from ..stores import unpack
@@ -169,10 +168,10 @@ def test_what_fills_logs_in_object_storage(there: tuple[Path, str]) -> None:
     root, uri = there
     counted = []
     for place in (str(root), uri):
-        tasks, unread = tasks_of([place], BrokerConfig(), ["topic"], TimeRange())
+        tasks = tasks_of(Ask((place,)), ["topic"])
+        found, unread = joined(tasks, [told(answer_of(count, task)) for task in tasks], ["topic"])
         assert not unread
-        answers = [told(answer_of(count, task)) for task in tasks]
-        counted.append(joined(tasks, answers, ["topic"])[0].rows(None))
+        counted.append(found.stats.rows())
         sizes = [log_sizes([one], BrokerConfig())[0][one] for one in (place, str(root))]
         assert sizes[0] == sizes[1]
     assert counted[0] == counted[1]
