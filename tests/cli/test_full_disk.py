@@ -50,15 +50,17 @@ def test_new_index_files_need_room(tmp_path: Path) -> None:
         ["put", "STORE", "T", "hello", "--no-topic-config"],
         ["salvage", "STORE", "--to", "STORE-salvaged"],
         ["damage", "STORE", "--to", "STORE-damaged", "--scenario", "flip-bit"],
+        ["export", "STORE", "--to", "STORE-exported"],
     ],
     ids=lambda command: command[0],
 )
 def test_who_writes_says_so_and_changes_nothing(command: list[str], tmp_path: Path) -> None:
     (answer,) = run_full("5.3.3-clean", [command], tmp_path)
     assert answer.code == 5 and answer.same, answer
-    assert "No space left on device" in answer.err and len(answer.err.splitlines()) == 1
+    lines = [line for line in answer.err.splitlines() if "is quicker" not in line]
+    assert "No space left on device" in answer.err and len(lines) == 1
     assert answer.beside == ["5.3.3-clean", "filler"], "nothing half made"
-    assert command[0] == "put" or "nothing is left of " in answer.err
+    assert command[0] in ("put", "export") or "nothing is left of " in answer.err
 
 
 @pytest.mark.slow
@@ -67,5 +69,6 @@ def test_a_job_of_the_pipeline_leaves_nothing(job: str, tmp_path: Path) -> None:
     command = ["pipeline", job, "STORE", "--to", "STORE-new"]
     (answer,) = run_full("5.3.3-clean", [command], tmp_path)
     assert (answer.code, answer.out, answer.same) == (5, "", True), answer
-    assert "No space left on device" in answer.err and len(answer.err.splitlines()) == 1
+    lines = [line for line in answer.err.splitlines() if "is quicker" not in line]
+    assert "No space left on device" in answer.err and len(lines) == 1
     assert answer.beside == ["5.3.3-clean", "filler"], "nothing half made"
