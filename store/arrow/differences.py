@@ -28,8 +28,10 @@ HOW = ("only_a", "only_b", "changed")
 FIELDS = ("position", "total_size", "topic", "queue_id", "queue_offset", DIGEST, BODY_CRC_OK)
 DAMAGE_MAX = 1000
 """Of more places that could not be read only the numbers are kept."""
-_WAITING_MAX = 4_000_000
-"""Messages of both sides that wait for their like: some 300 MiB."""
+_WAITING_MAX = 3_000_000
+"""Messages of both sides in memory at once: some 250 MiB."""
+_ENOUGH = 0.75
+"""Where so many of them wait for their like, there is too little room for new ones."""
 _STEP = 1 << 18
 """So many new ones are compared at once, or as many as wait."""
 _BLOCK_BITS = 10
@@ -39,6 +41,7 @@ _SPLIT_MAX = 1 << 20
 Queue = tuple[str, int]
 Rows: TypeAlias = tuple[Ints, Ints, Ints]
 """Messages: the number of their queue, their offset in it, their digest."""
+Differing: TypeAlias = dict[Queue, dict[str, Any]]
 Note: TypeAlias = Callable[[int], None]
 
 
@@ -90,7 +93,7 @@ class Unsound:
 
 @dataclass
 class Compared:
-    """Differences as `rows_told` has them, and what is unsound."""
+    """A row for each queue that differs, and what is unsound."""
 
     rows: list[dict[str, Any]]
     unsound: Unsound
@@ -101,7 +104,7 @@ def compare(a: Ask, b: Ask, name: str, note: Note = lambda size: None) -> Compar
 
     Raises StoreError where a log cannot be read.
     """
-    shards, done = [(0, 1)], list[tuple[Rows, Ints]]()
+    shards, found = [(0, 1)], Differing()
     queues: dict[Queue, int] = {}
     unsound, firsts = Unsound(), _Firsts()
     while shards:
@@ -113,10 +116,9 @@ def compare(a: Ask, b: Ask, name: str, note: Note = lambda size: None) -> Compar
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
         else:
-            done.append(left)
-    parts = [np.concatenate([rows[n] for rows, _ in done]) for n in range(3)]
-    weight = np.concatenate([weight for _, weight in done])
-    return Compared(_rows_told(name, list(queues), parts, weight, firsts), unsound)
+            _join(found, _differing(list(queues), *left, firsts))
+    rows = [{"store": name, **found[queue]} for queue in sorted(found)]
+    return Compared(rows, unsound)
 
 
 def _side(ask: Ask, queues: dict[Queue, int], unsound: Unsound) -> Iterator[tuple[Rows, int]]:
@@ -194,7 +196,7 @@ def _left(
             mine = _shard_of(rows, of) == shard
             rows = rows[0][mine], rows[1][mine], rows[2][mine]
         waiting.add(rows, -1 if side else 1)
-        if waiting.count > _WAITING_MAX and of < _SPLIT_MAX:
+        if waiting.count > _ENOUGH * _WAITING_MAX and of < _SPLIT_MAX:
             return None
     return waiting.all()
 
@@ -207,70 +209,88 @@ def _shard_of(rows: Rows, of: int) -> npt.NDArray[np.int64]:
 
 
 class _Waiting:
-    """Messages that have not met their like. count: how many wait, at least."""
+    """Messages that have not met their like. count: how many waited when it was last looked."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._kept: list[tuple[Ints, ...]] = []
         self._new = 0
+        self._columns: tuple[list[Ints], ...] = ([], [], [], [])
 
     def add(self, rows: Rows, weight: int) -> None:
         """Messages of one side."""
-        self._kept.append((*rows, np.full(len(rows[0]), weight)))
+        for kept, column in zip(self._columns, (*rows, np.full(len(rows[0]), weight)), strict=True):
+            kept.append(column)
         self._new += len(rows[0])
-        if self._new > max(_STEP, self.count):
+        if self._new > max(_STEP, self.count) or self.count + self._new > _WAITING_MAX:
             self._meet()
 
     def all(self) -> tuple[Rows, Ints]:
-        """What waits in the end."""
+        """What waits in the end, and its weights."""
         self._meet()
-        queue, offset, digest, weight = self._kept[0]
+        (queue,), (offset,), (digest,), (weight,) = self._columns
         return (queue, offset, digest), weight
 
     def _meet(self) -> None:
         """Take out what is alike: of messages with one place and digest the weights add up."""
-        nothing = tuple(np.zeros(0, np.int64) for _ in range(4))
-        columns = [np.concatenate(c) for c in zip(*(self._kept or [nothing]), strict=True)]
-        order = np.lexsort(columns[:3])
-        columns = [column[order] for column in columns]
+        columns = [self._joined(n) for n in range(4)]
+        key = mixed(columns[:3])
+        order = np.argsort(key)
+        del key
         new = np.zeros(len(order), np.bool_)
         new[:1] = True
-        for column in columns[:3]:
-            new[1:] |= column[1:] != column[:-1]
+        for n in range(4):
+            columns[n] = columns[n][order]
+            if n < 3:
+                new[1:] |= columns[n][1:] != columns[n][:-1]
         first = np.flatnonzero(new)
-        weight = np.add.reduceat(columns[3], first) if len(first) else columns[3]
+        weight = columns.pop()
+        weight = np.add.reduceat(weight, first) if len(first) else weight
         some = np.flatnonzero(weight)
-        self._kept = [(*(column[first[some]] for column in columns[:3]), weight[some])]
+        for kept, column in zip(self._columns, (*columns, None), strict=True):
+            kept.append(weight[some] if column is None else column[first[some]])
         self.count, self._new = len(some), 0
 
+    def _joined(self, number: int) -> Ints:
+        """A column of all that waits, which is then forgotten."""
+        kept = self._columns[number]
+        found = np.concatenate(kept) if kept else np.zeros(0, np.int64)
+        kept.clear()
+        return found
 
-def _rows_told(
-    name: str, queues: Sequence[Queue], parts: Sequence[Ints], weight: Ints, firsts: _Firsts
-) -> list[dict[str, Any]]:
-    """A row for each queue that differs: where first, how, and how often."""
-    queue, offset = parts[:2]
+
+def _differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: _Firsts) -> Differing:
+    """Of each queue that differs: where first, how, and how often."""
+    queue, offset, _ = rows
     kept = np.flatnonzero(offset >= firsts.common(queue))
     kept = kept[np.lexsort((offset[kept], queue[kept]))]
     queue, offset, weight = queue[kept], offset[kept], weight[kept]
     place = np.flatnonzero(np.diff(queue, prepend=-1) | np.diff(offset, prepend=-1))
     if not len(place):
-        return []
+        return {}
     in_a = np.logical_or.reduceat(weight > 0, place)
     in_b = np.logical_or.reduceat(weight < 0, place)
     how = np.where(in_a & in_b, 2, np.where(in_a, 0, 1))
     queue, offset = queue[place], offset[place]
-    found = []
+    found = {}
     for some in np.split(np.arange(len(queue)), np.flatnonzero(np.diff(queue)) + 1):
-        topic, queue_id = queues[int(queue[some[0]])]
+        one = queues[int(queue[some[0]])]
         counts = np.bincount(how[some], minlength=len(HOW)).tolist()
-        found.append(
-            {
-                "store": name,
-                "topic": topic,
-                "queue_id": queue_id,
-                "queue_offset": int(offset[some[0]]),
-                "how": HOW[how[some[0]]],
-                **dict(zip(HOW, counts, strict=True)),
-            }
-        )
-    return sorted(found, key=lambda row: (row["topic"], row["queue_id"]))
+        found[one] = {
+            "topic": one[0],
+            "queue_id": one[1],
+            "queue_offset": int(offset[some[0]]),
+            "how": HOW[how[some[0]]],
+            **dict(zip(HOW, counts, strict=True)),
+        }
+    return found
+
+
+def _join(found: Differing, more: Differing) -> None:
+    """Add what another part of the messages says of the same queues."""
+    for queue, row in more.items():
+        known = found.setdefault(queue, row)
+        if known is row:
+            continue
+        counts = {how: known[how] + row[how] for how in HOW}
+        first = min(known, row, key=lambda one: int(one["queue_offset"]))
+        found[queue] = {**first, **counts}

@@ -243,7 +243,7 @@ def shuffled(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     return store_of(folder / "a", given), store_of(folder / "b", other)
 
 
-@pytest.mark.parametrize(("step", "most"), [(1 << 18, 4_000_000), (100, 4_000_000), (50, 700)])
+@pytest.mark.parametrize(("step", "most"), [(1 << 18, 3_000_000), (100, 3_000_000), (50, 700)])
 def test_another_order_and_little_memory(
     shuffled: tuple[str, str], step: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
