@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from mqstore.cli.app import run
 from mqstore.pipeline.sources import table_sources
 from mqstore.pipeline.sources.tables import TableReader, TableSource
 from mqstore.pipeline.stats import count, joined, tasks_of
@@ -189,3 +191,23 @@ def test_object_storage_that_is_not_there(bucket: str) -> None:
         else:
             with pytest.raises(Missing, match="no such directory"):
                 table(source, uri)
+
+
+def test_export_and_diff_of_object_storage(
+    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of a directory; a store that is not there is no empty one."""
+    root = unpack("5.3.3-v2", tmp_path)
+    uri, none = put_there(root, bucket), bucket % "nothing"
+    assert run(["diff", str(root), uri]) == 0
+    assert capsys.readouterr() == ("", "")
+    to = ["--to", str(tmp_path / "out")]
+    assert run(["export", uri, *to, "-q"]) == 0
+    wanted = rows(ask_of(root, fields="position,topic,properties"))
+    found = pq.read_table(tmp_path / "out", columns=["position", "topic", "properties"])
+    assert found.to_pylist() == wanted
+    for words in (["diff", str(root), none], ["diff", none, uri], ["export", uri, none, *to]):
+        capsys.readouterr()
+        assert run(words) == 5
+        out, err = capsys.readouterr()
+        assert out == "" and f"no commitlog here: {none}" in err
