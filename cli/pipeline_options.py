@@ -117,19 +117,22 @@ class Spark:
 
 
 @contextmanager
-def showing(what: str, total_bytes: int, stages: int | None, common: Common) -> Iterator[Tell]:
+def showing(
+    what: str, total_bytes: int, stages: int | None, common: Common, *, in_bytes: bool = False
+) -> Iterator[Tell]:
     """A progress bar for a job that works `total_bytes` off in so many stages of Spark.
 
-    stages: None where nobody knows: the bar only shows that something is done. What prints comes
-    after it.
+    stages: None where nobody knows: the bar only shows that something is done, unless the job tells
+    of bytes (in_bytes). What prints comes after it.
     """
     worked = 0
-    with common.progress(what, total_bytes if stages else 0) as bar:
+    with common.progress(what, total_bytes if stages or in_bytes else 0) as bar:
         bar.note("starting Spark")
 
         def tell(done: Done) -> None:
             nonlocal worked
             now = int(min(done.stages / stages, 1) * total_bytes) if stages else 0
+            now = now if done.bytes is None else min(done.bytes, total_bytes)
             bar.note(words_of(done, stages))
             bar.advance(max(0, now - worked))
             worked = max(worked, now)

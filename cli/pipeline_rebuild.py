@@ -49,7 +49,7 @@ def rebuild(
     master, settings = spark.place(common)
     tell_nearest(broker_version, common)
     from ..pipeline.plan import plan_of
-    from ..pipeline.rebuild import STAGES, on_spark
+    from ..pipeline.rebuild import on_spark
     from ..pipeline.rebuild import rebuild as run
     from ..store.arrow.fleet import stores_of
 
@@ -68,8 +68,8 @@ def rebuild(
             f" file, rules of broker {store.broker_version}"
         )
     common.explain(f"starting Spark on {master}")
-    total_bytes = sum(store.stop - store.start for store in plan.stores)
-    with showing("rebuilding", total_bytes, STAGES, common) as tell:
+    total_bytes = sum(store.bytes for store in plan.stores)
+    with showing("rebuilding", total_bytes, None, common, in_bytes=True) as tell:
         manifest = run(plan, to, on_spark(master, settings, tell))
     report = report_of(plan, to, manifest, unreadable)
     for line in losses_of(report):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -49,9 +48,26 @@ class StorePlan:
     index_items: int = 0
     missing: tuple[tuple[int, int], ...] = ()
 
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> Self:
+        """From the object that `asdict` makes, through JSON or not."""
+        batch_topics = tuple(fields["batch_topics"])
+        missing = tuple((gap[0], gap[1]) for gap in fields["missing"])
+        return cls(**{**fields, "batch_topics": batch_topics, "missing": missing})
+
     @property
     def config(self) -> BrokerConfig:
         return BrokerConfig(self.options)
+
+    @property
+    def bytes(self) -> int:
+        """Of the log that counts."""
+        return self.stop - self.start
+
+    @property
+    def follows_on(self) -> bool:
+        """Whether it has queues whose units follow one another: one process writes them."""
+        return bool(self.batch_topics or self.ext_file_bytes)
 
     @property
     def file_bytes(self) -> int:
@@ -74,32 +90,14 @@ class StorePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a job does; it travels to Spark's processes as JSON."""
+    """What a job does."""
 
     stores: tuple[StorePlan, ...]
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> Self:
         """From the object that `asdict` makes, through JSON or not."""
-        return cls(
-            tuple(
-                StorePlan(
-                    **{
-                        **store,
-                        "batch_topics": tuple(store["batch_topics"]),
-                        "missing": tuple((gap[0], gap[1]) for gap in store["missing"]),
-                    }
-                )
-                for store in fields["stores"]
-            )
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        return cls.of(json.loads(text))
+        return cls(tuple(map(StorePlan.of, fields["stores"])))
 
 
 def plan_of(

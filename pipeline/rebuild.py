@@ -1,37 +1,51 @@
-"""`pipeline rebuild`: queues and index of many stores from their commit logs, on Spark.
+"""`pipeline rebuild`: queues and index of many stores from their commit logs, in tasks of Spark.
 
-    log → units (`rebuild_source`) → one partition per group of files, sorted → files (`rebuild_sinks`)
-    log → items, numbered by what the first pass has counted → the same
-
-Where an index item goes depends on how many there are before it, so the log is read twice.
+A store whose log is small is one task, which reads it and makes its files. A larger log is read in
+parts, a task each. What a part adds is kept in the stage, sorted by file of a queue; in a second
+round of tasks each makes some files of queues of it, or one of the index: by then it is known how
+many items there are before each.
 
 What does not need Spark stands first: the target, and taking over what a killed job left there.
 """
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..store.split import split_bytes_for
+from ..store.errors import StoreError
+from ..store.split import SPLIT_BYTES_MAX, splits
 from ..store.write.files import Files
-from .failures import failures
-from .plan import Plan
+from .index_files import slices_of
+from .plan import Plan, StorePlan
 from .publishing import publish_job
-from .rebuild_steps import QUEUES, complete, finish_index
-from .session import spark_session
+from .rebuild_steps import Made, complete
+from .rebuild_tasks import part_folder
 from .stage import Stage
-from .watch import Tell, watched
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.datasource import DataSource
+    from pyspark.sql import SparkSession
 
-Job = Callable[[Plan, Stage], None]
-"""Leaves queues and index of a plan in a stage: `finish_queues`, `finish_index`."""
+    from .tasks import Task
+    from .watch import Tell
+
+Job = Callable[[Plan, Stage], Made]
+"""Makes queues and index of a plan in a stage: `work` with some `run`."""
+Run = Callable[[str, Sequence["Task"], Sequence[int]], list[Any]]
+"""What `read` and `make` of `rebuild_tasks` answer about tasks, an error instead where one was
+raised. Beside each task the bytes that it works off."""
+
+PART_BYTES = SPLIT_BYTES_MAX
+"""What a task reads at once. A log that has no more is one task."""
+PARTS_MAX = 1 << 11
+"""A log that would have more has larger ones: each task behind them looks at all."""
+BUCKETS_MAX = 1 << 10
+"""Tasks that make the queues of one store."""
+_BEHIND = 4
+"""What is done behind the parts of a log counts as one of so many parts of its bytes."""
 
 
 def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> dict[str, Any]:
@@ -43,61 +57,107 @@ def rebuild(plan: Plan, target: Path, job: Job, files: Files | None = None) -> d
     """
 
     def fill(stage: Stage) -> None:
-        job(plan, stage)
-        complete(stage, plan)
+        complete(stage, plan, job(plan, stage))
 
     return publish_job(target, fill, lambda found: Plan.of(found["plan"]) == plan, files)
 
 
-STAGES = 4
-"""Stages of Spark in a job: read and write, of queues and of the index."""
-
-
 def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None) -> Job:
-    """The job in a Spark session of its own. Raises SparkUnavailable, and as `spark_job`."""
+    """The job in a Spark session of its own. Raises SparkUnavailable, JobFailed."""
 
-    def job(plan: Plan, stage: Stage) -> None:
-        with spark_session(master, settings) as spark, watched(spark, tell):
-            spark_job(spark, plan, stage)
+    def job(plan: Plan, stage: Stage) -> Made:
+        from .session import spark_session
+
+        with spark_session(master, settings) as spark:
+            return spark_job(spark, plan, stage, tell)
 
     return job
 
 
-def spark_job(
-    spark: SparkSession, plan: Plan, stage: Stage, sink: type[DataSource] | None = None
-) -> None:
-    """The job as Spark runs it; `sink` instead of `QueueSink`.
+def spark_job(spark: SparkSession, plan: Plan, stage: Stage, tell: Tell | None = None) -> Made:
+    """The job as Spark runs it. Raises the error that a task met, else JobFailed."""
+    from .tasks import run_tasks
+    from .watch import Progress
 
-    Raises the error of `store.errors` that a worker met, else JobFailed.
-    """
-    from . import index_files, queue_files, rebuild_sinks, rebuild_source
-
-    sink = sink or rebuild_sinks.QueueSink
-    total_bytes = sum(store.stop - store.start for store in plan.stores)
-    split_bytes = str(split_bytes_for(total_bytes, os.cpu_count() or 1))
-    options = {"plan": plan.to_json(), "stage": str(stage.folder), "splitBytes": split_bytes}
-    for source in (rebuild_source.LogUnits, rebuild_source.LogItems, sink, rebuild_sinks.IndexSink):
-        spark.dataSource.register(source)
-    with failures():
-        units = spark.read.format(rebuild_source.LogUnits.name()).options(**options).load()
-        _write(units, queue_files.PARTITIONED_BY, queue_files.SORTED_BY, sink, options)
-        firsts = index_files.first_items(stage.left(QUEUES)["tallies"])
-        if not any(tally["items"] for tally in stage.left(QUEUES)["tallies"]):
-            finish_index(stage, plan, [])
-            return
-        options["firsts"] = json.dumps(firsts)
-        items = spark.read.format(rebuild_source.LogItems.name()).options(**options).load()
-        by, order = index_files.ITEMS_PARTITIONED_BY, index_files.ITEMS_SORTED_BY
-        _write(items, by, order, rebuild_sinks.IndexSink, options)
+    return work(plan, stage, partial(run_tasks, spark, progress=Progress(tell)))
 
 
-def _write(
-    rows: DataFrame,
-    by: Sequence[str],
-    order: Sequence[str],
-    sink: type[DataSource],
-    options: Mapping[str, str],
-) -> None:
-    """Sort rows into files: all of one file in one task."""
-    name, sorted_rows = sink.name(), rows.repartition(*by).sortWithinPartitions(*order)
-    sorted_rows.write.format(name).mode("append").options(**options).save()
+def work(plan: Plan, stage: Stage, run: Run) -> Made:
+    """Read all logs, then make what is left to make. Raises what `run` answers."""
+    made = Made()
+    tasks = [task for number in range(len(plan.stores)) for task in _reading(plan, number, stage)]
+    sizes = [_bytes_of(task) for task in tasks]
+    items: dict[int, list[int]] = {}
+    for task, answer in _answers(run, "read", tasks, sizes):
+        number = task["number"]
+        made.add(number, answer)
+        if not task["whole"]:
+            counts = items.setdefault(number, [])
+            for part, found in enumerate(answer["found"]):
+                kept = part_folder(stage, number, len(counts))
+                stage.files.make_directory(kept.parent)
+                stage.files.rename(stage.attempt(answer["attempt"]) / f"part-{part}", kept)
+                counts.append(found["items"])
+    tasks = [task for number in items for task in _making(plan, number, stage, items[number])]
+    per_store = {number: _share(plan.stores[number]) for number in items}
+    for number in items:
+        per_store[number] //= sum(task["number"] == number for task in tasks)
+    for task, answer in _answers(run, "make", tasks, [per_store[t["number"]] for t in tasks]):
+        made.add(task["number"], answer)
+    return made
+
+
+def _reading(plan: Plan, number: int, stage: Stage) -> Iterator[Task]:
+    """The tasks that read the log of a store, in the order of the log."""
+    store = plan.stores[number]
+    size = max(PART_BYTES, -(-store.bytes // PARTS_MAX))
+    cuts = [list(split) for split in splits(store.start, store.stop, size)]
+    whole = len(cuts) < 2 or store.bytes <= PART_BYTES
+    one_by_one = not whole and not store.follows_on
+    for some in [[cut] for cut in cuts] if one_by_one else [cuts] if cuts else []:
+        yield {**_task(plan, number, stage), "splits": some, "whole": whole}
+
+
+def _making(plan: Plan, number: int, stage: Stage, items: Sequence[int]) -> Iterator[Task]:
+    """The tasks that make queues and index of a store. items: how many each part of its log has."""
+    store = plan.stores[number]
+    task = {**_task(plan, number, stage), "parts": len(items)}
+    if sum(items):
+        for file, slices in enumerate(slices_of(items, store.index_items - 1)):
+            yield {**task, "file": file, "slices": slices}
+    buckets = min(BUCKETS_MAX, len(items))
+    for bucket in range(buckets):
+        yield {**task, "bucket": bucket, "buckets": buckets}
+
+
+def _task(plan: Plan, number: int, stage: Stage) -> Task:
+    store = plan.stores[number]
+    return {
+        "root": store.root,
+        "store": asdict(store),
+        "number": number,
+        "stage": str(stage.folder),
+    }
+
+
+def _bytes_of(task: Task) -> int:
+    """What a task that reads works off, in bytes of the log."""
+    size: int = sum(stop - start for start, stop in task["splits"])
+    return size if task["whole"] else size - size // _BEHIND
+
+
+def _share(store: StorePlan) -> int:
+    """What is left to do behind the parts of a log, in bytes of the log."""
+    return store.bytes // _BEHIND
+
+
+def _answers(
+    run: Run, name: str, tasks: Sequence[Task], sizes: Sequence[int]
+) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """Each task with its answer. Raises the first error."""
+    if not tasks:
+        return
+    for task, answer in zip(tasks, run(f"rebuild_tasks:{name}", tasks, sizes), strict=True):
+        if isinstance(answer, StoreError):
+            raise answer
+        yield task, answer

@@ -1,14 +1,14 @@
-"""How the steps of `pipeline rebuild` end, and what it makes of them. No Spark.
+"""What the tasks of `pipeline rebuild` have made becomes a tree. No Spark.
 
-Each step leaves files in the stage and a note of what it found; the last one adds what a store has
-only one of, the checkpoint and the timer wheel, and decides that the job has succeeded.
+Their files are collected, what a store has only one of is added, checkpoint and timer wheel, and the
+job is decided to have succeeded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from itertools import groupby, pairwise
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -22,82 +22,89 @@ from ..store.recovery.snapshot import Snapshot, list_entries
 from ..store.recovery.timer_edits import new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
-from .queue_files import QueueFile, fill_up
+from .queue_files import Place, QueueFile, close_gaps
 from .stage import Stage
 
-QUEUES = "queues"
-INDEX = "index"
+
+@dataclass
+class Made:
+    """What the tasks of a job have made. found: what `log_units.Found` tells of each part of each
+    log, with `store`. others: files that `queues` does not name, by attempt. whole: attempts that have
+    made all queues of a store."""
+
+    queues: list[QueueFile] = field(default_factory=list)
+    index: list[IndexPart] = field(default_factory=list)
+    found: list[dict[str, Any]] = field(default_factory=list)
+    others: list[tuple[str, str]] = field(default_factory=list)
+    whole: dict[str, int] = field(default_factory=dict)
+
+    def add(self, store: int, answer: Mapping[str, Any]) -> None:
+        """Take what a task has answered."""
+        self.queues += [QueueFile(**file) for file in answer["files"]]
+        self.index += [IndexPart(**file) for file in answer["index"]]
+        self.found += [{"store": store, **found} for found in answer.get("found", ())]
+        self.others += [(answer["attempt"], path) for path in answer.get("others", ())]
+        if answer.get("whole"):
+            self.whole[answer["attempt"]] = store
 
 
-def finish_queues(
-    stage: Stage,
-    plan: Plan,
-    files: Iterable[QueueFile],
-    others: Iterable[tuple[str, str]],
-    damage: Sequence[dict[str, Any]],
-    tallies: Sequence[dict[str, Any]],
-) -> None:
-    """Complete the files of queues and collect them. others: further ones, as `Stage.collect`.
-
-    A queue goes on behind a file that lacks its last units: they get the pre-fill too, since a
-    broker takes an empty unit for the end of the queue.
-    """
-    behind = [
-        {"store": number, "position": position, "size": size, "reason": NO_FILE}
-        for number, store in enumerate(plan.stores)
-        for position, size in store.missing
-    ]
-    files = sorted(files, key=attrgetter("queue", "start"))
-    for before, after in pairwise(files):
-        if before.path and before.queue == after.queue and before.end < after.first:
-            after.missing += after.first - before.end
-            file_bytes = plan.stores[before.store].file_bytes
-            fill_up(stage.files, stage.attempt(before.attempt), before, file_bytes)
-    others = sorted(others)
-    stage.collect((file.attempt, file.path) for file in files if file.path)
-    stage.collect(others)
-    queues = [summary(list(group), others) for _, group in groupby(files, attrgetter("queue"))]
-    stage.leave(
-        QUEUES,
-        {
-            "queues": queues,
-            "damage": sorted([*damage, *behind], key=itemgetter("store", "position")),
-            "tallies": sorted(tallies, key=itemgetter("store", "start")),
-        },
-    )
-
-
-def finish_index(stage: Stage, plan: Plan, parts: Iterable[IndexPart]) -> None:
-    """Name the index files and collect them."""
-    files = named(parts, plan)
-    stage.collect((part.attempt, part.path, path) for part, path in files)
-    stage.leave(INDEX, {"files": [{**asdict(part), "path": path} for part, path in files]})
-
-
-def complete(stage: Stage, plan: Plan) -> None:
-    """Add what there is one of in a store, and decide that the job has succeeded.
+def complete(stage: Stage, plan: Plan, made: Made) -> None:
+    """Collect the files, add what there is one of in a store, and decide that the job has succeeded.
 
     Raises NoSpace, Unreadable.
     """
-    found, index = stage.left(QUEUES), stage.left(INDEX)["files"]
-    times = index_times(index)
-    singles: dict[int, list[str]] = {}
+    queues = _queues(stage, plan, made)
+    index = named(made.index, plan)
+    stage.collect((part.attempt, part.path, path) for part, path in index)
+    times = index_times(made.index)
+    singles: list[list[str]] = []
     for number, store in enumerate(plan.stores):
-        tallies = [tally for tally in found["tallies"] if tally["store"] == number]
+        tallies = [found for found in made.found if found["store"] == number]
         folder = store.output(stage.tree).root
         edits = [*_checkpoint(store, folder, tallies, times.get(number, 0)), *_wheel(store, folder)]
         for edit in edits:
             _make(stage, edit)
-        singles[number] = [Path(edit.path).name for edit in edits]
+        singles.append([Path(edit.path).name for edit in edits])
     stage.seal(
         {
             "plan": asdict(plan),
-            "queues": found["queues"],
-            "damage": found["damage"],
-            "index": [{name: part[name] for name in ("store", "path", "items")} for part in index],
-            "singles": [singles[number] for number in range(len(plan.stores))],
+            "queues": queues,
+            "damage": _damage(plan, made.found),
+            "index": [
+                {"store": part.store, "path": path, "items": part.items} for part, path in index
+            ],
+            "singles": singles,
         }
     )
+
+
+def _queues(stage: Stage, plan: Plan, made: Made) -> list[dict[str, Any]]:
+    """Complete the files of queues and collect them: what the manifest says of each queue."""
+
+    def place(file: QueueFile) -> Place:
+        folder = stage.attempt(file.attempt)
+        return Place(plan.stores[file.store], file.store, folder, file.attempt, stage.files)
+
+    files, others = close_gaps(made.queues, place), sorted(made.others)
+    written = [*((file.attempt, file.path) for file in files if file.path), *others]
+    stage.collect(one for one in written if one[0] not in made.whole)
+    for attempt, number in made.whole.items():
+        output = plan.stores[number].output(stage.attempt(attempt))
+        folders = (output.consume_queue, output.batch_consume_queue, output.consume_queue_ext)
+        paths = [path.relative_to(stage.attempt(attempt)) for path in folders if path.exists()]
+        stage.collect((attempt, path.as_posix()) for path in paths)
+    return [summary(list(group), others) for _, group in groupby(files, attrgetter("queue"))]
+
+
+def _damage(plan: Plan, found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Ranges of the logs that are in no queue, and what no file holds behind their ends."""
+    damage = [{"store": one["store"], **row} for one in found for row in one["damage"]]
+    damage += [
+        {"store": number, "position": position, "size": size, "reason": NO_FILE}
+        for number, store in enumerate(plan.stores)
+        for position, size in store.missing
+    ]
+    return sorted(damage, key=itemgetter("store", "position"))
 
 
 def summary(files: Sequence[QueueFile], others: Sequence[tuple[str, str]]) -> dict[str, Any]:

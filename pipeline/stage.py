@@ -2,7 +2,7 @@
 
     TARGET/.mqstore/rebuild-JOB/
         attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
-        NAME.json         what one of several steps of a job leaves for the next ones
+        parts/…           what the tasks of a round leave for the next one
         tree/…            the files that count, under their final names
         manifest.json     from here on the job has succeeded, only renames are left to do
 
@@ -82,18 +82,6 @@ class Stage:
         """What `seal` was given. Raises Unreadable."""
         return _read_json(self._manifest, "not a manifest")
 
-    def leave(self, name: str, found: Mapping[str, Any]) -> None:
-        """Keep what a step of the job has found."""
-        self._write(self.folder / f"{name}.json", json.dumps(found))
-
-    def has_left(self, name: str) -> bool:
-        """Whether a step has left something of that name."""
-        return (self.folder / f"{name}.json").exists()
-
-    def left(self, name: str) -> dict[str, Any]:
-        """What a step of the job has found. Raises Missing, Unreadable."""
-        return _read_json(self.folder / f"{name}.json", "not what a job leaves")
-
     def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
         """Move files from their attempts into the tree: (attempt, path below the target).
 
@@ -134,6 +122,13 @@ class Stage:
         if self._manifest.exists():
             self.files.unlink(self._manifest)
         self.files.remove_directory(self.folder)
+
+
+class Unflushed(Files):
+    """For attempts whose files are moved one by one: names count only where they are collected."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing: `Stage.collect` does it."""
 
 
 def new_rows(target: Path, files: Files) -> Path:

@@ -1,6 +1,6 @@
 """Work that is a task per store: one Python data source runs any of it, an answer a task.
 
-What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
+Small tasks share a task of Spark, by bytes, and large ones start first. What a task is given and what it answers are JSON, or bytes that stay where tasks run. A store that
 cannot be read is an answer, too: it ends nothing else. Rows name a store by its number: a path may
 have bytes that are no text in Arrow and in Java.
 """
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from ..store import errors
 from ..store.errors import StoreError
 from .failures import failures
+from .watch import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +31,18 @@ _SCHEMA = pa.schema(
 )
 
 
+SHARE_BYTES = 256 << 20
+"""Tasks with so many bytes together pay for a task of Spark."""
+TASK_BYTES = 8 << 20
+"""What a task takes beside its bytes is worth so many."""
+_ROUNDS = 3
+"""Shares a core, where there is enough to do: the last ones end together."""
+_CORES_UNKNOWN = 8
+
+
 class TaskSource(DataSource):
-    """Options: `function`, `MODULE:NAME` in this package; `tasks`, JSON."""
+    """Options: `function`, `MODULE:NAME` in this package; `tasks`, JSON; `shares`, JSON: numbers of
+    the tasks that go together."""
 
     @classmethod
     def name(cls) -> str:
@@ -41,41 +52,58 @@ class TaskSource(DataSource):
         return "task int, store int, answer string, data binary"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return TaskReader(self.options["function"], json.loads(self.options["tasks"]))
+        tasks, shares = (json.loads(self.options[name]) for name in ("tasks", "shares"))
+        return TaskReader(self.options["function"], tasks, shares)
 
 
 class TaskPartition(InputPartition):
-    """One task."""
+    """Some tasks: number, number of the store, and the task."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    def __init__(self, tasks: Sequence[tuple[int, int, Task]]) -> None:
+        super().__init__(tasks)
+        self.tasks = tasks
 
 
 class TaskReader(DataSourceReader):
-    """Calls a function for each task."""
+    """Calls a function for each task. shares: as of `TaskSource`; None: each by itself."""
 
-    def __init__(self, function: str, tasks: Sequence[Task]) -> None:
+    def __init__(
+        self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
+    ) -> None:
         self._function = function
         self._tasks = tasks
-        self._stores = stores_among(tasks)
+        self._shares = [[number] for number in range(len(tasks))] if shares is None else shares
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where tasks run: a partition has those that it needs."""
+        return {"_function": self._function}
 
     def partitions(self) -> list[InputPartition]:
-        """A partition a task."""
-        return [TaskPartition(number) for number in range(len(self._tasks))]
+        """A partition a share."""
+        tasks, stores = self._tasks, stores_among(self._tasks)
+        return [
+            TaskPartition(
+                [(number, stores[tasks[number]["root"]], tasks[number]) for number in some]
+            )
+            for some in self._shares
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The answer of one task."""
+        """The answers of some tasks."""
         assert isinstance(partition, TaskPartition)
-        module, _, name = self._function.partition(":")
-        function = getattr(import_module(f".{module}", __package__), name)
-        task = self._tasks[partition.number]
-        answer, data = answer_of(function, task), None
-        if isinstance(answer.get("answer"), bytes):
-            data = answer.pop("answer")
-        store = self._stores[task["root"]]
-        row = {"task": partition.number, "store": store, "answer": json.dumps(answer), "data": data}
-        yield pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+        for number, store, task in partition.tasks:
+            answer, data = answer_of(named(self._function), task), None
+            if isinstance(answer.get("answer"), bytes):
+                data = answer.pop("answer")
+            row = {"task": number, "store": store, "answer": json.dumps(answer), "data": data}
+            yield pa.RecordBatch.from_pylist([row], schema=_SCHEMA)
+
+
+def named(function: str) -> Callable[[Task], Any]:
+    """The function `MODULE:NAME` of this package."""
+    module, _, name = function.partition(":")
+    found: Callable[[Task], Any] = getattr(import_module(f".{module}", __package__), name)
+    return found
 
 
 def stores_among(tasks: Sequence[Task]) -> dict[str, int]:
@@ -94,22 +122,68 @@ def answer_of(function: Callable[[Task], Any], task: Task) -> dict[str, Any]:
         return {"error": [type(error).__name__, str(error)]}
 
 
-def rows_of_tasks(spark: SparkSession, function: str, tasks: Sequence[Task]) -> DataFrame:
+def shares_of(sizes: Sequence[int], cores: int) -> list[list[int]]:
+    """Numbers of tasks that go together, by their bytes: a large one alone, and before the others.
+
+    >>> shares_of([1, 900 << 20, 2, 300 << 20], 2)
+    [[1], [3], [2, 0]]
+    """
+    costs = [size + TASK_BYTES for size in sizes]
+    most = min(SHARE_BYTES, -(-sum(costs) // (cores * _ROUNDS)))
+    found: list[list[int]] = []
+    room = 0
+    for number in sorted(range(len(sizes)), key=lambda number: -costs[number]):
+        if not found or costs[number] > room:
+            found.append([])
+            room = most
+        found[-1].append(number)
+        room -= costs[number]
+    return found
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks of Spark run at once; a Connect server does not tell."""
+    if not hasattr(spark, "_jsparkSession"):
+        return _CORES_UNKNOWN
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def rows_of_tasks(
+    spark: SparkSession,
+    function: str,
+    tasks: Sequence[Task],
+    shares: Sequence[Sequence[int]] | None = None,
+) -> DataFrame:
     """A row for each of some tasks, not run yet: `task`, `store`, `answer`, `data`.
 
-    store: as `stores_among` has it; answer: what `answer_of` gives, as JSON; data: instead of an answer that is bytes.
+    shares: of `shares_of`; None: each by itself. store: as `stores_among` has it; answer: what `answer_of`
+    gives, as JSON; data: instead of an answer that is bytes.
     """
     spark.dataSource.register(TaskSource)
+    if shares is None:
+        shares = [[number] for number in range(len(tasks))]
     source = spark.read.format(TaskSource.name()).option("function", function)
-    return source.option("tasks", json.dumps(tasks)).load()
+    source = source.option("tasks", json.dumps(tasks)).option("shares", json.dumps(shares))
+    return source.load()
 
 
-def run_tasks(spark: SparkSession, function: str, tasks: Sequence[Task]) -> list[Any]:
-    """The answer of each task, a StoreError where it has raised one. Raises JobFailed."""
+def run_tasks(
+    spark: SparkSession,
+    function: str,
+    tasks: Sequence[Task],
+    sizes: Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """The answer of each task, a StoreError where it has raised one. Raises JobFailed.
+
+    sizes: bytes of each; None: none shares a task of Spark. progress: is told of the bytes that are done.
+    """
     if not tasks:
         return []
-    with failures():
-        rows = rows_of_tasks(spark, function, tasks).select("task", "answer").collect()
+    shares = None if sizes is None else shares_of(sizes, cores_of(spark))
+    together = [sum(sizes[number] for number in some) for some in shares or ()] if sizes else []
+    with failures(), (progress or Progress(None)).of(spark, together):
+        rows = rows_of_tasks(spark, function, tasks, shares).select("task", "answer").collect()
     answers = {row["task"]: json.loads(row["answer"]) for row in rows}
     return [told(answers[number]) for number in range(len(tasks))]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,13 +21,14 @@ class Done:
 
     stages: how many are over; of one that runs, the share of its tasks. tasks, of_tasks: of the
     stages that run, those that are done and all. records_per_s: rows that the stages which run have
-    taken in a second so far, 0 where nobody counts them.
+    taken in a second so far, 0 where nobody counts them. bytes: worked off, None where stages tell.
     """
 
     stages: float
     tasks: int = 0
     of_tasks: int = 0
     records_per_s: float = 0.0
+    bytes: int | None = None
 
 
 Tell = Callable[[Done], None]
@@ -52,6 +54,30 @@ def watched(spark: SparkSession, tell: Tell | None) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+class Progress:
+    """Tells of jobs whose tasks are known by their bytes, one job after the other."""
+
+    def __init__(self, tell: Tell | None) -> None:
+        self._tell = tell
+        self._before = 0
+
+    @contextmanager
+    def of(self, spark: SparkSession, sizes: Sequence[int]) -> Iterator[None]:
+        """Tell of one job. sizes: bytes of its tasks, in the order in which Spark starts them."""
+        reached = [0, *accumulate(sizes)]
+
+        def tell(done: Done) -> None:
+            assert self._tell is not None
+            now = self._before + reached[min(done.tasks, len(sizes))]
+            self._tell(replace(done, bytes=now))
+
+        with watched(spark, self._tell and tell):
+            yield
+        self._before += reached[-1]
+        if self._tell is not None:
+            self._tell(Done(0, bytes=self._before))
 
 
 def records_of(spark: SparkSession, stage: int) -> int:

@@ -52,7 +52,8 @@ class IndexWriter:
     """Appends items to the newest index file of a directory and begins new ones.
 
     Items are written at once, slots and header by `flush`: until then the file is the one it was.
-    now: the clock for file names, local time. count_every_put: see `IndexImage`.
+    now: the clock for file names, local time. count_every_put: see `IndexImage`. before: the header
+    of the full file before the first one, which lies elsewhere.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class IndexWriter:
         *,
         count_every_put: bool = False,
         now: Callable[[], datetime] = datetime.now,
+        before: Header | None = None,
     ) -> None:
         if geometry.slots <= 0 or geometry.items <= 1:
             raise InvalidInput(
@@ -75,6 +77,7 @@ class IndexWriter:
         self._geometry = geometry
         self._count_every_put = count_every_put
         self._now = now
+        self._before = before
         self._newest = self._find_newest()
         self._file: OpenFile | None = None
         self._image: IndexImage | None = None
@@ -155,7 +158,7 @@ class IndexWriter:
         if image is not None:
             self.flush()
             self.full_end_timestamp = image.header.end_timestamp
-        return self._begin_file(image.header if image else None)
+        return self._begin_file(image.header if image else self._before)
 
     def _open_newest(self) -> IndexImage | None:
         if not self._newest:
@@ -177,7 +180,7 @@ class IndexWriter:
 
     def _begin_file(self, before: Header | None) -> IndexImage:
         self._close_file()
-        if before is None:
+        if not self._newest:
             self._files.make_directory(self.directory)
         self._newest = file_name(self._now(), self._newest)
         self._file = self._files.create(self.directory / self._newest)

@@ -17,6 +17,7 @@ from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.failures import JobFailed, failure_of
 from mqstore.pipeline.plan import folders_of, plan_of
 from mqstore.pipeline.rebuild import rebuild
+from mqstore.pipeline.rebuild_steps import Made
 from mqstore.pipeline.stage import Stage
 from mqstore.store.arrow.fleet import as_path
 from mqstore.store.batch import NO_FILE
@@ -210,7 +211,7 @@ def test_a_failing_job_leaves_the_target_untouched(tmp_path: Path) -> None:
     plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
     target = tmp_path / "new"
 
-    def fails(plan: Any, stage: Stage) -> None:
+    def fails(plan: Any, stage: Stage) -> Made:
         (stage.attempt("0") / "x").mkdir(parents=True)
         raise NoSpace("disk full")
 
@@ -227,7 +228,7 @@ def killed_and_run_again(folder: Path, steps: Callable[[int], Sequence[int]]) ->
     """Kill a job at some of its steps; what is seen is nothing or all, and the next run ends it."""
     root = unpack("5.3.3-timer-clean", folder)
     plan = plan_of([root], BrokerConfig())
-    job = plain_job(tasks=1, splits=0)
+    job = plain_job(parts=1)
     counted = CountingFiles()
     rebuild(plan, folder / "counted", job, counted)
     wanted = tree(folder / "counted")
@@ -305,10 +306,10 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
     root = unpack("5.3.3-v2", tmp_path)
     target = tmp_path / "new"
 
-    def second(plan: Any, stage: Stage) -> None:
+    def second(plan: Any, stage: Stage) -> Made:
         with pytest.raises(InUse):
             run(root, target)
-        plain_job()(plan, stage)
+        return plain_job()(plan, stage)
 
     rebuild(plan_of([root], BrokerConfig()), target, second)
     assert tree(target / "consumequeue") == tree(root / "consumequeue")

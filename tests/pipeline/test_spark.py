@@ -8,14 +8,17 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from mqstore.pipeline import rebuild as pipeline_rebuild
+from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline.plan import Plan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
-from mqstore.pipeline.rebuild_sinks import QueueSink, QueueWriter, Written
+from mqstore.pipeline.rebuild_steps import Made
 from mqstore.pipeline.stage import Stage
+from mqstore.pipeline.tasks import shares_of
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Unreadable
 
@@ -68,41 +71,74 @@ def test_damage_comes_through_spark(spark: SparkSession, tmp_path: Path) -> None
     assert sum(queue["missing"] for queue in manifest["queues"]) > 0
 
 
+def test_a_large_log_in_parts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each part a task, and each queue and index file behind them; bytes are told until all is done."""
+    root = unpack("5.3.3-v2", tmp_path)
+    plan = plan_of([root], BrokerConfig())
+    monkeypatch.setattr(pipeline_rebuild, "PART_BYTES", plan.stores[0].bytes // 3)
+    seen: list[int | None] = []
+    job = partial(spark_job, spark, tell=lambda done: seen.append(done.bytes))
+    rebuild(plan, tmp_path / "new", job)
+    assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
+    assert contents(tmp_path / "new" / "index") == contents(root / "index")
+    told = [done for done in seen if done is not None]
+    assert told == sorted(told) and told[-1] >= 0.9 * plan.stores[0].bytes
+    made = {path.name for path in (tmp_path / "new").iterdir()}
+    assert made == {"consumequeue", "index", "checkpoint"}
+
+
 def test_a_task_that_fails_leaves_the_target_untouched(spark: SparkSession, tmp_path: Path) -> None:
     plan = plan_of([unpack("5.3.3-v2", tmp_path)], BrokerConfig())
 
-    def job(plan: Plan, stage: Stage) -> None:
+    def job(plan: Plan, stage: Stage) -> Made:
         (stage.folder / "attempts").touch()  # no task can make its folder
-        spark_job(spark, plan, stage)
+        return spark_job(spark, plan, stage)
 
-    with pytest.raises(Unreadable, match=r"^cannot create \(Not a directory\): /.*/attempts/q\d+$"):
+    with pytest.raises(Unreadable, match=r"^cannot create \(Not a directory\): /.*/attempts/\w+$"):
         rebuild(plan, tmp_path / "new", job)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_task_that_fails_once_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
-    root = unpack("5.3.3-v2", tmp_path)
-    plan = plan_of([root], BrokerConfig())
+def test_a_task_that_fails_once_is_tried_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first attempt has written does not count."""
 
-    class Flaky(QueueWriter):
-        def write(self, iterator: Any) -> Written:
+    class Reader(pipeline_tasks.TaskReader):
+        def read(self, partition: Any) -> Any:
             from pyspark import TaskContext
 
-            written = super().write(iterator)
+            answers = list(super().read(partition))
             context = TaskContext.get()
             assert context is not None
             if context.attemptNumber() == 0:
                 raise RuntimeError("the first attempt fails when all is written")
-            return written
+            return iter(answers)
 
-    class FlakySink(QueueSink):
-        def writer(self, schema: Any, overwrite: bool) -> QueueWriter:
-            return Flaky(Path(self.options["stage"]), Plan.from_json(self.options["plan"]))
+    class Source(pipeline_tasks.TaskSource):
+        def reader(self, schema: Any) -> Any:
+            made = super().reader(schema)
+            return Reader(made._function, made._tasks, made._shares)
 
-    rebuild(plan, tmp_path / "new", partial(spark_job, spark, sink=FlakySink))
+    root = unpack("5.3.3-v2", tmp_path)
+    plan = plan_of([root], BrokerConfig())
+    monkeypatch.setattr(pipeline_rebuild, "PART_BYTES", plan.stores[0].bytes // 2)
+    monkeypatch.setattr(pipeline_tasks, "TaskSource", Source)
+    rebuild(plan, tmp_path / "new", partial(spark_job, spark))
     assert tree(tmp_path / "new" / "consumequeue") == tree(root / "consumequeue")
-    made = {path.name for path in (tmp_path / "new").iterdir()}
-    assert made == {"consumequeue", "index", "checkpoint"}
+    assert {path.name for path in (tmp_path / "new").iterdir()} >= {"consumequeue", "index"}
+    assert not (tmp_path / "new" / ".mqstore").exists()
+
+
+def test_small_tasks_share_one_and_large_ones_come_first() -> None:
+    sizes = [*([1 << 20] * 145), 3 << 30, 700 << 20]
+    shares = shares_of(sizes, 2)
+    assert shares[:2] == [[145], [146]], "large ones first, each alone"
+    assert sorted(number for some in shares for number in some) == list(range(147))
+    assert len(shares) < 10
+    assert shares_of([], 2) == []
 
 
 def test_one_worker_has_all_that_ask_for_the_session() -> None:

@@ -1,0 +1,166 @@
+"""What a part of a log adds to queues and index, as arrays: in memory, or in files of a stage. No Spark.
+
+Rows are units with their queue offsets. They are sorted by file of a queue, and lie in each as their
+records do in the log. Items of the index are in the order of the log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ..store.errors import Unreadable, from_os_error
+from ..store.write.files import Files, write_new
+
+ROW = np.dtype(
+    [("queue_offset", "<i8"), ("physical_offset", "<i8"), ("size", "<i4"), ("tags_code", "<i8")]
+)
+ITEM = np.dtype([("key_hash", "<i4"), ("physical_offset", "<i8"), ("store_timestamp", "<i8")])
+
+Rows = npt.NDArray[np.void]
+"""Of ROW or ITEM."""
+
+
+class FileKey(NamedTuple):
+    """File number `file`, counted from 0, of a queue."""
+
+    topic: str
+    queue_id: int
+    file: int
+
+
+@dataclass(frozen=True)
+class LogPart:
+    """What one part of a log adds. places: where the rows of a file of a queue are, first and end."""
+
+    rows: Rows
+    places: dict[FileKey, tuple[int, int]]
+    items: Rows
+
+    def of(self, key: FileKey) -> Rows:
+        """The units of one file of a queue."""
+        first, end = self.places[key]
+        return self.rows[first:end]
+
+    def items_from(self, first: int, end: int) -> Rows:
+        """Some of the items."""
+        return self.items[first:end]
+
+    def save(self, files: Files, folder: Path) -> None:
+        """Write it to a new folder. Raises NoSpace, Unreadable."""
+        files.make_directory(folder)
+        for name, rows in (("rows", self.rows), ("items", self.items)):
+            with files.create(folder / name) as file:
+                file.pwrite(rows.view(np.uint8).data if len(rows) else b"", 0)
+        places = [[*key, *place] for key, place in self.places.items()]
+        write_new(files, folder / "places.json", json.dumps(places).encode())
+
+
+@dataclass(frozen=True)
+class SavedPart:
+    """A part of a log in a folder: what is asked for is read from there."""
+
+    folder: Path
+    places: dict[FileKey, tuple[int, int]]
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """One that was saved. Raises Unreadable."""
+        path = folder / "places.json"
+        try:
+            places = json.loads(path.read_bytes())
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        return cls(folder, {FileKey(*row[:3]): (row[3], row[4]) for row in places})
+
+    def of(self, key: FileKey) -> Rows:
+        """As of a `LogPart`. Raises Unreadable."""
+        return self._read("rows", ROW, *self.places[key])
+
+    def items_from(self, first: int, end: int) -> Rows:
+        """As of a `LogPart`. Raises Unreadable."""
+        return self._read("items", ITEM, first, end)
+
+    def _read(self, name: str, dtype: np.dtype[Any], first: int, end: int) -> Rows:
+        path = self.folder / name
+        try:
+            found: Rows = np.fromfile(path, dtype, end - first, offset=first * dtype.itemsize)
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        if len(found) < end - first:
+            raise Unreadable("shorter than it was written", path=path)
+        return found
+
+
+AnyPart = LogPart | SavedPart
+
+
+class PartRows:
+    """Collects rows and items in the order of the log. units_per_file: of the store's queues."""
+
+    def __init__(self, units_per_file: int) -> None:
+        self._units_per_file = units_per_file
+        self._topics: dict[str, int] = {}
+        self._queues: list[npt.NDArray[np.int64]] = []
+        self._rows: list[Rows] = []
+        self._items: list[Rows] = []
+
+    def add(self, topics: list[str], topic_id: Any, queue_id: Any, rows: Rows) -> None:
+        """Units: topic_id into topics, and queue_id, of each row, int64[n]."""
+        numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in topics]
+        queue = np.stack([np.array(numbers, np.int64)[topic_id], queue_id]) if len(rows) else None
+        if queue is not None:
+            self._queues.append(queue)
+            self._rows.append(rows)
+
+    def add_items(self, items: Rows) -> None:
+        """Items of the index."""
+        self._items.append(items)
+
+    def part(self) -> LogPart:
+        """All of it; then it begins anew."""
+        items = np.concatenate(self._items or [np.empty(0, ITEM)])
+        rows = np.concatenate(self._rows or [np.empty(0, ROW)])
+        topic, queue_id = np.concatenate(self._queues or [np.empty((2, 0), np.int64)], axis=1)
+        self._queues, self._rows, self._items = [], [], []
+        file = rows["queue_offset"] // self._units_per_file
+        order = np.lexsort([_narrow(column) for column in (file, queue_id, topic)])
+        rows, columns = rows[order], [column[order] for column in (topic, queue_id, file)]
+        changed = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
+        first = np.append(0, np.flatnonzero(changed) + 1) if len(rows) else np.empty(0, np.int64)
+        ends = np.append(first, len(rows))[1:]
+        names = list(self._topics)
+        keys = zip(*(column[first].tolist() for column in columns), strict=True)
+        places = zip(first.tolist(), ends.tolist(), strict=True)
+        found = {
+            FileKey(names[number], *queue): place
+            for (number, *queue), place in zip(keys, places, strict=True)
+        }
+        return LogPart(rows, found, items)
+
+
+def rows_of(columns: Any, dtype: np.dtype[Any]) -> Rows:
+    """Attributes of the fields' names as rows."""
+    rows = np.empty(len(columns), dtype)
+    for name in dtype.names or ():
+        rows[name] = getattr(columns, name)
+    return rows
+
+
+def keys_of(parts: Iterable[AnyPart]) -> list[FileKey]:
+    """Every file of a queue that some part has units of, in order."""
+    return sorted({key for part in parts for key in part.places})
+
+
+def _narrow(column: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
+    """The same order in 16 bits where that is enough: numpy sorts them in one pass."""
+    if not len(column):
+        return column
+    lowest = int(column.min())
+    return (column - lowest).astype(np.uint16) if int(column.max()) - lowest < 1 << 16 else column

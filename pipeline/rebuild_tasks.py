@@ -1,0 +1,119 @@
+"""The tasks of `pipeline rebuild`, where they run: they read parts of a log, and make files. No Spark.
+
+    read   of a small store all: its files are made at once; of a large one a part, or, where queues
+           have units without a place of their own, one part after the other
+    make   of a large store some files of queues, or one of the index
+
+What a task writes is in a folder of its own: it may be tried more than once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+from zlib import crc32
+
+from ..store.split import Split
+from ..store.write.files import Files
+from .index_files import make_index_file, slices_of
+from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
+from .log_units import BatchQueue, Found, LogReader
+from .plan import StorePlan
+from .queue_files import Place, QueueFile, make_queue_file
+from .stage import Stage, Unflushed
+
+if TYPE_CHECKING:
+    from .tasks import Task
+
+
+def part_folder(stage: Stage, number: int, part: int) -> Path:
+    """Where a part of the log of store `number` is kept, once its task has succeeded."""
+    return stage.folder / "parts" / str(number) / str(part)
+
+
+def read(task: Task) -> dict[str, Any]:
+    """Read splits of a log. Raises Unreadable, NoSpace.
+
+    task: `stage`; `store`, `number` of it; `splits`; `whole`: they are all of the log, whose files
+    are made at once. Otherwise part k of them is kept in `part-k` of the attempt.
+    """
+    place = _place(task)
+    reader = LogReader(place.store, place.folder, place.files)
+    parts: list[LogPart] = []
+    tallies: list[Found] = []
+    for number, split in enumerate(task["splits"]):
+        part, found = reader.read(Split(*split))
+        tallies.append(found)
+        if task["whole"]:
+            parts.append(part)
+        else:
+            part.save(place.files, place.folder / f"part-{number}")
+    others = [path.relative_to(place.folder).as_posix() for path in reader.close()]
+    queues = [_batch_queue(place, queue) for queue in reader.batch_queues.values()]
+    files = [make_queue_file(place, key, parts) for key in keys_of(parts)]
+    counts, per_file = [len(part.items) for part in parts], place.store.index_items - 1
+    index = [
+        make_index_file(place, file, slices, parts)
+        for file, slices in enumerate(slices_of(counts, per_file) if sum(counts) else ())
+    ]
+    return {
+        "attempt": place.attempt,
+        "whole": task["whole"],
+        "found": [asdict(found) for found in tallies],
+        "others": others,
+        "files": [asdict(file) for file in (*queues, *files)],
+        "index": [asdict(file) for file in index],
+    }
+
+
+def make(task: Task) -> dict[str, Any]:
+    """Make files of parts that are kept. Raises Unreadable, NoSpace.
+
+    task: `stage`; `store`, `number` of it; `parts`, how many; then `bucket` of `buckets`, or `file`
+    of the index and `slices`, the items in it.
+    """
+    place = _place(task)
+    stage = Stage(Path(task["stage"]), place.files)
+    folders = [part_folder(stage, place.number, part) for part in range(task["parts"])]
+    files: list[QueueFile] = []
+    index = []
+    if "bucket" in task:
+        parts: list[AnyPart] = [
+            _some(SavedPart.open(folder), task["bucket"], task["buckets"]) for folder in folders
+        ]
+        files = [make_queue_file(place, key, parts) for key in keys_of(parts)]
+    else:
+        unopened = [SavedPart(folder, {}) for folder in folders]
+        index = [make_index_file(place, task["file"], task["slices"], unopened)]
+    return {
+        "attempt": place.attempt,
+        "files": [asdict(file) for file in files],
+        "index": [asdict(file) for file in index],
+    }
+
+
+def _some(part: SavedPart, bucket: int, buckets: int) -> SavedPart:
+    """The part with the places of one bucket only."""
+    mine = {key: ends for key, ends in part.places.items() if _bucket_of(key, buckets) == bucket}
+    return SavedPart(part.folder, mine)
+
+
+def _bucket_of(key: FileKey, buckets: int) -> int:
+    return crc32(repr(key).encode("utf-8", "surrogatepass")) % buckets
+
+
+def _place(task: Task) -> Place:
+    """A new folder for the files of this attempt."""
+    files = Files() if task.get("whole") else Unflushed()
+    stage, attempt = Stage(Path(task["stage"]), files), uuid4().hex
+    folder = stage.attempt(attempt)
+    return Place(StorePlan.of(task["store"]), task["number"], folder, attempt, stage.files)
+
+
+def _batch_queue(place: Place, queue: BatchQueue) -> QueueFile:
+    """What the manifest says of a batch queue."""
+    name = (queue.topic, queue.queue_id)
+    ends = (0, queue.first, queue.end, queue.units)
+    return QueueFile(place.attempt, "", place.number, *name, *ends)
