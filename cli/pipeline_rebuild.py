@@ -33,7 +33,9 @@ def rebuild(
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
     index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
     write them. The timer log itself, which the wheel points into, and config stay where they are. Of
-    several stores each has a folder of its own in DIR. It appears whole or not at all: what was cut
+    several stores each has a folder of its own in DIR, and a line in the answer. A log of 256 MiB or
+    less is one task, and small ones share a task of Spark, large ones first; a larger log is read in
+    parts, a task each. DIR appears whole or not at all: what was cut
     off is finished, or started anew, by running the same command again.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
@@ -140,12 +142,27 @@ def losses_of(report: Mapping[str, Any]) -> list[str]:
 
 
 def _text(report: Mapping[str, Any]) -> str:
+    """A line a store where there are several, then all of it."""
+    lines = []
+    if len(report["stores"]) > 1:
+        for store in report["stores"]:
+            rows = {
+                name: [row for row in report[name] if row["store"] == store["store"]]
+                for name in ("queues", "index", "damage")
+            }
+            lost = rows["damage"] or any(q["missing"] or q["duplicates"] for q in rows["queues"])
+            lines.append(_line(store["store"], rows, "incomplete" if lost else "complete"))
+    return "\n".join([*lines, _line(report["to"], report, report["status"])])
+
+
+def _line(name: str, report: Mapping[str, Any], status: str) -> str:
+    """How much was made. report: `queues` and `index`."""
     things = (
         (len(report["queues"]), "queue"),
-        (report["files"], "file"),
-        (report["units"], "unit"),
+        (sum(queue["files"] for queue in report["queues"]), "file"),
+        (sum(queue["units"] for queue in report["queues"]), "unit"),
         (len(report["index"]), "index file"),
         (sum(file["items"] for file in report["index"]), "item"),
     )
     counts = ", ".join(counted(count, thing) for count, thing in things)
-    return f"{report['to']}: {counts}, {report['status']}"
+    return f"{name}: {counts}, {status}"

@@ -31,16 +31,22 @@ def verify(
         str | None,
         typer.Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
     ] = None,
+    findings: Annotated[
+        bool,
+        typer.Option("--findings", help="Of several stores, too, what is wrong, not a line each."),
+    ] = False,
     spark: Spark,
     broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
 
-    Findings, summaries and exit code are those of the local command. A store is two tasks: one
-    checks the log for itself, one compares log, queues, index and all else with each other. A log of
-    2 GiB or more is looked at in up to 32 parts by a task each; what lies behind damage is read by
-    one task. A store that cannot be read is told on stderr, and the others are checked.
+    Findings, summaries and exit code are those of the local command. As text, several stores are a
+    line each; --findings tells what is wrong. A log of 256 MiB or less is one task, and small ones
+    share a task of Spark, large ones first. A larger store is two tasks: one checks the log for
+    itself, one compares log, queues, index and all else with each other. A log of 2 GiB or more is
+    looked at in up to 32 parts by a task each; what lies behind damage is read by one task. A store
+    that cannot be read is told on stderr, and the others are checked.
 
     Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
     store cannot be read, no Spark.
@@ -53,8 +59,7 @@ def verify(
     """
     master, settings = spark.place(common)
     from ..pipeline.session import spark_session
-    from ..pipeline.verify import sizes_in_parts, stages_of, tasks_of, verify_on
-    from ..pipeline.watch import watched
+    from ..pipeline.verify import can_be_cut, tasks_of, verify_on
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes
     from ..store.errors import StoreError
@@ -70,15 +75,15 @@ def verify(
         quick=quick,
         groups=groups,
         broker_version=broker_version,
-        sizes=sizes_in_parts(sizes, common.config()),
+        sizes=sizes,
+        in_parts=can_be_cut(sizes, common.config()),
     )
     common.explain(f"starting Spark on {master} for {counted(len(roots), 'store')}")
     with (
-        showing("checking", sum(sizes.values()), stages_of(tasks), common) as tell,
+        showing("checking", sum(sizes.values()), None, common, in_bytes=True) as tell,
         spark_session(master, settings) as session,
-        watched(session, tell),
     ):
-        found = verify_on(session, tasks)
+        found = verify_on(session, tasks, tell)
     codes = [ExitCode.DONE]
 
     def verdicts() -> Iterator[tuple[str, Verdict]]:
@@ -90,5 +95,6 @@ def verify(
                 codes.append(exit_code_of_status(verdict.status))
                 yield path, verdict
 
-    print_verdicts(verdicts(), common, common.given(broker_version))
+    brief = len(roots) > 1 and not findings
+    print_verdicts(verdicts(), common, common.given(broker_version), brief=brief)
     raise typer.Exit(max(codes, key=WORST.index))

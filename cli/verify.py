@@ -319,9 +319,10 @@ def print_verdicts(
     given: Given,
     *,
     quick: bool = False,
+    brief: bool = False,
 ) -> None:
     """In the format that is asked for. given: options that next commands need as well. quick: how the
-    stores were looked at.
+    stores were looked at. brief: as text, a line a store.
     """
     if common.format.value == VerifyFormat.PROMETHEUS:
         from .prometheus import write_metrics
@@ -330,10 +331,13 @@ def print_verdicts(
         return
     with common.open_output() as out:
         if common.format.value == VerifyFormat.TEXT and common.fields is None:
-            from .verify_text import folded, page
+            from .verify_text import folded, page, verdict_line
 
             for path, verdict in verdicts:
-                text = page(path, verdict, given, verbose=common.verbose)
+                if brief and not common.verbose:
+                    text = verdict_line(path, verdict)
+                else:
+                    text = page(path, verdict, given, verbose=common.verbose)
                 if out.on_terminal:
                     text = folded(text, get_terminal_size().columns)
                 out.record(

@@ -24,7 +24,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
     """
     from ..store.verify.catalogue import Severity
 
-    lines = [_verdict(path, verdict)]
+    lines = [verdict_line(path, verdict)]
     for severity in reversed(Severity):
         found = [f for f in verdict.findings if f.severity is severity]
         if found:
@@ -60,7 +60,8 @@ _INDENT = re.compile(r" *")
 _NARROWEST = 40
 
 
-def _verdict(path: Path | str, verdict: Verdict) -> str:
+def verdict_line(path: Path | str, verdict: Verdict) -> str:
+    """What is so, how much is wrong, how much was looked at."""
     from ..store.verify.catalogue import Severity
     from ..store.verify.verdict import first_sentence
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from ..formats import log_part
+from ..formats.derive import dtype_of
+from ..store.byte_reader import fill, opened
 from ..store.errors import Unreadable, from_os_error
 from ..store.write.files import Files, write_new
 
-ROW = np.dtype(
-    [("queue_offset", "<i8"), ("physical_offset", "<i8"), ("size", "<i4"), ("tags_code", "<i8")]
-)
-ITEM = np.dtype([("key_hash", "<i4"), ("physical_offset", "<i8"), ("store_timestamp", "<i8")])
+ROW, ITEM = dtype_of(log_part.ROW), dtype_of(log_part.ITEM)
 
 Rows = npt.NDArray[np.void]
 """Of ROW or ITEM."""
@@ -89,11 +89,13 @@ class SavedPart:
 
     def _read(self, name: str, dtype: np.dtype[Any], first: int, end: int) -> Rows:
         path = self.folder / name
-        try:
-            found: Rows = np.fromfile(path, dtype, end - first, offset=first * dtype.itemsize)
-        except OSError as error:
-            raise from_os_error(error, path) from error
-        if len(found) < end - first:
+        found: Rows = np.empty(end - first, dtype)
+        if not len(found):
+            return found
+        with opened(path) as descriptor:
+            room = found.view(np.uint8).data
+            read = fill(descriptor, room, first * dtype.itemsize, str(path))
+        if read < found.nbytes:
             raise Unreadable("shorter than it was written", path=path)
         return found
 

@@ -1,8 +1,9 @@
 """`pipeline verify`: what the local `verify` finds, in many stores at once, on Spark.
 
-A small store is two tasks: one compares log, queues, index and all else with each other, the other
-checks the log for itself. Their findings together are the store's verdict. A store in object
-storage is one task: it is copied once.
+A small store is one task, the local run, and shares a task of Spark with others. A larger one is two
+tasks: one compares log, queues, index and all else with each other, the other checks the log for
+itself; their findings together are the store's verdict. A store in object storage is one task: it
+is copied once.
 
 The log of a large store is looked at in parts, by a task each, as `verify --jobs` does. What they
 leave goes through Spark's shuffle to one more task, the run from the start of the log: it takes on
@@ -14,10 +15,10 @@ from __future__ import annotations
 import json
 import pickle
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial, reduce
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from .tasks import Task
+    from .watch import Tell
 
 _OF_VERDICT = ("records", "bytes", "seconds", "unread", "live", "unmendable")
+WHOLE_BYTES = 256 << 20
+"""A log that has no more is one task."""
 PART_BYTES = 1 << 30
 """A log of several times that is looked at in parts of this size or more."""
 PARTS_MAX = 32
@@ -62,10 +66,12 @@ def tasks_of(
     groups: frozenset[str] | None = None,
     broker_version: str | None = None,
     sizes: Mapping[str, int] | None = None,
+    in_parts: Container[str] | None = None,
 ) -> list[Task]:
     """The tasks, store by store. groups: of checks, None for all.
 
-    sizes: bytes of the logs that may be looked at in parts (`sizes_in_parts`), by store.
+    sizes: bytes of the logs, by store. in_parts: stores whose logs may be looked at in parts
+    (`can_be_cut`), None for all.
     """
     wanted = frozenset(GROUPS) if groups is None else groups
     halves = [part for part in (wanted - GROUPS_BESIDE, wanted & GROUPS_BESIDE) if part]
@@ -79,31 +85,29 @@ def tasks_of(
             "groups": sorted(wanted),
             "broker_version": broker_version,
         }
-        parts = min(PARTS_MAX, (sizes or {}).get(root, 0) // PART_BYTES)
-        if is_uri(root):
-            found.append(task)
-        elif parts > 1 and not quick and wanted >= GROUPS_BESIDE:
-            found += [{**task, "part": number, "parts": parts} for number in range(parts)]
+        size = (sizes or {}).get(root, 0)
+        parts = min(PARTS_MAX, size // PART_BYTES) if in_parts is None or root in in_parts else 1
+        if parts > 1 and not is_uri(root) and not quick and wanted >= GROUPS_BESIDE:
+            part = {**task, "parts": parts, "bytes": size // parts}
+            found += [{**part, "part": number} for number in range(parts)]
+        elif is_uri(root) or quick or size <= WHOLE_BYTES:
+            found.append({**task, "bytes": size})
         else:
-            found += [{**task, "groups": sorted(half)} for half in halves]
+            share = size // len(halves)
+            found += [{**task, "groups": sorted(half), "bytes": share} for half in halves]
     return found
 
 
-def sizes_in_parts(sizes: Mapping[str, int], config: Mapping[str, str]) -> dict[str, int]:
-    """Of bytes of logs, by store, those of logs that are worth cutting and can be cut."""
-    found = {}
+def can_be_cut(sizes: Mapping[str, int], config: Mapping[str, str]) -> set[str]:
+    """Of stores, by the bytes of their logs, those that are worth cutting and can be cut."""
+    found = set[str]()
     for root, size in sizes.items():
         if is_uri(root) or size < 2 * PART_BYTES:
             continue
         with suppress(StoreError), Store(root, BrokerConfig(config)) as store:  # its task tells it
             if has_parts(store):
-                found[root] = size
+                found.add(root)
     return found
-
-
-def stages_of(tasks: Sequence[Task]) -> int:
-    """Stages of Spark that they take."""
-    return 2 if any("part" in task for task in tasks) else 1
 
 
 def check(task: Task, looked_at: LookedAt | None = None) -> dict[str, Any]:
@@ -151,40 +155,45 @@ def _scope(task: Task) -> Scope:
     )
 
 
-def verify_on(spark: SparkSession, tasks: Sequence[Task]) -> list[tuple[str, Verdict | StoreError]]:
-    """The verdict of each store, or why it has none. Raises JobFailed."""
-    from .tasks import rows_of_tasks, told
+def verify_on(
+    spark: SparkSession, tasks: Sequence[Task], tell: Tell | None = None
+) -> list[tuple[str, Verdict | StoreError]]:
+    """The verdict of each store, or why it has none. Raises JobFailed.
+
+    tell: hears how far it is, in bytes.
+    """
+    from .tasks import run_tasks, told
+    from .watch import Progress
 
     parts = [task for task in tasks if "part" in task]
     whole = [task for task in tasks if "part" not in task]
-    found: list[DataFrame] = []
-    with failures():  # a source is asked for its schema, by a worker, when it is named
-        if whole:
-            found.append(rows_of_tasks(spark, "verify:check", whole).select("task", "answer"))
-        if parts:
-            found.append(_judged(spark, parts, len(whole)))
-        rows = reduce(lambda one, other: one.union(other), found).collect()
-    rows.sort(key=itemgetter("task"))
-    numbered = [*whole, *parts]
-    answers = [(numbered[row["task"]]["root"], told(json.loads(row["answer"]))) for row in rows]
+    progress, sizes = Progress(tell), [task["bytes"] for task in whole]
+    answers = []
+    if parts:
+        with failures(), progress.of(spark, [task["bytes"] for task in parts]):
+            rows = _judged(spark, parts).collect()
+        rows.sort(key=itemgetter("task"))
+        answers += [(parts[row["task"]]["root"], told(json.loads(row["answer"]))) for row in rows]
+    found = run_tasks(spark, "verify:check", whole, sizes, progress)
+    answers += [(task["root"], answer) for task, answer in zip(whole, found, strict=True)]
     return joined([task["root"] for task in tasks], answers)
 
 
-def _judged(spark: SparkSession, tasks: Sequence[Task], before: int) -> DataFrame:
-    """A row for each store whose log is looked at in parts. before: added to the number of a task."""
+def _judged(spark: SparkSession, tasks: Sequence[Task]) -> DataFrame:
+    """A row for each store whose log is looked at in parts."""
     from .tasks import rows_of_tasks, stores_among
 
     stores = stores_among(tasks)
 
     def judged(rows: pa.Table) -> pa.Table:
-        return judged_rows(rows, tasks, before)
+        return judged_rows(rows, tasks)
 
     looked = rows_of_tasks(spark, "verify:look", tasks).select("store", "data")
     looked = looked.repartition(_ROOM * len(stores), "store")
     return looked.groupBy("store").applyInArrow(judged, _ANSWERS)
 
 
-def judged_rows(rows: pa.Table, tasks: Sequence[Task], before: int) -> pa.Table:
+def judged_rows(rows: pa.Table, tasks: Sequence[Task]) -> pa.Table:
     """The answer about one store, of the rows of `look` about it: as `_judged`."""
     import pyarrow as pa
 
@@ -193,7 +202,7 @@ def judged_rows(rows: pa.Table, tasks: Sequence[Task], before: int) -> pa.Table:
     number = rows["store"][0].as_py()
     left = (data.as_py() for data in rows["data"])
     answer = answer_of(partial(judge, left=left), tasks[number])
-    task = pa.array([before + number], pa.int32())
+    task = pa.array([number], pa.int32())
     return pa.table({"task": task, "answer": [json.dumps(answer)]})
 
 

@@ -379,6 +379,7 @@ complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_su
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from rebuild' -l set -x -d 'A property of the broker by RocketMQ\'s name; the last one wins.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l deep -l quick -d 'Structure and ends only; or all of it (the default).'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l only -x -d 'Only these groups of checks.'
+complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l findings -d 'Of several stores, too, what is wrong, not a line each.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l master -x -d 'spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l conf -x -d 'A setting of Spark; wins over ours.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from verify' -l executor-memory -x -d 'Memory of each executor: 2g, 8g, …'

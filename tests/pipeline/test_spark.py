@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -120,6 +120,7 @@ def test_a_task_that_fails_once_is_tried_again(
     class Source(pipeline_tasks.TaskSource):
         def reader(self, schema: Any) -> Any:
             made = super().reader(schema)
+            assert isinstance(made, pipeline_tasks.TaskReader)
             return Reader(made._function, made._tasks, made._shares)
 
     root = unpack("5.3.3-v2", tmp_path)

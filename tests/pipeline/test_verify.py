@@ -24,13 +24,13 @@ from mqstore.pipeline.tasks import TaskReader, answer_of, told
 from mqstore.pipeline.verify import (
     PART_BYTES,
     PARTS_MAX,
+    WHOLE_BYTES,
+    can_be_cut,
     check,
     joined,
     judge,
     judged_rows,
     look,
-    sizes_in_parts,
-    stages_of,
     tasks_of,
     verify_on,
 )
@@ -107,14 +107,14 @@ def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[Left]) -> None
     root = stores.unpack(FAST[0], tmp_path).rename(tmp_path / name)
     tasks = json.loads(json.dumps(tasks_of([str(root)], {}, NOW_MS)))
     rows = pa.concat_tables(rows_of("verify:check", tasks)).to_pylist()
-    assert [(row["task"], row["store"]) for row in rows] == [(0, 0), (1, 0)]
+    assert [(row["task"], row["store"]) for row in rows] == [(0, 0)]
     answers = [(str(root), told(json.loads(row["answer"]))) for row in rows]
     ((_, found),) = joined([str(root)], answers)
     same(found, local(root))
     tasks = tasks_of([str(root)], {}, NOW_MS, sizes=log_sizes([str(root)], BrokerConfig())[0])
     left = pa.concat_tables(rows_of("verify:look", tasks))
-    (row,) = judged_rows(left, tasks, 7).to_pylist()
-    assert row["task"] == 7 and len(tasks) > 1
+    (row,) = judged_rows(left, tasks).to_pylist()
+    assert row["task"] == 0 and len(tasks) > 1
     ((_, found),) = joined([str(root)], [(str(root), told(json.loads(row["answer"])))])
     same(found, local(root))
     (row,) = rows_of("verify:check", tasks_of([f"{root}-none"], {}, NOW_MS)[:1])[0].to_pylist()
@@ -202,21 +202,28 @@ def test_only_large_stores_are_cut() -> None:
     sizes["d"] = PART_BYTES * 1000
     tasks = tasks_of(sizes, {}, NOW_MS, sizes=sizes)
     assert Counter(task["root"] for task in tasks if "part" in task) == {"b": 5, "d": PARTS_MAX}
-    assert stages_of(tasks) == 2
-    assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, quick=True)) == 1
-    groups = frozenset({"index"})
-    assert stages_of(tasks_of(sizes, {}, NOW_MS, sizes=sizes, groups=groups)) == 1
+    assert sum(t["bytes"] for t in tasks if t["root"] == "b") == sizes["b"]
+    for one in ({"quick": True}, {"groups": frozenset({"index"})}, {"in_parts": ()}):
+        made = tasks_of(sizes, {}, NOW_MS, sizes=sizes, **one)
+        assert not any("part" in task for task in made)
+
+
+def test_a_small_store_is_one_task_and_a_larger_one_two() -> None:
+    sizes = {"small": WHOLE_BYTES, "large": WHOLE_BYTES + 1}
+    tasks = tasks_of(sizes, {}, NOW_MS, sizes=sizes)
+    assert Counter(task["root"] for task in tasks) == {"small": 1, "large": 2}
+    assert tasks[0]["groups"] == sorted(GROUPS)
 
 
 @pytest.mark.usefixtures("short_parts")
 def test_only_logs_that_have_parts_are_cut(tmp_path: Path) -> None:
-    """The others keep the two tasks of a small store."""
+    """The others are two tasks."""
     names = ("5.3.3-killed-page", "5.3.3-dledger", "5.3.3-rocksdb")
     roots = [str(stores.unpack(name, tmp_path)) for name in names] + [str(tmp_path / "none")]
     sizes = dict.fromkeys([*roots, "s3://x/c"], 1 << 30)
-    sizes = sizes_in_parts(sizes, {})
-    assert sizes == {roots[0]: 1 << 30}
-    tasks = tasks_of(roots, {}, NOW_MS, sizes=sizes)
+    cut = can_be_cut(sizes, {})
+    assert cut == {roots[0]}
+    tasks = tasks_of(roots, {}, NOW_MS, sizes=sizes, in_parts=cut)
     halves = [sorted(set(GROUPS) - GROUPS_BESIDE), sorted(GROUPS_BESIDE)]
     assert [task["groups"] for task in tasks if task["root"] == roots[1]] == halves
 
@@ -272,9 +279,9 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def reader(self, schema: Any) -> Any:
             made = super().reader(schema)
             assert isinstance(made, TaskReader)
-            return Reader(made._function, made._tasks)
+            return Reader(made._function, made._tasks, made._shares)
 
-    def judged(rows: pa.Table, tasks: list[dict[str, Any]], before: int) -> pa.Table:
+    def judged(rows: pa.Table, tasks: list[dict[str, Any]]) -> pa.Table:
         take_on = Beside._take_on
 
         def noting(self: Beside, left: Left) -> None:
@@ -284,7 +291,7 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
         Beside._take_on = noting  # type: ignore[method-assign]
         try:
-            return shortly(lambda: judged_rows(rows, tasks, before))
+            return shortly(lambda: judged_rows(rows, tasks))
         finally:
             Beside._take_on = take_on  # type: ignore[method-assign]
 
@@ -341,5 +348,6 @@ def test_a_store_that_cannot_be_read_ends_nothing(tmp_path: Path) -> None:
 def test_groups_are_confined() -> None:
     only_log = tasks_of(["s"], {}, NOW_MS, groups=frozenset({"commit_log"}))
     assert [task["groups"] for task in only_log] == [["commit_log"]]
-    both = tasks_of(["s"], {}, NOW_MS, groups=frozenset({"commit_log", "index"}))
+    groups = frozenset({"commit_log", "index"})
+    both = tasks_of(["s"], {}, NOW_MS, groups=groups, sizes={"s": WHOLE_BYTES + 1})
     assert [task["groups"] for task in both] == [["index"], ["commit_log"]]

@@ -1,0 +1,21 @@
+"""What a part of a log adds to queues and index, as `pipeline rebuild` keeps it until files are made.
+
+No file of a broker: one machine writes and reads them, in the byte order that most have.
+"""
+
+from __future__ import annotations
+
+from construct import Int32sl, Int64sl, Struct
+
+ROW = Struct(
+    "queue_offset" / Int64sl * "where in its queue",
+    "physical_offset" / Int64sl * "log position of the record",
+    "size" / Int32sl * "bytes of the record",
+    "tags_code" / Int64sl * "hash of the tags, or what else a unit has there",
+)
+ITEM = Struct(
+    "key_hash" / Int32sl * "hash of topic and key",
+    "physical_offset" / Int64sl * "log position of the record",
+    "store_timestamp" / Int64sl * "when it was stored, ms",
+)
+assert (ROW.sizeof(), ITEM.sizeof()) == (28, 20)
