@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..store.counted import counted
 from .diff_options import A, B, compared
+from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, showing, tell_local
+from .pipeline_options import Spark, showing
 from .unread import Partial
 
 
@@ -35,7 +36,7 @@ def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Commo
     from ..pipeline.watch import watched
 
     with compared(a, b, partial, common) as pair:
-        tell_local("diff", pair.bytes, spark, common)
+        tell_local("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
         with (
             showing("comparing", pair.bytes, 2, common) as tell,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
+from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, showing, tell_local
+from .pipeline_options import Spark, Stores, To, showing
 from .unread import tell_unread
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def export_on_spark(
     how, asked = options.how(common.format.value), options.asked(common)
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
-    tell_local("export", sum(sizes.values()), spark, common)
+    tell_local("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
     with showing("exporting", sum(sizes.values()), STAGES, common) as tell:
 

@@ -17,7 +17,7 @@ from .options import Common, shared
 from .pipeline_options import To
 
 
-@shared()
+@shared(without=("rate",))
 def import_(
     files: Annotated[
         list[Path],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,7 @@ import typer
 
 from ..store.counted import counted
 from .command_line import path_text
-from .exit_codes import ExitCode, exit_code_of
-from .options import Common, say
+from .options import Common
 
 if TYPE_CHECKING:
     from ..pipeline.watch import Done, Tell
@@ -156,31 +155,6 @@ def words_of(done: Done, stages: int | None) -> str:
     if done.records_per_s >= 1:
         words.append(f"{done.records_per_s:,.0f} records/s")
     return ", ".join(words)
-
-
-def tell_local(name: str, total_bytes: int, spark: Spark, common: Common) -> None:
-    """Say that a command of this process does what Spark is about to do, where it is quicker."""
-    if spark.master is None and total_bytes < _LOCAL_BYTES:
-        common.warn(f"for so little mqstore {name} is quicker, which needs no Spark")
-
-
-_LOCAL_BYTES = 8 << 30
-"""Below this one process is quicker than Spark on the cores of one machine (docs/spark.md)."""
-
-
-def told_unread(roots: Sequence[str], common: Common) -> int:
-    """Tell each store that cannot be read, if another one can: the exit code that this asks for.
-
-    Raises the error of the first one where none can.
-    """
-    from ..store.arrow.fleet import unread_of
-
-    unread = unread_of(roots, common.config())
-    if len(unread) == len(roots):
-        raise unread[0]
-    for error in unread:
-        say(str(error))
-    return max(map(exit_code_of, unread), default=ExitCode.DONE)
 
 
 def damage_text(row: Mapping[str, Any]) -> str:

@@ -508,6 +508,5 @@ complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_su
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -l utc -d 'Times in UTC (text and CSV), not in local time.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -l no-progress -d 'No progress bar.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -s j -l jobs -x -d 'Work on N cores.'
-complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -l rate -x -d 'Read at most this much a second (64K, 10M, …); the page cache stays as it was.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -l broker-config -x -d 'The broker\'s broker.conf: sizes, directories.'
 complete -c mqstore -n '__fish_seen_subcommand_from pipeline; and __fish_seen_subcommand_from import' -l set -x -d 'A property of the broker by RocketMQ\'s name; the last one wins.'

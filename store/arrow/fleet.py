@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from glob import glob, has_magic
 from pathlib import Path
 
-from ..config import BrokerConfig
-from ..errors import InvalidInput, Missing, StoreError, from_os_error
-from ..layout import Layout, is_uri
+from ..errors import InvalidInput, Missing, from_os_error
+from ..layout import is_uri
 
 LIST = "@"
 """A word that begins so names a file with a store on each line."""
@@ -33,18 +32,6 @@ def stores_of(words: Iterable[str]) -> list[str]:
     found = list(dict.fromkeys(store for word in words for store in _expanded(word)))
     if not found:
         raise InvalidInput("no store is named")
-    return found
-
-
-def unread_of(stores: Iterable[str], config: BrokerConfig) -> list[StoreError]:
-    """Why those directories are no stores that are none. Object storage is not asked."""
-    found: list[StoreError] = []
-    for store in stores:
-        try:
-            if not is_uri(store):
-                Layout.open(store, config)
-        except StoreError as error:
-            found.append(error)
     return found
 
 
