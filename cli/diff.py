@@ -15,13 +15,16 @@ app = command_app()
 def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) -> None:
     """Find the first message of each queue in which two copies differ.
 
-    Messages meet by topic, queue and queue offset, and are compared by what the producer gave:
-    body, properties, flag, time and host of birth. Where they lie in the log does not count. Of
-    several stores those meet whose paths are the same below what all of their side have in common.
-    What has expired on one side is passed over. Told on stderr is what damage hides, of more than
-    1,000 places how many there are (its messages count as if that side had none), and how many bodies
-    fail their checksum: a flipped bit is a difference, and no sound copy, whatever CRC stands beside
-    it. With --master Spark does it, for logs that are large or many.
+    Messages meet by topic, queue and queue offset, and are compared by what the producer gave: body
+    as it is stored (one that was compressed again may be another one), properties, flag, time and
+    host of birth. Where they lie in the log does not count. Of several stores those meet whose paths
+    are the same below what all of their side have in common. What has expired on one side is passed
+    over.
+
+    Told on stderr is what damage hides, of more than 1,000 places how many there are (its messages
+    count as if that side had none), and how many bodies fail their checksum: a flipped bit is a
+    difference, and no sound copy, whatever CRC stands beside it. With --master Spark does it, for
+    logs that are large or many.
 
     Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without
     a partner or, with --partial, one that cannot be read; 5 a store cannot be read.

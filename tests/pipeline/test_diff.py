@@ -274,3 +274,22 @@ def test_a_queue_offset_that_a_log_has_twice() -> None:
     (queue, offset, digest), weight = waiting.all()
     found = zip(queue.tolist(), offset.tolist(), digest.tolist(), weight.tolist(), strict=True)
     assert sorted(found) == [(0, 5, 100, 1), (0, 6, 7, 1), (0, 6, 8, -1), (0, 7, 1, -1)]
+
+
+def test_a_store_made_of_an_export_is_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor is one whose broker puts a checksum behind the properties of each message."""
+    root = unpack("4.9.7-multipath", tmp_path)
+    assert run(["export", str(root), "--to", str(tmp_path / "files"), "-q"]) == 0
+    sizes = ["--set", "mappedFileSizeCommitLog=262144"]
+    for name, more in (("same", []), ("other", ["--set", "enabledAppendPropCRC=true"])):
+        new = str(tmp_path / name)
+        words = ["put", new, "--from", str(tmp_path / "files"), "--keep-times", "--no-answers"]
+        assert run([*words, "-q", "--as-broker", "5.3", *sizes, *more]) == 0
+        capsys.readouterr()
+        assert run(["diff", str(root), new]) == 0
+        assert capsys.readouterr() == ("", "")
+    with Store(root) as one, Store(tmp_path / "other") as other:
+        texts = [next(iter(store.messages())).properties for store in (one, other)]
+    assert "__CRC32#" in texts[1] and "__CRC32#" not in texts[0]
