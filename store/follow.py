@@ -79,6 +79,22 @@ class Follower:
                 watch.active()
                 yield batch
 
+    def skip(self) -> bool:
+        """Go on at the next record behind what is none, zeros, too; False: there is none.
+
+        For whoever knows that what is not there is not being written. Raises Unreadable.
+        """
+        self._reopen()
+        file = self._log.queue.file_at(self.position)
+        if file is None:
+            return False
+        for item in self._log.scan(self.position, reuse=True):
+            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                found = int(item.position[0]) - self._log.frame_of(file).payload
+                self._tell_of_damage(found)
+                return True
+        return False
+
     def poll(self) -> Batch | None:
         """The next records, None where there are none yet. Raises Unreadable."""
         try:
@@ -201,19 +217,38 @@ class Follower:
         if now < self._broken[2]:
             return None
         self._reopen()
-        for item in self._log.scan(self.position, reuse=True):
-            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
-                found = int(item.position[0]) - self._log.frame_of(file).payload
-                size = found - self.position
-                at = self.position
-                bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
-                self._note(f"{bytes_are} no records: passed over")
-                self.position = found
-                self._broken = None
-                return self._poll()
+        payload = self._log.frame_of(file).payload
+        spoiled: Batch | None = None
+        for item in self._log.scan(self.position, crc=True):
+            if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
+                continue
+            found = int(item.position[0]) - payload
+            if spoiled is None and found == self.position:
+                spoiled = item.take(slice(0, 1))
+                if len(item) == 1:
+                    continue
+            return self._go_on(found) if spoiled is None else self._deliver(spoiled)
         ended = time.monotonic()
         self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST * (ended - now)))
         return None
+
+    def _go_on(self, found: int) -> Batch | None:
+        """Behind damage, at the next record."""
+        self._tell_of_damage(found)
+        return self._poll()
+
+    def _tell_of_damage(self, end: int) -> None:
+        """Pass it over."""
+        size, at = end - self.position, self.position
+        bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
+        self._note(f"{bytes_are} no records: passed over")
+        self.position, self._broken = end, None
+
+    def _deliver(self, spoiled: Batch) -> Batch:
+        """A record with good ones behind it is not being written, whatever its body's checksum says."""
+        self._note(f"the record at {self.position} is damaged inside")
+        self.position, self._broken = spoiled.end, None
+        return spoiled
 
 
 def _written(properties: Ragged) -> npt.NDArray[np.bool_]:

@@ -9,7 +9,7 @@ splits; all of them together give what one walk over it gives.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,29 +28,39 @@ from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, r
 from ...store.counted import counted
 from ...store.selected import DamageWarning
 from ...store.split import Split
+from .log_stream import LogStream, StreamAsk, without_stream_options
 from .pushed import take_filters
 
 
 class LogSource(DataSource):
-    """Options: those of `Ask`; to write, those of `LogWriter`."""
+    """Options: those of `Ask`; of a stream also those of `StreamAsk`; to write, those of `LogWriter`."""
 
     @classmethod
     def name(cls) -> str:
         return "rocketmq-log"
 
     def schema(self) -> str:
-        return ddl_of(Ask.of(self.options))
+        return ddl_of(Ask.of(without_stream_options(self.options)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        ask = Ask.of(self.options)
-        asked = replace(ask, fields=tuple(schema.names))
-        asked.columns(COLUMNS, USUAL)  # one that is not known is told here
-        return PushingLogReader(asked) if ask.pushdown else LogReader(asked)
+        asked = _asked(self.options, schema)
+        return PushingLogReader(asked) if asked.pushdown else LogReader(asked)
+
+    def streamReader(self, schema: StructType) -> LogStream:
+        asked = _asked(without_stream_options(self.options), schema)
+        return LogStream(asked, StreamAsk.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from .log_writer import LogWriter
 
         return LogWriter(self.options, schema.names, overwrite)
+
+
+def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
+    """For the columns of a schema. Raises InvalidInput for one that is not known."""
+    asked = replace(Ask.of(options), fields=tuple(schema.names))
+    asked.columns(COLUMNS, USUAL)
+    return asked
 
 
 class LogPartition(InputPartition):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.sources import table_sources
+from mqstore.pipeline.sources import log_stream, table_sources
 from mqstore.store.arrow import damage_rows, log_columns
 from mqstore.store.arrow.ask import OPTIONS
 
@@ -48,7 +48,9 @@ def test_the_examples_run_in_a_plain_session(tmp_path: Path) -> None:
 
 def test_the_page_has_all_columns_and_options() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    text = text.partition("## Writing")[0] + text.partition("## Options of a read")[2]
+    stream = text.partition("## Following a log")[2].partition("## Writing")[0]
+    assert re.findall(r"^\| `(\w+)` \|", stream, re.MULTILINE) == list(log_stream.OPTIONS)
+    text = text.partition("## Following a log")[0] + text.partition("## Options of a read")[2]
     shown = dict(re.findall(r"^\| `(rocketmq-\w+)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE))
     wanted = {source.name(): list(source.table.all_columns()) for source in table_sources()}
     wanted["rocketmq-log"] = list(log_columns.COLUMNS)

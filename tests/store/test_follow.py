@@ -230,3 +230,40 @@ def test_nothing_is_written(root: Path, follower: Follower) -> None:
     before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*")}
     assert bodies(follower) == [b"first"]
     assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*")} == before
+
+
+def test_a_record_with_a_spoiled_body_holds_nothing_up(
+    root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good records follow, so nobody writes it any more; the last record may be one that is written."""
+    monkeypatch.setattr(follow_module, "_BROKEN_SECONDS", 0.0)
+    put(root, "second", "third", "last")
+    path = log_file(root, 0)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"second", b"sEcond", 1).replace(b"last", b"lAst", 1))
+    found = [body for _ in range(4) for body in bodies(follower)]
+    assert found == [b"first", b"sEcond", b"third"]
+    assert len(notes) == 1 and notes[0].endswith("is damaged inside")
+    path.write_bytes(data)
+    assert bodies(follower) == [b"last"]
+
+
+def test_zeros_in_the_middle_are_passed_over_when_asked(
+    root: Path, follower: Follower, notes: list[str]
+) -> None:
+    assert bodies(follower) == [b"first"]
+    begin = follower.position
+    put(root, "second")
+    assert bodies(follower) == [b"second"]
+    size = follower.position - begin
+    put(root, "third")
+    assert bodies(follower) == [b"third"]
+    end, again = follower.position, Follower(Layout.open(root, CONFIG), 0, notes.append)
+    path = log_file(root, 0)
+    data = path.read_bytes()
+    path.write_bytes(data[:begin] + bytes(size) + data[begin + size :])
+    assert bodies(again) == [b"first"]
+    assert again.skip()
+    assert bodies(again) == [b"third"]
+    assert again.position == end and "are no records: passed over" in notes[-1]
+    assert not again.skip() and again.position == end

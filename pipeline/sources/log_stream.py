@@ -1,0 +1,250 @@
+"""`rocketmq-log` as a stream: what brokers write, each message once, while they write it.
+
+The offset of a stream is, for each store, the physical offset that everything before was read of. A
+part of a log between two offsets gives the same rows whenever it is read, so that a query which
+goes on from its checkpoint has each message exactly once. Where a log ends while a broker writes it is
+told by `Follower`: before the first record that is not whole yet.
+
+Log files expire. A stream that comes too late for one ends with the positions that it has not read, or
+goes on behind them where `fail_on_data_loss` is false.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from ...store.arrow.ask import ALWAYS, Ask
+from ...store.arrow.log_rows import LogPart, rows_of
+from ...store.arrow.remote import open_log
+from ...store.counted import counted
+from ...store.errors import InvalidInput, Missing, Refused
+from ...store.follow import Follower
+from ...store.layout import Layout, is_uri
+from ...store.log_search import time_bounds
+from ...store.selected import DamageWarning
+from ...store.split import SPLIT_BYTES_MAX, splits
+from ...store.store import Store
+
+EARLIEST, LATEST = "earliest", "latest"
+OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
+"""Those of a stream alone."""
+_PATIENCE_S = 2.0
+"""A log that has not moved for so long may have a hole with records behind it."""
+_GIVE_UP_S = 5.0
+_POLL_S = 0.1
+_DIGITS_MAX = 19
+
+Offset = dict[str, int]
+"""By store the position behind what was read."""
+
+
+@dataclass(frozen=True)
+class StreamAsk:
+    """The options of a stream. start: `earliest`, `latest`, or a physical offset, of each store.
+
+    max_bytes: of the logs in one micro-batch, None for all there is. fails: where log files have
+    expired before they were read, or a log was cut.
+    """
+
+    start: str | int
+    max_bytes: int | None
+    fails: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """Raises InvalidInput."""
+        given = {name.lower(): value for name, value in options.items()}
+        start = given.get("starting_offset", EARLIEST).lower()
+        if start not in (EARLIEST, LATEST) and not _is_number(start):
+            raise InvalidInput(
+                f"option starting_offset: not earliest, latest or a number: {start!r}"
+            )
+        most = given.get("max_bytes_per_trigger")
+        if most is not None and (not _is_number(most) or not int(most)):
+            raise InvalidInput(f"option max_bytes_per_trigger: not a number above 0: {most!r}")
+        fails = given.get("fail_on_data_loss", "true").lower()
+        if fails not in ("true", "false"):
+            raise InvalidInput(f"option fail_on_data_loss: not true or false: {fails!r}")
+        number = int(start) if _is_number(start) else start
+        return cls(number, None if most is None else int(most), fails == "true")
+
+
+def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
+    """The options that `Ask` knows."""
+    return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
+
+
+class StreamPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, part: LogPart) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the logs of stores. `ask.fields`: the columns of the schema."""
+
+    def __init__(self, ask: Ask, how: StreamAsk) -> None:
+        if remote := [root for root in ask.stores if is_uri(root)]:
+            raise InvalidInput(f"only directories can be followed: {remote[0]}")
+        self._ask = ask
+        self._how = how
+        self._ends: dict[str, LogEnd] = {}
+        self._target: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Where tasks run: nobody follows a log there."""
+        return {**self.__dict__, "_ends": {}}
+
+    def initialOffset(self) -> Offset:
+        """Where a new query begins. Raises StoreError for a store that cannot be read."""
+        return {root: self._first(root) for root in self._ask.stores}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`max_bytes_per_trigger`."""
+        most = self._how.max_bytes
+        return ReadAllAvailable() if most is None else ReadMaxBytes(most)
+
+    def latestOffset(self, start: Mapping[str, int], limit: ReadLimit) -> Offset:
+        """Where the logs end, or as far as the limit lets them be read. Raises StoreError."""
+        ends = self._target or self._now()
+        room = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        found: Offset = {}
+        for root, end in ends.items():
+            begin = int(start[root]) if root in start else self._first(root)
+            if end < begin:
+                self._cut(root, begin, end)
+                end = begin  # the broker writes these positions anew
+            if room is not None:
+                end = min(end, max(begin, self._start(root)) + room)
+                room = max(0, room - (end - begin))
+            found[root] = max(begin, end)
+        return found
+
+    def reportLatestOffset(self) -> Offset:
+        """For the progress of a query."""
+        return self._target or self._now()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is there now is all that this query reads, also behind damage."""
+        self._target = {root: self._end(root).settled() for root in self._ask.stores}
+
+    def partitions(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[InputPartition]:
+        """The parts of all logs between two offsets. Raises Refused where one has expired."""
+        size = self._ask.split_bytes or SPLIT_BYTES_MAX
+        found: list[InputPartition] = []
+        for root, stop in end.items():
+            begin = int(start[root]) if root in start else self._first(root)
+            first = self._start(root)
+            if begin < min(first, stop):
+                self._lost(root, begin, min(first, stop))
+                begin = first
+            parts = splits(begin, int(stop), size)
+            found += [StreamPartition(LogPart(root, part)) for part in parts]
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part. Raises Missing where its file expires meanwhile."""
+        assert isinstance(partition, StreamPartition)
+        from .log import PassedOver
+
+        part, passed_over = partition.part, PassedOver()
+        yield from rows_of(self._ask, part, passed_over.add)
+        assert part.split is not None
+        if self._how.fails and (first := self._start(part.store)) > part.split.start:
+            told = f"log files before {first} have expired while they were read"
+            raise Missing(told, path=part.store)
+        if passed_over.places:
+            warnings.warn(str(passed_over), DamageWarning, stacklevel=1)
+
+    def _first(self, root: str) -> int:
+        """Where a new query begins in one store."""
+        first, start = self._start(root), self._how.start
+        if start == LATEST:
+            return self._end(root).position()
+        if isinstance(start, int):
+            return max(start, first)
+        if self._ask.times.since_ms > ALWAYS.since_ms:
+            with Store(root, self._ask.broker_config) as store:
+                return max(first, time_bounds(store, self._ask.times)[0])
+        return first
+
+    def _start(self, root: str) -> int:
+        """Where the log begins now."""
+        log = open_log(root, self._ask.broker_config)
+        with log.queue:
+            return log.min_offset
+
+    def _now(self) -> Offset:
+        return {root: self._end(root).position() for root in self._ask.stores}
+
+    def _end(self, root: str) -> LogEnd:
+        if root not in self._ends:
+            self._ends[root] = LogEnd(Layout.open(root, self._ask.broker_config))
+        return self._ends[root]
+
+    def _lost(self, root: str, begin: int, end: int) -> None:
+        size = counted(end - begin, "byte")
+        told = f"log files have expired before they were read: positions {begin} to {end}, {size}"
+        self._tell(root, told)
+
+    def _cut(self, root: str, begin: int, end: int) -> None:
+        told = f"the log ends at {end}, before {begin}, which it was read to: a broker has cut it"
+        self._tell(root, told)
+
+    def _tell(self, root: str, told: str) -> None:
+        if self._how.fails:
+            raise Refused(told, path=root, hint="fail_on_data_loss=false goes on behind them")
+        warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
+
+
+class LogEnd:
+    """Where a log ends that may be written, asked again and again. Raises StoreError."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        with Store(layout.root, layout.broker_config) as store:
+            end, files = store.log_end.position, store.log_files
+            file = files.file_at(max(files.start, end - 1)) if files.files else None
+        self._follower = Follower(layout, file.start if file else end, lambda _: None)
+        self._since, self._seen = time.monotonic(), -1
+        self._looked_behind = False
+
+    def position(self) -> int:
+        """Behind the last whole record."""
+        while self._follower.poll() is not None:
+            pass
+        now, at = time.monotonic(), self._follower.position
+        if at != self._seen:
+            self._since, self._seen, self._looked_behind = now, at, False
+        elif not self._looked_behind and now - self._since >= _PATIENCE_S:
+            self._looked_behind = True
+            if self._follower.skip():
+                return self.position()
+        return self._follower.position
+
+    def settled(self) -> int:
+        """The same, behind damage, too: what is no record may be one that is being written."""
+        with Store(self._layout.root, self._layout.broker_config) as store:
+            end = store.log_end.position
+        while self.position() < end and time.monotonic() < self._since + _GIVE_UP_S:
+            time.sleep(_POLL_S)
+        return self._follower.position
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < _DIGITS_MAX

@@ -1,0 +1,221 @@
+"""`rocketmq-log` as a stream: each message once, whatever is written, killed or expires meanwhile."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from pyspark.sql.types import BinaryType, LongType, StructType
+
+from mqstore.pipeline import register
+from mqstore.pipeline.sources import log_stream
+from mqstore.pipeline.sources.log import LogSource
+from mqstore.pipeline.sources.log_stream import LogStream
+from mqstore.store import follow
+from mqstore.store.config import BrokerConfig
+from mqstore.store.errors import InvalidInput, Missing, Refused
+from mqstore.store.selected import DamageWarning
+from mqstore.store.store import Store
+from mqstore.store.write.new_message import NewMessage
+from mqstore.store.write.put import StoreWriter
+
+from ..stores import unpack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE_BYTES = 8192
+SIZES = {"mappedFileSizeCommitLog": str(FILE_BYTES), "mappedFileSizeConsumeQueue": "2000"}
+ALL = ReadAllAvailable()
+
+
+def put(root: Path, first: int, count: int) -> None:
+    """Append numbered messages and close the store."""
+    with StoreWriter.open(root, BrokerConfig(SIZES)) as writer:
+        for number in range(first, first + count):
+            writer.append(NewMessage(b"T", f"{number}".encode()))
+
+
+def options(root: Path, **more: str) -> dict[str, str]:
+    return {
+        "path": str(root),
+        "fields": "position,body",
+        "body": "stored",
+        "broker_config": json.dumps(SIZES),
+        **more,
+    }
+
+
+def stream(root: Path, **more: str) -> LogStream:
+    schema = StructType().add("position", LongType()).add("body", BinaryType())
+    return LogSource(options(root, **more)).streamReader(schema)
+
+
+def numbers(made: LogStream, start: Mapping[str, int], end: Mapping[str, int]) -> list[int]:
+    """What the messages between two offsets say; read where nobody follows the log."""
+    there: LogStream = pickle.loads(pickle.dumps(made))
+    return [
+        int(row["body"])
+        for part in made.partitions(start, end)
+        for batch in there.read(part)
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    put(tmp_path / "store", 0, 100)
+    return tmp_path / "store"
+
+
+def test_each_message_once_over_many_files(root: Path) -> None:
+    made = stream(root)
+    seen: list[int] = []
+    at = made.initialOffset()
+    for step in range(6):
+        end = made.latestOffset(at, ALL)
+        seen += numbers(made, at, end)
+        assert numbers(made, at, end) == seen[-len(numbers(made, at, end)) :], "and again the same"
+        at = end
+        put(root, 100 + 50 * step, 50)
+    assert seen == list(range(350))
+    end = made.latestOffset(at, ALL)
+    assert numbers(made, at, end) == list(range(350, 400))
+    assert made.latestOffset(end, ALL) == end == made.reportLatestOffset()
+    assert made.partitions(end, end) == []
+
+
+def test_where_it_begins(root: Path) -> None:
+    end = stream(root).latestOffset({}, ALL)
+    assert stream(root, starting_offset="latest").initialOffset() == end
+    at = FILE_BYTES + 100
+    made = stream(root, starting_offset=str(at))
+    found = numbers(made, made.initialOffset(), end)
+    assert found == list(range(found[0], 100)) and found[0] > 0
+    with Store(root, BrokerConfig(SIZES)) as store:
+        last = store.log_end.position
+    assert end == {str(root): last}
+    late = stream(root, since="4000000000000")
+    assert numbers(late, late.initialOffset(), end) == []
+
+
+def test_so_many_bytes_at_once(root: Path) -> None:
+    made = stream(root, max_bytes_per_trigger="1000")
+    limit = made.getDefaultReadLimit()
+    assert limit == ReadMaxBytes(1000)
+    made.prepareForTriggerAvailableNow()
+    put(root, 100, 5)
+    at, seen, steps = made.initialOffset(), list[int](), 0
+    while (end := made.latestOffset(at, limit)) != at:
+        assert end[str(root)] - at[str(root)] <= 1000
+        seen += numbers(made, at, end)
+        at, steps = end, steps + 1
+    assert seen == list(range(100)), "what came later is for the next query"
+    assert steps > 5
+
+
+def test_expired_files_are_named(root: Path) -> None:
+    made = stream(root)
+    at, end = made.initialOffset(), made.latestOffset({}, ALL)
+    (first,) = made.partitions(at, {str(root): FILE_BYTES})
+    (root / "commitlog" / f"{0:020}").unlink()
+    words = f"expired before they were read: positions 0 to {FILE_BYTES}, 8192 bytes"
+    with pytest.raises(Refused, match=words):
+        made.partitions(at, end)
+    with pytest.raises(Missing, match=f"log files before {FILE_BYTES} have expired while"):
+        list(made.read(first))
+    lax = stream(root, fail_on_data_loss="false")
+    with pytest.warns(DamageWarning, match=words):
+        found = numbers(lax, at, end)
+    assert found == list(range(found[0], 100)) and found[0] > 0
+
+
+def test_a_log_that_was_cut_is_told(root: Path) -> None:
+    made = stream(root)
+    end = made.latestOffset({}, ALL)
+    beyond = {str(root): end[str(root)] + 100}
+    with pytest.raises(Refused, match=r"the log ends at .*, before .*a broker has cut it"):
+        made.latestOffset(beyond, ALL)
+
+
+def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there now is read to its end, around what is damaged: a spoiled body, a page of zeros."""
+    monkeypatch.setattr(follow, "_BROKEN_SECONDS", 0.0)
+    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    found = unpack("4.9.7-killed-page", tmp_path)
+    made = stream(found, broker_config="{}")
+    made.prepareForTriggerAvailableNow()
+    with Store(found) as store:
+        end = {str(found): store.log_end.position}
+    assert made.latestOffset({}, ALL) == end
+    schema = StructType().add("position", LongType())
+    rows: Any = LogSource({"path": str(found), "fields": "position"}).reader(schema)
+    parts = made.partitions(made.initialOffset(), end)
+    with pytest.warns(DamageWarning):
+        whole = [
+            row for part in rows.partitions() for b in rows.read(part) for row in b.to_pylist()
+        ]
+    with pytest.warns(DamageWarning):
+        seen = [row for part in parts for b in made.read(part) for row in b.to_pylist()]
+    assert [row["position"] for row in seen] == [row["position"] for row in whole]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("starting_offset", "yesterday"),
+        ("max_bytes_per_trigger", "0"),
+        ("fail_on_data_loss", "no"),
+        ("startingOffsets", "latest"),
+    ],
+)
+def test_options_are_checked(name: str, value: str, root: Path) -> None:
+    with pytest.raises(InvalidInput, match=name.lower()):
+        stream(root, **{name: value})
+
+
+def test_a_batch_takes_no_option_of_a_stream(root: Path) -> None:
+    with pytest.raises(InvalidInput, match="no option 'starting_offset' here"):
+        LogSource(options(root, starting_offset="latest")).reader(StructType())
+
+
+def test_object_storage_is_refused(root: Path) -> None:
+    with pytest.raises(InvalidInput, match="only directories can be followed"):
+        stream(root, path="s3://bucket/store")
+
+
+def test_exactly_once_while_a_broker_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """A query that is stopped and goes on from its checkpoint, again and again."""
+    register(spark)
+    root, out = tmp_path / "store", str(tmp_path / "out")
+    put(root, 0, 200)
+
+    def query(**more: Any) -> None:
+        rows = spark.readStream.format("rocketmq-log").options(**options(root, **more)).load()
+        started = (
+            rows.selectExpr("cast(cast(body AS string) AS int) AS number", "position")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start(out)
+        )
+        started.awaitTermination()
+
+    def write() -> None:
+        for step in range(10):
+            put(root, 200 + 40 * step, 40)
+
+    writing = threading.Thread(target=write)
+    query(max_bytes_per_trigger="20000")
+    writing.start()
+    query(split_bytes="10000")
+    writing.join()
+    query()
+    found = spark.read.parquet(out).orderBy("position").collect()
+    assert [row["number"] for row in found] == list(range(600))
