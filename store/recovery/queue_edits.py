@@ -45,6 +45,9 @@ def queue_edits(
         else:
             files[int(entry.name)] = entry
     starts = fix.offsets * unit_bytes // file_bytes * file_bytes
+    for entry in _empty_front(files, set(starts.tolist())):
+        yield Edit("move", entry.path, "no unit is in it, nor in any file before it", ("I-074",))
+        del files[int(entry.name)]
     for start in sorted({*starts.tolist(), *files}):
         mine = np.flatnonzero(starts == start)
         entry_there = files.get(start)
@@ -56,6 +59,27 @@ def queue_edits(
         else:
             yield from _changes(fix, mine, entry_there, start, unit_bytes)
             yield from _dead_tail(entry_there, end - start, file_bytes)
+
+
+def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
+    """The files of zeros before all others, where others are there or made."""
+    found = []
+    for start in sorted({*files, *written}):
+        if start in written or not _is_zero(files[start]):
+            return found
+        found.append(files[start])
+    return []  # the queue has no unit at all
+
+
+def _is_zero(entry: Entry) -> bool:
+    """Whether a file has nothing but zeros. Raises Unreadable."""
+    with opened(entry.path) as descriptor:
+        for start, stop in data_ranges(descriptor, 0, entry.size):
+            for at in range(start, stop, _WINDOW_BYTES):
+                data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
+                if data != _ZEROS[: len(data)]:
+                    return False
+    return True
 
 
 def is_whole_file(entry: Entry, size: int) -> bool:

@@ -168,7 +168,7 @@ def _content(
         content = _loaded(path)
         if content is not None or loaded.main.value:
             return content, ""
-    if loaded.start is Start.EMPTY and not loaded.main.there and name not in gone:
+    if loaded.start is Start.EMPTY and name not in gone and not path.exists():
         return None, ""
     content = {}
     if loaded.start is Start.BACKUP:

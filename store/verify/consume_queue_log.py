@@ -25,6 +25,7 @@ from .scene import Scene
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+_FARTHEST = np.iinfo(np.int64).max // 2
 _SAMPLES = 8
 """Messages that are searched for, of one lot which are not where they belong."""
 
@@ -135,7 +136,9 @@ def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: M
         at = _find(check.reader, int(messages.position[row]))
         if at is not None:
             distances.add(at - int(messages.offset[row]))
-    for distance in distances - {check.shift}:
+    # a damaged record may say any number: what lies farther than numbers reach is no shift
+    near = {distance for distance in distances if abs(distance) <= _FARTHEST}
+    for distance in near - {check.shift}:
         found = _at_distance(scene, queues, check, messages, distance)
         if found.any():
             check.shift = distance

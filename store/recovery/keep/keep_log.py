@@ -121,7 +121,9 @@ def keep_log(
     whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
     light = list(light_items(queue, whole, audits))
     edits += _numbered(entries, size, light)
-    tail = list(tail_edits(snapshot, _loaded(entries, size), end, stale))
+    twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
+    files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
+    tail = list(tail_edits(snapshot, files, end, stale))
     over = [*brought, *pieces, *restored, *light, *((c.position, c.data) for c in cut)]
     patched = _patched(snapshot, queue, entries, over, end)
     plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)

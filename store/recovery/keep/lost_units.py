@@ -119,7 +119,8 @@ def _own_queue_first(snapshot: Snapshot, units: LostUnits) -> LostUnits:
         first, behind = np.searchsorted(units.position, [position, position + 1])
         rows = np.arange(first, behind)
         topic = _topic_at(log, position, int(units.size[first]))
-        own = [units.queues[int(units.queue[row])].topic == topic for row in rows]
+        names = [units.queues[int(units.queue[row])] for row in rows]
+        own = [name.topic == topic and name in snapshot.queues for name in names]
         further[rows] = ~np.array(own, np.bool_) & any(own)
     return units.take(np.lexsort((units.queue, further, units.position)))
 

@@ -96,10 +96,11 @@ def test_groups_that_both_files_lack_come_from_retry_topics_and_offsets(root: Pa
     assert all(entry["groupName"] == name for name, entry in table.items())
 
 
-def test_a_file_that_is_no_object_is_made_anew(root: Path) -> None:
+@pytest.mark.parametrize("content", [b"null", b""])
+def test_a_file_that_is_no_object_is_made_anew(content: bytes, root: Path) -> None:
     """A broker takes it for an empty table; no other sound file looks like it."""
     path = root / "config" / "consumerFilter.json"
-    path.write_bytes(b"null")
+    path.write_bytes(content)
     path.with_name(path.name + ".bak").unlink(missing_ok=True)
     mended(root)
     assert isinstance(loads(path.read_text()), dict)
