@@ -63,7 +63,7 @@ def queue_edits(
 
 def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
     """The files of zeros before all others, where others are there or made."""
-    found = []
+    found: list[Entry] = []
     for start in sorted({*files, *written}):
         if start in written or not _is_zero(files[start]):
             return found
