@@ -36,7 +36,7 @@ def timer_edits(snapshot: Snapshot) -> Iterator[Edit]:
             kept.append(entry)
         else:
             yield Edit("move", entry.path, "no file of the timer log", ("I-005",))
-    while len(kept) > 1 and kept[-1].size == size and not _has_entry(snapshot, kept[-1]):
+    while len(kept) > 1 and not _has_entry(snapshot, kept[-1]):
         entry = kept.pop()
         yield Edit("move", entry.path, "no entry is in it: a broker may not start", _LOG_CODES)
     for entry in kept:

@@ -12,6 +12,7 @@ from ..counted import counted
 from ..mapped_file_queue import MappedFile
 from ..regular_file import read_regular
 from ..timer import TimerRange
+from ..views.timer_records import NO_NUMBER
 from .catalogue import Severity
 from .scene import Scene
 from .timer_entries import Entries, TimerLog, of_timer, timer_files
@@ -145,6 +146,7 @@ def entries_name_their_records(scene: Scene) -> None:
         )
         due = (records.out_ms[row] == entries.tick_ms) | entries.rolled
         due &= records.cancels[row] == entries.deletes
+        due |= records.out_ms[row] == NO_NUMBER  # nothing to compare with: I-049 tells
         lost = known & records.lost[row] & (records.size[row] == entries.size_py)
     else:
         same = due = lost = np.zeros(len(row), np.bool_)

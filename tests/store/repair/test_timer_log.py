@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,14 +11,19 @@ import pytest
 
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.mapped_file_queue import file_name
 from mqstore.store.repair import timer
+from mqstore.store.repair.beyond import beyond_repair
 from mqstore.store.store import Store
 from mqstore.store.verify.scene import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerLog, timer_files
 
 from ... import slices, stores
 from ...slices import rng
-from ..verify.mutations import mutations
+from ..verify.mutations import mutations, original
+from ..verify.mutations.timer import Timer
+from .mended import told
 from .test_repair import examined, repaired
 from .test_timer import CONFIG, TIMER, files
 
@@ -81,6 +87,47 @@ def test_the_last_entry_is_not_cut_off_for_its_magic(tmp_path: Path) -> None:
     put(log, log.end - UNIT_BYTES + magic_at, UNIT.magic.build(MAGIC_MAX + 1))
     repaired(root, CONFIG, TIMER)
     assert files(root) == wanted
+
+
+@pytest.mark.parametrize("data", [b"\0", b"x", bytes(512), bytes(3000)])
+def test_a_last_file_without_entry_goes_whatever_its_length(data: bytes, tmp_path: Path) -> None:
+    """Made as long as the others it keeps a broker from starting (B32), and what is before it is no end."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    (root / "timerlog" / file_name(log_of(root).files[-1].end)).write_bytes(data)
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+
+
+def put_time(root: Path, write: Callable[[bytes], bytes]) -> None:
+    """The time in the record of the first entry that waits becomes another one of its length."""
+    timer = Timer(root)
+    row = timer.chain(timer.in_use()[0])[0]
+    assert not timer.entries.rolled[row]
+    path, place = root / "commitlog" / file_name(0), int(timer.entries.offset_py[row])
+    data = path.read_bytes()
+    begin = data.index(b"TIMER_OUT_MS\1", place) + len(b"TIMER_OUT_MS\1")
+    end = data.index(b"\2", begin)
+    path.write_bytes(data[:begin] + write(data[begin:end]) + data[end:])
+
+
+def test_a_record_without_its_time_says_nothing_of_the_entry(tmp_path: Path) -> None:
+    """A broker goes by the entry; that the record is torn is told of the record."""
+    root = stores.unpack(CLEAN, tmp_path)
+    put_time(root, lambda old: bytes(len(old)))
+    assert set(told(CLEAN, root)) - set(told(CLEAN, original(CLEAN, tmp_path))) == {"I-049", "I-055"}
+
+
+def test_a_time_that_no_entry_can_hold_is_told_with_its_reason(tmp_path: Path) -> None:
+    """It is of long before the entry was written: the entry stays, and keeps its own."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    put_time(root, lambda old: b"0" + old[1:])
+    repaired(root, CONFIG, TIMER)
+    assert files(root) == wanted
+    (found,) = beyond_repair(Layout.open(root, CONFIG), "5.3")
+    assert found.code == "I-129" and "goes by the entry" in found.now
+    assert found.command == f"mqstore dump {root / found.path}"
 
 
 def test_what_nothing_tells_is_left_as_it_is(tmp_path: Path) -> None:
