@@ -3,12 +3,12 @@
 Every broker takes them for good, with what happens to stand there as names and values. Header and
 body are whole, so the message stays: the items that can be read stay as they are, separators take
 the place of the rest. Every version reads these as nothing (repair answers, property padding), and
-the record keeps its size.
+the record keeps its size. Further queues whose units name the record are named again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from ....formats.message_properties import (
 )
 from ...commit_log import CommitLog
 from ...mapped_file_queue import MappedFileQueue
+from .further_queues import Further, with_further
 from .gaps import TornRecord
 
 _NUL = b"\0"
@@ -34,7 +35,7 @@ _CRC_NAME = CRC32.encode() + NAME_VALUE_SEPARATOR
 @dataclass(frozen=True)
 class CutProperties:
     """A message that has lost properties. data: its record as it will be; lost_bytes: of its
-    property text. properties: those that are left.
+    property text. properties: those that are left, and the further queues that units prove.
     """
 
     position: int
@@ -52,11 +53,16 @@ class CutProperties:
 
 
 def cut_properties(
-    queue: MappedFileQueue, records: Sequence[TornRecord], *, with_crc: bool
+    queue: MappedFileQueue,
+    records: Sequence[TornRecord],
+    further: Mapping[int, Further],
+    *,
+    with_crc: bool,
 ) -> list[CutProperties]:
     """What becomes of records that have lost properties. Raises Unreadable.
 
-    with_crc: records of this log end with a checksum of the whole.
+    further: by position, queues that name the record. with_crc: records of this log end with a
+    checksum of the whole.
     """
     if not records:
         return []
@@ -64,7 +70,8 @@ def cut_properties(
     found = []
     for record in records:
         data = queue.read(record.position, record.size)
-        text, made = mended(data, with_crc=with_crc, ended=ended)
+        more = further.get(record.position, ())
+        text, made = mended(data, more, with_crc=with_crc, ended=ended)
         found.append(
             CutProperties(
                 record.position,
@@ -79,12 +86,16 @@ def cut_properties(
     return found
 
 
-def mended(record: bytes, *, with_crc: bool, ended: bool) -> tuple[bytes, bytes]:
+def mended(
+    record: bytes, further: Further = (), *, with_crc: bool, ended: bool
+) -> tuple[bytes, bytes]:
     """The property text that is left, and the record with it; ended: a separator ends the last item."""
     values = MESSAGE.parse(record)
     length = len(values.properties)
     text = _readable(values.properties, ended=ended)
-    return text, with_text(values, text, with_crc=with_crc and length - len(text) >= CRC_ITEM_BYTES)
+    with_crc = with_crc and length - len(text) >= CRC_ITEM_BYTES
+    text = with_further(text, further, length - CRC_ITEM_BYTES * with_crc, ended=ended or with_crc)
+    return text, with_text(values, text, with_crc=with_crc)
 
 
 def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:

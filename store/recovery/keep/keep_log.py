@@ -28,6 +28,7 @@ from ..sound import SoundLog
 from .cut_properties import CutProperties, cut_properties
 from .fill import SMALLEST_FILLER, Fill, fills
 from .forms import Forms
+from .further_queues import further_queues
 from .gaps import Gap, GapFinder
 from .headers import all_put_right, put_right
 from .light_items import light_items
@@ -115,7 +116,8 @@ def keep_log(
     edits += _headers(entries, size, restored)
     taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
     whole = [r for r in finder.cut if r.position < end and r.position not in taken]
-    cut = cut_properties(queue, whole, with_crc=forms.append_crc)
+    further = further_queues(snapshot, whole)
+    cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
     edits += _without_the_cut(entries, size, cut)
     taken |= {record.position for record in cut}
     whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]

@@ -27,8 +27,12 @@ from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.keep.cut_properties import mended
 from mqstore.store.recovery.plan import Plan
 from mqstore.store.recovery.recovery import plan_again
+from mqstore.store.recovery.snapshot import QueueId
 from mqstore.store.recovery.undo import session_to_undo, undo
 from mqstore.store.recovery.wish import Policy, Wish
+from mqstore.store.store import Store
+from mqstore.store.verify.run import verify
+from mqstore.store.verify.scene import Scope
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases, stores
@@ -169,3 +173,77 @@ def test_a_service_of_the_broker_needs_the_properties(tmp_path: Path) -> None:
     apply(layout, plan, lambda: planned(root, "4.9.7", config), Files())
     batch = CommitLog.open(Layout.open(root, config)).record(position)
     assert "REAL_TOPIC" in parse(batch.columns.ragged("properties")[0])
+
+
+NAMED = {"INNER_MULTI_DISPATCH": "b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "18,7"}
+NAMED_AT = 44640
+"""In 4.9.7-lmq: a record of mqtt/0 that names copy_topic and three light queues."""
+FURTHER = [(b"b", 18), (b"%LMQ%c", 7)]
+
+
+@pytest.mark.parametrize("with_crc", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 30, 31, 60, 67])
+def test_further_queues_are_named_again(count: int, with_crc: bool) -> None:
+    """Whatever is lost of the names and the numbers: they are there with both or not at all."""
+    text = format_properties({"KEYS": "k", **NAMED})
+    crc = CRC_ITEM_BYTES * with_crc
+    whole = record(text + bytes(crc))
+    torn = cut(whole, count + crc)
+    _, made = mended(torn, FURTHER, with_crc=with_crc, ended=True)
+    left = MESSAGE.parse(made).properties
+    assert len(made) == len(whole)
+    assert NAMED.items() <= parse(left).items()
+    assert ends_with_crc(left) == with_crc and (not with_crc or crc_ok(made))
+
+
+def test_where_no_separator_ends_the_text_there_is_room_for_it_all() -> None:
+    whole = record(format_properties({"KEYS": "k", **NAMED}).removesuffix(ITEM_SEPARATOR))
+    _, made = mended(cut(whole, 1), FURTHER, with_crc=False, ended=False)
+    assert made == whole
+
+
+def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
+    for text, further in (
+        (TEXT, [(b"b" * len(TEXT), 1)]),
+        (format_properties(NAMED | {"KEYS": "k"}), [(b"b", 18)]),
+    ):
+        torn = cut(record(text), 3)
+        assert mended(torn, further, with_crc=False, ended=True) == mended(
+            torn, with_crc=False, ended=True
+        )
+
+
+def tear_named(root: Path, *, all_of_it: bool) -> None:
+    """A record that units of other queues name loses its properties, or all behind the names."""
+    path = root / "commitlog" / file_name(0)
+    data = path.read_bytes()
+    whole = CommitLog.open(Layout.open(root, BrokerConfig())).record(NAMED_AT)
+    size, text = int(whole.columns.ints("total_size")[0]), whole.columns.ragged("properties")[0]
+    lost = len(text) if all_of_it else len(text) - text.index(b"INNER_MULTI_QUEUE_OFFSET")
+    end = NAMED_AT + size
+    path.write_bytes(data[: end - lost] + bytes(lost) + data[end:])
+
+
+def places(root: Path, config: BrokerConfig) -> set[tuple[QueueId, int, int]]:
+    """(queue, queue offset, position) of all units."""
+    return {(q, n, u[0]) for q, units in units_of(root, config).items() for n, u in units.items()}
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_path: Path) -> None:
+    """A record of a queue that names others: their units stay, and verify finds it named there."""
+    name = "4.9.7-lmq"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    before = places(root, config)
+    tear_named(root, all_of_it=all_of_it)
+    plan = planned(root, "4.9.7", config)
+    (row,) = plan.cut
+    names = row.properties["INNER_MULTI_DISPATCH"].split(",")
+    assert "copy_topic" in names
+    assert len(names) == len(row.properties["INNER_MULTI_QUEUE_OFFSET"].split(","))
+    apply(Layout.open(root, config), plan, lambda: planned(root, "4.9.7", config), Files())
+    assert places(root, config) == before
+    with Store(root, config) as store:
+        left = {finding.code for finding in verify(store, Scope()).serious}
+    assert left <= {"I-065", "I-100"}, "keys and tags are lost, and what units and index say of them"
