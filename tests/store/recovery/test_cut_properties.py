@@ -246,4 +246,6 @@ def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_pat
     assert places(root, config) == before
     with Store(root, config) as store:
         left = {finding.code for finding in verify(store, Scope()).serious}
-    assert left <= {"I-065", "I-100"}, "keys and tags are lost, and what units and index say of them"
+    assert left <= {"I-065", "I-100"}, (
+        "keys and tags are lost, and what units and index say of them"
+    )

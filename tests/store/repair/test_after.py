@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.config import BrokerConfig
 from mqstore.store.layout import Layout
+from mqstore.store.mapped_file_queue import file_name
 from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.recovery import plan_again
 from mqstore.store.recovery.wish import Policy, Wish
@@ -17,7 +19,7 @@ from mqstore.store.timer_check import read_timer_check
 from mqstore.store.verify.catalogue import catalogue
 from mqstore.store.write.files import Files
 
-from ... import recovery_cases
+from ... import recovery_cases, stores
 from ...recovery_cases import Case, case_of, config_of, feature_cases
 from .test_repair import NOW_MS
 
@@ -68,6 +70,25 @@ def test_a_message_without_a_unit_may_be_of_any_queue(code: str) -> None:
     texts = beyond_texts()[code]
     assert "shifted the queue" in texts["why"] and "in a light one" in texts["why"]
     assert "light" in texts["now"] and "--queue" in texts["command"]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("lost", [b"INNER_MULTI_DISPATCH", b"copy_topic,", b"%LMQ%a,copy_topic"])
+def test_a_queue_that_its_record_does_not_name_has_its_reason(lost: bytes, tmp_path: Path) -> None:
+    """No checksum tells that a name is wrong: consumers get the message as they did."""
+    name = "4.9.7-lmq"
+    root = stores.unpack(name, tmp_path)
+    log = root / "commitlog" / file_name(0)
+    data = log.read_bytes()
+    at = data.index(lost, data.index(b"%LMQ%a,copy_topic,") - len(b"INNER_MULTI_DISPATCH="))
+    log.write_bytes(data[:at] + b"X" + data[at + 1 :])
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    layout = Layout.open(root, config)
+    plan = examine(layout, Choice(), None, NOW_MS).plan
+    apply(layout, None, lambda: plan, Files(), command="repair")
+    told = {row.code: row for row in beyond_repair(layout, "4.9")}
+    assert "I-063" in told and set(told) <= set(beyond_texts())
+    assert told["I-063"].command.startswith("mqstore dump ") and told["I-063"].why
 
 
 @pytest.mark.few(1)

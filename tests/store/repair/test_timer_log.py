@@ -115,7 +115,10 @@ def test_a_record_without_its_time_says_nothing_of_the_entry(tmp_path: Path) -> 
     """A broker goes by the entry; that the record is torn is told of the record."""
     root = stores.unpack(CLEAN, tmp_path)
     put_time(root, lambda old: bytes(len(old)))
-    assert set(told(CLEAN, root)) - set(told(CLEAN, original(CLEAN, tmp_path))) == {"I-049", "I-055"}
+    assert set(told(CLEAN, root)) - set(told(CLEAN, original(CLEAN, tmp_path))) == {
+        "I-049",
+        "I-055",
+    }
 
 
 def test_a_time_that_no_entry_can_hold_is_told_with_its_reason(tmp_path: Path) -> None:
