@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mqstore.store.config import BrokerConfig
+from mqstore.store.layout import Layout
+from mqstore.store.recovery.apply import apply
+from mqstore.store.write.files import Files
+from tests import stores
+from tests.store.recovery.test_cut_properties import places, planned, tear_named
+
 from .conftest import Judge
-from .served import SIZES, Row, as_broker, loaded, mqstore, settings
+from .served import DATA, SIZES, Row, as_broker, changed, loaded, mqstore, settings
 from .test_same_bytes import HOST, START_MS, difference
 
 pytestmark = pytest.mark.interop
@@ -95,3 +104,23 @@ def test_how_large_such_a_record_may_be(judge: Judge, version: str, tmp_path: Pa
         options = [*words, *as_broker(version), *settings(config)]
         said = mqstore("put", ours, "T", "x" * size, *options, codes=(0, 5))
         assert bool(said) == (result["status"] == "PUT_OK"), size
+
+
+def test_a_torn_record_keeps_its_place_in_the_queues_it_named(
+    oracle: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    """A broker that makes all queues anew numbers the messages behind it as they were."""
+    name, version = "4.9.7-lmq", "4.9.7"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    wanted = places(root, config)
+    tear_named(root, all_of_it=True)
+    plan = planned(root, version, config)
+    apply(Layout.open(root, config), plan, lambda: planned(root, version, config), Files())
+    assert not changed(loaded(oracle(version), root, dict(config.items())), *DATA)
+    assert places(root, config) == wanted
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(root / part)
+    (root / "abort").touch()
+    loaded(oracle(version), root, dict(config.items()))
+    assert places(root, config) == wanted
