@@ -39,7 +39,7 @@ def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Commo
         tell_local("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
         with (
-            showing("comparing", pair.bytes, 2, common) as tell,
+            showing("comparing", pair.bytes, 1, common) as tell,
             spark_session(master, settings) as session,
             watched(session, tell),
         ):

@@ -1,29 +1,35 @@
 """`diff`: the first message of each queue in which two stores, or two fleets, differ.
 
 Records of both sides meet by store, topic, queue and queue offset, and are compared by what the
-producer gave. Where they lie in the log, and when they were stored, does not count. A pair is compared
-in this process (`store.arrow.differences`), or all pairs at once by Spark, which shuffles digests.
+producer gave. Where they lie in the log, and when they were stored, does not count. Pairs are compared
+one after the other in this process, or by tasks of Spark that look at a part of both logs each: what is
+left of these meets in the driver. Of logs that are no copies too much is left for that; they are
+compared in the driver.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
-from ..store.arrow.differences import DAMAGE_MAX, HOW, Unsound, compare
+from ..store.arrow.differences import WAITING_MAX, Compared, Unsound, compare
 from ..store.arrow.fleet import as_path
-from ..store.arrow.log_rows import Damage
-from .failures import failures
+from ..store.arrow.log_rows import LogPart, parts_of
+from ..store.arrow.part_differences import Left, look, met
+from ..store.errors import StoreError
+from ..store.split import SPLIT_BYTES_MAX, Split
 from .plan import names_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import SparkSession
 
-_QUEUE = ("pair", "topic", "queue_id")
-_PLACE = (*_QUEUE, "queue_offset")
-_FIELDS = ("store", *_PLACE[1:], "position", "digest", "body_crc_ok")
+    from .tasks import Task
+
+_SPLIT_BYTES = SPLIT_BYTES_MAX
+"""What a task looks at of each log."""
+_LEFT_MIN = 1000
+"""Messages that every task may leave, however many tasks there are."""
 
 Pairs = Mapping[str, str]
 """Stores of one side, each with the name of its pair."""
@@ -59,12 +65,24 @@ def here(
     Messages before the first one that the other side still has of a queue have expired there; they
     are passed over.
     """
+    return _all(compare(*_asks(pair, config), name, note) for name, pair in _pairs(a, b).items())
+
+
+def _pairs(a: Pairs, b: Pairs) -> dict[str, tuple[str, str]]:
+    """The stores of each pair."""
+    partners = {name: store for store, name in b.items()}
+    return {name: (store, partners[name]) for store, name in a.items()}
+
+
+def _asks(pair: Sequence[str], config: Mapping[str, str]) -> tuple[Ask, Ask]:
+    made = [Ask((store,), split_bytes=_SPLIT_BYTES, config=dict(config)) for store in pair]
+    return made[0], made[1]
+
+
+def _all(pairs: Iterable[Compared]) -> tuple[Differences, Unsound]:
     rows: Differences = []
     unsound = Unsound()
-    partners = {name: store for store, name in b.items()}
-    for store, name in a.items():
-        one, other = (Ask((root,), config=dict(config)) for root in (store, partners[name]))
-        found = compare(one, other, name, note)
+    for found in pairs:
         rows += found.rows
         unsound.join(found.unsound)
     return rows, unsound
@@ -73,119 +91,50 @@ def here(
 def on_spark(
     spark: SparkSession, a: Pairs, b: Pairs, config: Mapping[str, str]
 ) -> tuple[Differences, Unsound]:
-    """The same for all pairs at once. Raises the error that a worker met, or JobFailed."""
-    if not a:
-        return [], Unsound()
-    with failures():
-        both = _side(spark, a, config, 1).unionByName(_side(spark, b, config, -1))
-        rows = _queues(both.repartition(*_QUEUE)).collect()
-        unsound = _damage(spark, [*a, *b], config)
-    stores = {pair: (store, other) for store, pair in a.items() for other in b if b[other] == pair}
-    for row in rows:
-        for store, wrong, first in zip(
-            stores[row["pair"]], row["wrong"], row["first"], strict=True
-        ):
-            if wrong:
-                unsound.add_bodies(store, wrong, first)
-    return [_told(row) for row in rows if row["least"] is not None], unsound
+    """The same by tasks. Raises the error that one met, or JobFailed."""
+    from .tasks import run_tasks
+
+    pairs = _pairs(a, b)
+    tasks = tasks_of(pairs, config)
+    answers = run_tasks(spark, "diff:compare_parts", tasks)
+    of: dict[str, list[Any]] = {name: [] for name in pairs}
+    for task, answer in zip(tasks, answers, strict=True):
+        if isinstance(answer, StoreError):
+            raise answer
+        of[task["name"]].append(answer)
+
+    def compared() -> Iterator[Compared]:
+        for name, answers in of.items():
+            if None in answers:
+                yield compare(*_asks(pairs[name], config), name)
+            else:
+                yield met(map(Left.from_json, answers), name)
+
+    return _all(compared())
 
 
-def _side(spark: SparkSession, stores: Pairs, config: Mapping[str, str], weight: int) -> DataFrame:
-    """The messages of one side, each with its weight, and its position where its body is not sound."""
-    from pyspark.sql import functions as f
+def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) -> list[Task]:
+    """A task for each part of a pair: what lies at one place in both logs, since copies are alike."""
+    tasks: list[Task] = []
+    for name, pair in pairs.items():
+        parts: dict[int, tuple[list[Any], list[Any]]] = {}
+        for side, ask in enumerate(_asks(pair, config)):
+            for number, part in enumerate(parts_of(ask)):
+                place = number if part.split is None else part.split.start // _SPLIT_BYTES
+                parts.setdefault(place, ([], []))[side].append([part.split, part.behind])
+        tasks += [
+            {"root": pair[0], "name": name, "pair": pair, "config": dict(config), "parts": parts[n]}
+            for n in sorted(parts)
+        ]
+    most = max(_LEFT_MIN, WAITING_MAX // max(1, len(tasks)))
+    return [{**task, "most": most} for task in tasks]
 
-    rows = _read(spark, "rocketmq-log", list(stores), config, _FIELDS)
-    wrong = f.expr("if(body_crc_ok, null, position)").alias("wrong")
-    names = f.create_map(*(f.lit(text) for pair in stores.items() for text in pair))
-    pair = names[f.col("store")].alias("pair")
-    return rows.select(pair, *_PLACE[1:], "digest", wrong, f.lit(weight).alias("weight"))
 
-
-def _queues(both: DataFrame) -> DataFrame:
-    """Queues that differ, or have bodies that are not sound: how many of side A and of B, the first.
-
-    Of what has one place and one digest on both sides nothing is left.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    def some(condition: str) -> Column:
-        return f.bool_or(f.expr(condition))
-
-    sides = (("a", "weight > 0"), ("b", "weight < 0"))
-    unsound = [f.sum(f"wrong_{n}").alias(f"wrong_{n}") for n, _ in sides]
-    unsound += [f.min(f"first_{n}").alias(f"first_{n}") for n, _ in sides]
-    alike = both.groupBy(*_PLACE, "digest").agg(
-        f.sum("weight").alias("left"),
-        some("weight > 0").alias("has_a"),
-        some("weight < 0").alias("has_b"),
-        *(f.count_if(f.expr(f"wrong is not null and {s}")).alias(f"wrong_{n}") for n, s in sides),
-        *(f.min(f.expr(f"if({s}, wrong, null)")).alias(f"first_{n}") for n, s in sides),
-    )
-    places = alike.groupBy(*_PLACE).agg(
-        some("left > 0").alias("left_a"),
-        some("left < 0").alias("left_b"),
-        *(some(name).alias(name) for name in ("has_a", "has_b")),
-        *unsound,
-    )
-    queue = Window.partitionBy(*_QUEUE)
-    firsts = [
-        f.coalesce(f.min(f.when(f.col(side), f.col(_PLACE[-1]))).over(queue), f.lit(0))
-        for side in ("has_a", "has_b")
+def compare_parts(task: Task) -> dict[str, Any] | None:
+    """One task, where it runs: `Left.to_json`, None where too much is left. Raises StoreError."""
+    parts = [
+        [LogPart(store, None if split is None else Split(*split), behind) for split, behind in mine]
+        for store, mine in zip(task["pair"], task["parts"], strict=True)
     ]
-    how = f.expr(
-        "case when queue_offset < first or not (left_a or left_b) then null"
-        " when left_a and left_b then 'changed' when left_a then 'only_a' else 'only_b' end"
-    )
-    told = places.withColumn("first", f.greatest(*firsts)).withColumn("how", how)
-    counts = (f.count_if(f.col("how") == one).alias(one) for one in HOW)
-    least = f.min(f.when(f.col("how").isNotNull(), f.struct(_PLACE[-1], "how"))).alias("least")
-    queues = told.groupBy(*_QUEUE).agg(least, *counts, *unsound)
-    pairs = (f.array(f"{name}_a", f"{name}_b").alias(name) for name in ("wrong", "first"))
-    kept = queues.where("least is not null or wrong_a + wrong_b > 0")
-    return kept.select(*_QUEUE, "least", *HOW, *pairs).orderBy(*_QUEUE)
-
-
-def _told(row: Row) -> dict[str, Any]:
-    return {
-        "store": row["pair"],
-        "topic": row["topic"],
-        "queue_id": row["queue_id"],
-        "queue_offset": row["least"]["queue_offset"],
-        "how": row["least"]["how"],
-        **{how: row[how] for how in HOW},
-    }
-
-
-def _damage(spark: SparkSession, stores: Sequence[str], config: Mapping[str, str]) -> Unsound:
-    """What of some stores could not be read."""
-    from pyspark.sql import functions as f
-
-    places = _read(spark, "rocketmq-damage", stores, config, ()).cache()
-    number = f.array_position(f.array(*map(f.lit, stores)), f.col("store"))
-    first = places.orderBy(number, "position").limit(DAMAGE_MAX).collect()
-    sums = (f.count("*").alias("ranges"), f.coalesce(f.sum("size"), f.lit(0)).alias("bytes"))
-    of = {row["store"]: row for row in places.groupBy("store").agg(*sums).collect()}
-    places.unpersist()
-    in_order = [store for store in stores if store in of]
-    return Unsound(
-        [Damage(**row.asDict()) for row in first],
-        {store: of[store]["ranges"] for store in in_order},
-        {store: of[store]["bytes"] for store in in_order},
-    )
-
-
-def _read(
-    spark: SparkSession,
-    source: str,
-    stores: Sequence[str],
-    config: Mapping[str, str],
-    fields: Sequence[str],
-) -> DataFrame:
-    from . import register
-
-    register(spark)
-    options = {"paths": json.dumps(list(stores)), "fields": ",".join(fields)}
-    if config:
-        options["broker_config"] = json.dumps(dict(config))
-    return spark.read.format(source).options(**options).load()
+    left = look(*_asks(task["pair"], task["config"]), parts, task["most"])
+    return None if left is None else left.to_json()

@@ -9,7 +9,7 @@ messages at a time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -21,14 +21,14 @@ from ...formats.derive.ragged import Ints
 from ...formats.digest_columns import mixed
 from .ask import BODY_CRC_OK, NO_BODY, Ask
 from .log_columns import DIGEST
-from .log_rows import Damage, parts_of, rows_of
+from .log_rows import Damage, LogPart, parts_of, rows_of
 
 HOW = ("only_a", "only_b", "changed")
 """How a message differs: one side lacks it, or it is another one."""
 FIELDS = ("position", "total_size", "topic", "queue_id", "queue_offset", DIGEST, BODY_CRC_OK)
 DAMAGE_MAX = 1000
 """Of more places that could not be read only the numbers are kept."""
-_WAITING_MAX = 3_000_000
+WAITING_MAX = 3_000_000
 """Messages of both sides in memory at once: some 250 MiB."""
 _ENOUGH = 0.75
 """Where so many of them wait for their like, there is too little room for new ones."""
@@ -69,11 +69,13 @@ class Unsound:
             self.first.append(damage)
 
     def join(self, other: Unsound) -> None:
-        """What is unsound in other stores."""
+        """What is unsound in other stores, or in other parts of the same."""
         self.first += other.first[: DAMAGE_MAX - len(self.first)]
-        self.ranges |= other.ranges
-        self.bytes |= other.bytes
-        self.bodies |= other.bodies
+        for store, count in other.ranges.items():
+            self.ranges[store] = self.ranges.get(store, 0) + count
+            self.bytes[store] = self.bytes.get(store, 0) + other.bytes[store]
+        for store, (count, position) in other.bodies.items():
+            self.add_bodies(store, count, position)
 
     @property
     def cut(self) -> dict[str, tuple[int, int]]:
@@ -106,25 +108,30 @@ def compare(a: Ask, b: Ask, name: str, note: Note = lambda size: None) -> Compar
     """
     shards, found = [(0, 1)], Differing()
     queues: dict[Queue, int] = {}
-    unsound, firsts = Unsound(), _Firsts()
+    unsound, firsts = Unsound(), Firsts()
     while shards:
         shard, of = shards.pop()
-        unsound, firsts = Unsound(), _Firsts()  # those of the last reading are those of all
-        sides = [_side(ask, queues, unsound) for ask in (a, b)]
-        left = _left(sides, shard, of, firsts, note)
+        unsound, firsts = Unsound(), Firsts()  # those of the last reading are those of all
+        sides = [side_of(ask, parts_of(ask), queues, unsound) for ask in (a, b)]
+        left = left_of(sides, shard, of, firsts, note)
         if left is None:
             shards += [(shard + of, 2 * of), (shard, 2 * of)]
             note = lambda size: None
         else:
-            _join(found, _differing(list(queues), *left, firsts))
+            _join(found, differing(list(queues), *left, firsts))
     rows = [{"store": name, **found[queue]} for queue in sorted(found)]
     return Compared(rows, unsound)
 
 
-def _side(ask: Ask, queues: dict[Queue, int], unsound: Unsound) -> Iterator[tuple[Rows, int]]:
-    """The messages of one side, batch by batch, and how many bytes of the log that is."""
+def side_of(
+    ask: Ask, parts: Iterable[LogPart], queues: dict[Queue, int], unsound: Unsound
+) -> Iterator[tuple[Rows, int]]:
+    """The messages of one side, batch by batch, and how many bytes of the log that is.
+
+    queues: the numbers of queues; new ones get the next. unsound: is told what is.
+    """
     reading = replace(ask, fields=FIELDS, body=NO_BODY)
-    for part in parts_of(reading):
+    for part in parts:
         for rows in rows_of(reading, part, unsound.add):
             sound = rows.column(BODY_CRC_OK).fill_null(True)
             if wrong := len(rows) - sound.true_count:
@@ -151,36 +158,43 @@ def _numbers(rows: Any, queues: dict[Queue, int]) -> Ints:
     return np.array(numbers, np.int64)[inverse]
 
 
-class _Firsts:
+class Firsts:
     """The least offset of each queue on either side."""
 
     def __init__(self) -> None:
-        self._least: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        self.least: tuple[dict[int, int], dict[int, int]] = ({}, {})
+        """By the number of a queue."""
 
     def add(self, side: int, rows: Rows) -> None:
+        """Messages of the first side (0) or of the other one."""
         queue, offset, _ = rows
         order = np.lexsort((offset, queue))
         first = np.flatnonzero(np.diff(queue[order], prepend=-1))
-        least = self._least[side]
-        pairs = zip(queue[order][first].tolist(), offset[order][first].tolist(), strict=True)
-        for number, value in pairs:
-            least[number] = min(value, least.get(number, value))
+        for number, value in zip(
+            queue[order][first].tolist(), offset[order][first].tolist(), strict=True
+        ):
+            self.add_one(side, number, value)
+
+    def add_one(self, side: int, queue: int, offset: int) -> None:
+        """An offset that a queue of a side has."""
+        least = self.least[side]
+        least[queue] = min(offset, least.get(queue, offset))
 
     def common(self, queue: Ints) -> Ints:
         """Of each queue the first offset that may be compared: what is before it has expired."""
         numbers, inverse = np.unique(queue, return_inverse=True)
-        known = [max(side.get(n, 0) for side in self._least) for n in numbers.tolist()]
+        known = [max(side.get(n, 0) for side in self.least) for n in numbers.tolist()]
         return np.array(known, np.int64)[inverse]
 
 
-def _left(
-    sides: Sequence[Iterator[tuple[Rows, int]]], shard: int, of: int, firsts: _Firsts, note: Note
+def left_of(
+    sides: Sequence[Iterator[tuple[Rows, int]]], shard: int, of: int, firsts: Firsts, note: Note
 ) -> tuple[Rows, Ints] | None:
     """What is left of both sides when all that is alike is gone; None where that is too much.
 
     Only messages of one shard count; with a weight above 0 those of the first side.
     """
-    waiting = _Waiting()
+    waiting = Waiting()
     ended, read = [False, False], [0, 0]
     while not all(ended):
         side = min((n for n in (0, 1) if not ended[n]), key=lambda n: read[n])
@@ -196,7 +210,7 @@ def _left(
             mine = _shard_of(rows, of) == shard
             rows = rows[0][mine], rows[1][mine], rows[2][mine]
         waiting.add(rows, -1 if side else 1)
-        if waiting.count > _ENOUGH * _WAITING_MAX and of < _SPLIT_MAX:
+        if waiting.count > _ENOUGH * WAITING_MAX and of < _SPLIT_MAX:
             return None
     return waiting.all()
 
@@ -208,7 +222,7 @@ def _shard_of(rows: Rows, of: int) -> npt.NDArray[np.int64]:
     return found
 
 
-class _Waiting:
+class Waiting:
     """Messages that have not met their like. count: how many waited when it was last looked."""
 
     def __init__(self) -> None:
@@ -216,12 +230,13 @@ class _Waiting:
         self._new = 0
         self._columns: tuple[list[Ints], ...] = ([], [], [], [])
 
-    def add(self, rows: Rows, weight: int) -> None:
+    def add(self, rows: Rows, weight: int | Ints) -> None:
         """Messages of one side."""
-        for kept, column in zip(self._columns, (*rows, np.full(len(rows[0]), weight)), strict=True):
+        weights = np.full(len(rows[0]), weight) if isinstance(weight, int) else weight
+        for kept, column in zip(self._columns, (*rows, weights), strict=True):
             kept.append(column)
         self._new += len(rows[0])
-        if self._new > max(_STEP, self.count) or self.count + self._new > _WAITING_MAX:
+        if self._new > max(_STEP, self.count) or self.count + self._new > WAITING_MAX:
             self._meet()
 
     def all(self) -> tuple[Rows, Ints]:
@@ -258,7 +273,7 @@ class _Waiting:
         return found
 
 
-def _differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: _Firsts) -> Differing:
+def differing(queues: Sequence[Queue], rows: Rows, weight: Ints, firsts: Firsts) -> Differing:
     """Of each queue that differs: where first, how, and how often."""
     queue, offset, _ = rows
     kept = np.flatnonzero(offset >= firsts.common(queue))

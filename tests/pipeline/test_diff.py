@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,8 @@ import pytest
 from mqstore.cli.app import run
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.hashing import crc31
-from mqstore.pipeline import session
+from mqstore.pipeline import diff as pipeline_diff
+from mqstore.pipeline import session, tasks
 from mqstore.pipeline.diff import here, on_spark, pairs_of
 from mqstore.store.arrow import differences
 from mqstore.store.arrow.ask import Ask
@@ -36,11 +37,22 @@ if TYPE_CHECKING:
 Way = Callable[..., tuple[list[dict[str, Any]], Unsound]]
 
 
-@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
-def way(request: pytest.FixtureRequest) -> Way:
-    """Both ways to compare pairs of stores."""
+def run_here(_: object, function: str, given: list[dict[str, Any]]) -> list[Any]:
+    """Tasks as Spark runs them, in this process."""
+    assert function == "diff:compare_parts"
+    answers = [pipeline_diff.compare_parts(json.loads(json.dumps(task))) for task in given]
+    return [json.loads(json.dumps(answer)) for answer in answers]
+
+
+@pytest.fixture(params=["here", "parts", pytest.param("spark", marks=pytest.mark.spark)])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
+    """All ways to compare pairs of stores."""
     if request.param == "here":
         return lambda a, b: here(a, b, {}, lambda size: None)
+    monkeypatch.setattr(pipeline_diff, "_SPLIT_BYTES", 100_000)
+    if request.param == "parts":
+        monkeypatch.setattr(tasks, "run_tasks", run_here)
+        return lambda a, b: on_spark(cast("SparkSession", None), a, b, {})
     spark: SparkSession = request.getfixturevalue("spark")
     return lambda a, b: on_spark(spark, a, b, {})
 
@@ -249,7 +261,7 @@ def test_another_order_and_little_memory(
 ) -> None:
     """However much waits for its like at once, and where the logs are read for a part at a time."""
     monkeypatch.setattr(differences, "_STEP", step)
-    monkeypatch.setattr(differences, "_WAITING_MAX", most)
+    monkeypatch.setattr(differences, "WAITING_MAX", most)
     monkeypatch.setattr(differences, "_BLOCK_BITS", 2)
     a, b = (Ask.of({"path": path, "split_bytes": "70000"}) for path in shuffled)
     found = compare(a, b, "x")
@@ -261,9 +273,28 @@ def test_another_order_and_little_memory(
     assert not found.unsound
 
 
+@pytest.mark.parametrize("most", [1, 1_000_000])
+def test_logs_that_are_no_copies_in_parts(
+    shuffled: tuple[str, str], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of parts meets, however much that is, or the logs are compared as a whole."""
+    monkeypatch.setattr(pipeline_diff, "_SPLIT_BYTES", 70_000)
+    monkeypatch.setattr(pipeline_diff, "_LEFT_MIN", most)
+    monkeypatch.setattr(pipeline_diff, "WAITING_MAX", most)
+    monkeypatch.setattr(tasks, "run_tasks", run_here)
+    sides = {shuffled[0]: "x"}, {shuffled[1]: "x"}
+    given = pipeline_diff.tasks_of({"x": shuffled}, {})
+    assert len(given) > 3
+    left = [pipeline_diff.compare_parts(task) is None for task in given]
+    assert any(left) if most == 1 else not any(left)
+    found = on_spark(cast("SparkSession", None), *sides, {})
+    assert found == here(*sides, {}, lambda size: None)
+    assert len(found[0]) == 2
+
+
 def test_a_queue_offset_that_a_log_has_twice() -> None:
     """A copy too many is one that only this side has; two others are a change."""
-    waiting = differences._Waiting()
+    waiting = differences.Waiting()
 
     def add(weight: int, *rows: tuple[int, int, int]) -> None:
         queue, offset, digest = np.array(rows, np.int64).T
