@@ -96,7 +96,7 @@ def on_spark(
 
     pairs = _pairs(a, b)
     tasks = tasks_of(pairs, config)
-    answers = run_tasks(spark, "diff:compare_parts", tasks)
+    answers = run_tasks(spark, "diff:compare_parts", tasks, [task["bytes"] for task in tasks])
     of: dict[str, list[Any]] = {name: [] for name in pairs}
     for task, answer in zip(tasks, answers, strict=True):
         if isinstance(answer, StoreError):
@@ -117,15 +117,16 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
     """A task for each part of a pair: what lies at one place in both logs, since copies are alike."""
     tasks: list[Task] = []
     for name, pair in pairs.items():
-        parts: dict[int, tuple[list[Any], list[Any]]] = {}
+        parts: dict[int, tuple[list[LogPart], list[LogPart]]] = {}
         for side, ask in enumerate(_asks(pair, config)):
             for number, part in enumerate(parts_of(ask)):
                 place = number if part.split is None else part.split.start // _SPLIT_BYTES
-                parts.setdefault(place, ([], []))[side].append([part.split, part.behind])
-        tasks += [
-            {"root": pair[0], "name": name, "pair": pair, "config": dict(config), "parts": parts[n]}
-            for n in sorted(parts)
-        ]
+                parts.setdefault(place, ([], []))[side].append(part)
+        for _, both in sorted(parts.items()):
+            task: Task = {"root": pair[0], "name": name, "pair": pair, "config": dict(config)}
+            task["parts"] = [[(part.split, part.behind) for part in mine] for mine in both]
+            task["bytes"] = sum(part.bytes for mine in both for part in mine)
+            tasks.append(task)
     most = max(_LEFT_MIN, WAITING_MAX // max(1, len(tasks)))
     return [{**task, "most": most} for task in tasks]
 

@@ -42,8 +42,8 @@ class Left:
     unsound: Unsound
 
     def to_json(self) -> dict[str, Any]:
-        """For another process."""
-        columns = np.stack([*self.rows, self.weight]).astype("<i8")
+        """For another process of a machine like this."""
+        columns = np.stack([*self.rows, self.weight])
         return {
             "queues": self.queues,
             "left": base64.b64encode(zlib.compress(columns.tobytes(), _LEVEL)).decode("ascii"),
@@ -55,7 +55,7 @@ class Left:
     def from_json(cls, given: dict[str, Any]) -> Left:
         """What `to_json` has given."""
         data = zlib.decompress(base64.b64decode(given["left"]))
-        queue, offset, digest, weight = np.frombuffer(data, "<i8").reshape(4, -1)
+        queue, offset, digest, weight = np.frombuffer(data, np.int64).reshape(4, -1)
         firsts, unsound = Firsts(), given["unsound"]
         for side, least in enumerate(given["firsts"]):
             for number, value in least:
