@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....formats.blank import BLANK
+from ....formats.message import SMALLEST
 from ...dispatch import LMQ_PREFIX
 from ..queue_audit import QueueAudit
 from ..snapshot import QueueId
@@ -52,6 +53,9 @@ def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
         if queue.topic.startswith(LMQ_PREFIX):
             continue  # its records are those of other topics
         for hole in audit.missing():
+            # more than there is room for are no messages: a neighbour's number is damaged
+            if hole.end - hole.begin > (hole.high - hole.low) // SMALLEST:
+                continue
             for offset in range(hole.begin, hole.end):
                 yield Place(queue, offset, hole.low, hole.high)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -23,7 +26,10 @@ from mqstore.store.recovery.keep.forms import HALF_TOPIC, OP_TOPIC, Forms, is_fo
 from mqstore.store.recovery.keep.gaps import Gap
 from mqstore.store.recovery.keep.lost_units import LostUnits
 from mqstore.store.recovery.keep.records import encoded, padded
+from mqstore.store.recovery.keep.unnamed import places
 from mqstore.store.recovery.plan import Plan
+from mqstore.store.recovery.queue_audit import QueueAudit
+from mqstore.store.recovery.queue_fix import Hole
 from mqstore.store.recovery.recovery import Recovery, examine, plan_again
 from mqstore.store.recovery.snapshot import QueueId
 from mqstore.store.recovery.wish import Policy, Wish
@@ -442,3 +448,11 @@ def test_a_record_whose_own_checksum_is_wrong(kind: str, lost: int, tmp_path: Pa
     after = found()
     assert after.nothing_to_do and not after.harmful
     assert after.tombstones == lost
+
+
+def test_a_number_out_of_reach_makes_no_lost_messages() -> None:
+    """A damaged queue offset is no hole of as many messages: there is no room for them in the log."""
+    audit = SimpleNamespace(missing=lambda: [Hole(5, 1 << 60, 100, 5000), Hole(1, 3, 100, 5000)])
+    queue = QueueId("T", 0)
+    found = list(places(cast("Mapping[QueueId, QueueAudit]", {queue: audit})))
+    assert [place.queue_offset for place in found] == [1, 2]
