@@ -32,7 +32,7 @@ def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Commo
     """The command with the session that is asked for. Raises SparkUnavailable, typer.Exit."""
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
-    from ..pipeline.session import spark_session
+    from ..pipeline.spark import spark_session
     from ..pipeline.watch import watched
 
     with compared(a, b, partial, common) as pair:

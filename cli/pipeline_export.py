@@ -43,7 +43,7 @@ def export_on_spark(
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
-    from ..pipeline.session import spark_session
+    from ..pipeline.spark import spark_session
     from ..pipeline.watch import watched
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes

@@ -92,7 +92,7 @@ class Spark:
 
         Raises BadParameter, SparkUnavailable where Spark is not installed.
         """
-        from ..pipeline.session import require_packages
+        from ..pipeline.spark import require_packages
 
         if common.rate is not None:
             raise typer.BadParameter("a Spark job has no limit of reading", param_hint="--rate")

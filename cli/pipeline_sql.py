@@ -54,7 +54,7 @@ def ask_spark(
     common: Common,
 ) -> None:
     """Answer a query on Spark. Raises typer.Exit with the exit code, and what ends a command."""
-    from ..pipeline.session import spark_session
+    from ..pipeline.spark import spark_session
 
     master, settings = spark.place(common)
     from ..pipeline import register

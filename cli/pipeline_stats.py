@@ -37,7 +37,7 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     common.open_output().check(options.columns)
     from dataclasses import replace
 
-    from ..pipeline.session import spark_session
+    from ..pipeline.spark import spark_session
     from ..pipeline.stats import count_on, tasks_of
     from ..pipeline.watch import watched
     from ..store.arrow.fleet import stores_of

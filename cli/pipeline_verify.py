@@ -58,7 +58,7 @@ def verify(
       mqstore pipeline verify @stores.txt --master spark://host:7077 --format prometheus
     """
     master, settings = spark.place(common)
-    from ..pipeline.session import spark_session
+    from ..pipeline.spark import spark_session
     from ..pipeline.verify import can_be_cut, tasks_of, verify_on
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes

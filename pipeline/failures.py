@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from ..store import errors
 from ..store.errors import StoreError
-from .session import telling_line
+from .spark import telling_line
 
 
 class JobFailed(StoreError):

@@ -66,7 +66,7 @@ def on_spark(master: str, settings: Mapping[str, str], tell: Tell | None = None)
     """The job in a Spark session of its own. Raises SparkUnavailable, JobFailed."""
 
     def job(plan: Plan, stage: Stage) -> Made:
-        from .session import spark_session
+        from .spark import spark_session
 
         with spark_session(master, settings) as spark:
             return spark_job(spark, plan, stage, tell)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from mqstore.pipeline import register
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
-from mqstore.pipeline.session import spark_session
+from mqstore.pipeline.spark import spark_session
 from mqstore.pipeline.verify import tasks_of, verify_on
 from mqstore.store.config import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks

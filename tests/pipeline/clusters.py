@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mqstore.pipeline.session import find_java, java_home
+from mqstore.pipeline.spark import find_java, java_home
 
 HOST = "127.0.0.1"
 _START_S = 300

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqstore.pipeline import register
-from mqstore.pipeline.session import spark_session
+from mqstore.pipeline.spark import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,8 @@ from mqstore.cli.app import run
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.hashing import crc31
 from mqstore.pipeline import diff as pipeline_diff
-from mqstore.pipeline import session, tasks
+from mqstore.pipeline import spark as session
+from mqstore.pipeline import tasks
 from mqstore.pipeline.diff import here, on_spark, pairs_of
 from mqstore.store.arrow import differences
 from mqstore.store.arrow.ask import Ask

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline import session
+from mqstore.pipeline import spark as session
 from mqstore.pipeline.masters import (
     SparkUnavailable,
     check_reachable,
@@ -101,7 +101,8 @@ def test_shim_drops_the_options_a_slim_java_does_not_know(tmp_path: Path) -> Non
     answer = subprocess.run(
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
-    assert answer.stdout.splitlines() == ["-Xmx1g", "-Dx=a b", "--add-opens=java.base"]
+    ours = ["-XX:-UsePerfData", f"-Djava.io.tmpdir={home / 'tmp'}"]
+    assert answer.stdout.splitlines() == [*ours, "-Xmx1g", "-Dx=a b", "--add-opens=java.base"]
 
 
 def test_a_local_master_stays_on_the_loopback(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
 
@@ -37,6 +36,7 @@ from .masters import (
     ships_code,
     stays_on_loopback,
 )
+from .scratch import session_folder
 from .ship import package_zip
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ for option do
     *) set -- "$@" "$option" ;;
   esac
 done
-exec {java} "$@"
+exec {java} -XX:-UsePerfData -Djava.io.tmpdir={tmp} "$@"
 """
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -90,14 +90,14 @@ def spark_session(
     require_packages(master)
     check_reachable(master)
     with (
-        TemporaryDirectory(prefix="mqstore-spark-", ignore_cleanup_errors=True) as name,
-        _environment(_variables(master, Path(name))),
+        session_folder() as folder,
+        _environment(_variables(master, folder)),
         _quiet_loggers(),
     ):
-        session = _start(master, options(master, Path(name), settings or {}), Path(name, "log"))
+        session = _start(master, options(master, folder, settings or {}), folder / "log")
         try:
             if is_connect(master):
-                session.addArtifacts(str(package_zip(Path(name))), pyfile=True)
+                session.addArtifacts(str(package_zip(folder)), pyfile=True)
             yield session
         finally:
             with catch_warnings(action="ignore"):  # of a JVM that ends by itself
@@ -170,10 +170,15 @@ def java_version(java: str) -> int:
 
 
 def java_home(java: Path, folder: Path) -> Path:
-    """A JAVA_HOME in `folder` whose `bin/java` is `java` without the options it may not know."""
+    """A JAVA_HOME in `folder` whose `bin/java` is `java` without the options it may not know.
+
+    What it keeps for a while is in `folder`, too.
+    """
     shim = folder / "bin" / "java"
     shim.parent.mkdir(parents=True)
-    shim.write_text(_SHIM.format(dropped="|".join(_DROPPED_OPTIONS), java=shlex.quote(str(java))))
+    (folder / "tmp").mkdir(exist_ok=True)
+    names = {"java": shlex.quote(str(java)), "tmp": shlex.quote(str(folder / "tmp"))}
+    shim.write_text(_SHIM.format(dropped="|".join(_DROPPED_OPTIONS), **names))
     shim.chmod(0o755)
     return folder
 
@@ -183,6 +188,8 @@ def _variables(master: str, folder: Path) -> dict[str, str]:
     variables = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     if is_connect(master):
         return variables
+    if is_local(master):
+        variables["TMPDIR"] = str(folder / "tmp")
     variables["JAVA_HOME"] = str(java_home(find_java(), folder))
     (folder / "log4j2.properties").write_text(_LOG4J)
     if stays_on_loopback(master):
