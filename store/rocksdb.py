@@ -28,6 +28,8 @@ _IO_ERROR = "IO error"
 _WINDOW_BYTES = 1 << 20
 _MANIFEST, _SST = "MANIFEST-", ".sst"
 _OPEN_FILES = 256
+_NOTES = "rocksdict-config.json"
+"""What the library writes about a database, even where it only reads."""
 _MOST_FILES = 200_000
 """More files than so in one directory are no RocksDB of a broker."""
 
@@ -167,10 +169,11 @@ def _options(rocksdict: Any) -> Any:
 
 
 def _links(path: Path) -> tempfile.TemporaryDirectory[str]:
-    """A directory for temporary files with a link to each file of `path`."""
+    """A directory for temporary files with a link to each file of `path` that a broker makes."""
     try:
         with os.scandir(path) as entries:
             files = [e for _, e in zip(range(_MOST_FILES), entries, strict=False) if e.is_file()]
+            files = [entry for entry in files if entry.name != _NOTES]
     except OSError as error:
         raise from_os_error(error, path) from error
     try:

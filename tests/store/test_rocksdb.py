@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rocksdict
 
 from mqstore.store import rocksdb
 from mqstore.store.errors import Missing, NotFound, StoreError, Unreadable, Unsupported
@@ -106,6 +107,17 @@ def test_damage_is_an_error_with_the_path(damage: str, tmp_path: Path) -> None:
             list(database.items(family))
     assert caught.value.path == str(path)
     assert "mqstore-rocksdb-" not in str(caught.value)
+
+
+def test_notes_of_the_library_are_left_alone(tmp_path: Path) -> None:
+    """Whoever wrote into a database with the library left its notes; reading does not touch them."""
+    path = tmp_path / "db"
+    rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True)).close()
+    notes = path / "rocksdict-config.json"
+    os.utime(notes, ns=(1, 1))
+    with RocksDb.open(path) as database:
+        assert list(database.items(rocksdb.DEFAULT)) == []
+    assert notes.stat().st_mtime_ns == 1
 
 
 def test_what_is_no_rocksdb(tmp_path: Path) -> None:
