@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
+from ...formats.timer_wheel import SLOTS
 from ..commit_log import CommitLog
 from ..counted import counted
 from .queue_state import QueueState
@@ -103,10 +104,7 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     if state is None or queue is None or outcome.hangs:
         return None
     entries = _entries(outcome, state)
-    # of a timercheck that is lost nothing tells how far the broker had read
-    read_ms = state.read_time_ms
-    if not read_ms and len(entries):
-        read_ms = int(entries.tick_ms.min())
+    read_ms = state.read_time_ms or _oldest_ms(entries, state)
     used = state.wheel[state.used(read_ms)]
     reached = _reached(entries, used["last_pos"].astype(np.int64))
     offset = _queue_offsets(queue, entries.place)
@@ -125,6 +123,18 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     bugs += ["B34"] if twice else []
     bugs += ["B35"] if stuck is not None else []
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
+
+
+def _oldest_ms(entries: _Entries, state: TimerState) -> int:
+    """The oldest time that log or wheel have, 0 for none: of a timercheck that is lost nothing tells
+    how far the broker had read.
+    """
+    if len(entries):
+        return int(entries.tick_ms.min())
+    time = state.wheel["time"]
+    number = np.flatnonzero(time > 0)
+    inside = time[number][time[number] % SLOTS == number]
+    return int(inside.min()) * state.ticks.precision_ms if len(inside) else 0
 
 
 def _why_never(outcome: Outcome, state: TimerState, entries: _Entries) -> str:

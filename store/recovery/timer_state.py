@@ -68,7 +68,7 @@ class TimerState:
 
     def used(self, read_time_ms: int) -> Ints:
         """Numbers of the slots in use from a time on, in the order in which they are due."""
-        first = self.ticks.of(read_time_ms)
+        first = max(1, self.ticks.of(read_time_ms))  # a slot that was never used has the time 0
         numbers = np.flatnonzero(self.wheel["time"] >= first)  # most of a wheel is empty
         round_ = (numbers - first) % SLOTS
         in_time = self.wheel["time"][numbers] == first + round_
