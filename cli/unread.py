@@ -40,7 +40,7 @@ def tell_unread(
         say(str(error))
     if unread and not (partial and others):
         if others:
-            say("nothing was asked; --partial goes on without what cannot be read")
+            say("nothing is done; --partial goes on without what cannot be read")
         raise typer.Exit(max(map(exit_code_of, unread.values())))
     return [
         {"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()

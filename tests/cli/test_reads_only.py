@@ -137,6 +137,7 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
     for view in ("messages", "queues", "index_items", "timers", "offsets", "lag", "findings"):
         yield ("sql", f"SELECT * FROM {view}", "{}")
     yield ("stats", "{}", "--by", "topic,tag,host")
+    yield ("diff", "{}", "{}")
 
 
 @pytest.mark.few(2)
