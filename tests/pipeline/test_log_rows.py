@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mqstore.pipeline.sources.log import LogReader
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.log_columns import COLUMNS
@@ -19,6 +20,7 @@ from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
 from mqstore.store.layout import Layout
 from mqstore.store.mark import Mark
 from mqstore.store.message import messages
+from mqstore.store.selected import DamageWarning
 from mqstore.store.split import Split
 from mqstore.store.time_range import TimeRange
 
@@ -213,3 +215,15 @@ def test_damage_ends_the_query_where_that_is_asked(tmp_path: Path) -> None:
 def test_options_that_make_no_sense(options: dict[str, str], reason: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=reason):
         fields_of(Ask.of({"path": str(tmp_path), **options}))
+
+
+def test_a_task_says_what_it_has_passed_over(tmp_path: Path) -> None:
+    """In one warning, which leads to the rows of the damage."""
+    ask = ask_of(unpack("4.9.7-killed-page", tmp_path), fields="position")
+    (lost,) = damage(ask)
+    reader = LogReader(ask)
+    with pytest.warns(DamageWarning, match="rocketmq-damage has all of them") as told:
+        found = [rows.num_rows for part in reader.partitions() for rows in reader.read(part)]
+    (warning,) = told
+    assert f"{lost.size} bytes in 1 place passed over, from {lost.position}" in str(warning.message)
+    assert sum(found) == len(rows(ask))
