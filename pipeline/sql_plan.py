@@ -1,6 +1,6 @@
 """Which columns of which views a query needs: as Spark's own plan of it says.
 
-The query is planned over views that are empty and have all columns, and the plan is read as Spark
+The query is planned over views that have all columns and hardly any rows, and the plan is read as Spark
 prints it, which a Connect server does, too: a leaf lists its columns as `name#id`, and whoever uses
 one names its id.
 """
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 _OPTIMIZED, _PHYSICAL = "== Optimized Logical Plan ==", "\n== Physical Plan =="
 _LEAVES = ("LogicalRDD", "LocalRelation")
-"""What an empty table is called, here and on a Connect server."""
+"""What a table of a few rows is called, here and on a Connect server."""
 _UNION = "Union"
 _COLUMN = re.compile(r"(\w+)#(\d+)")
 _USED = re.compile(r"#(\d+)")
 _TREE = re.compile(r"[ :+|-]*")
+_ROWS = 2
+"""Nothing is sorted, grouped or limited where there is one row, or none, to begin with."""
 _NO_SUCH_TABLE = "TABLE_OR_VIEW_NOT_FOUND"
 _SETTINGS = {
     "spark.sql.debug.maxToStringFields": "1000",
@@ -36,7 +38,7 @@ _SETTINGS = {
         for rule in ("PropagateEmptyRelation", "ConvertToLocalRelation")
     ),
 }
-"""Plans that name all columns, and what is read, though it is empty."""
+"""Plans that name all columns, and what is read, though there is nothing in it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Asked:
 
 
 def understood(spark: SparkSession, query: str) -> Asked:
-    """A query, analysed over views without rows. Raises InvalidInput for one that makes no sense."""
+    """A query, analysed without a look at any store. Raises InvalidInput for one that makes no sense."""
     from pyspark.errors import (
         AnalysisException,
         ArithmeticException,
@@ -94,7 +96,9 @@ def _analysed(spark: SparkSession, text: str) -> DataFrame:
             named = (error.getMessageParameters() or {}).get("relationName", "").strip("`").lower()
             if error.getCondition() != _NO_SUCH_TABLE or named not in VIEWS:
                 raise
-        spark.createDataFrame([], VIEWS[named].ddl).createOrReplaceTempView(named)
+        view = VIEWS[named]
+        rows = [(None,) * len(view.columns)] * _ROWS
+        spark.createDataFrame(rows, view.ddl).createOrReplaceTempView(named)
 
 
 def _plan_of(rows: DataFrame) -> str:
@@ -145,7 +149,7 @@ def needed_of(plan: str) -> tuple[Needed, ...]:
 
 
 def _view_of(line: str) -> View | None:
-    """The view whose empty table a line of a plan is."""
+    """The view whose table a line of a plan is."""
     if not _words(line).startswith(_LEAVES):
         return None
     names = tuple(name for name, _ in _COLUMN.findall(line))

@@ -34,8 +34,8 @@ _CLOSED = (
 )
 """A query reads views, and nothing else of this machine."""
 _TABLE = "BASE_TABLE"
-_ROWS = 1 << 13
-"""Rows of a batch of the answer."""
+_ROWS = 1 << 11
+"""Rows of a batch of the answer, those of one step of DuckDB: bodies may be large."""
 _NO_MEMORY = "Out of Memory Error"
 """A result that is read says so in words only."""
 _AT = re.compile(r"\n\s*\n?LINE \d+:.*", re.DOTALL)

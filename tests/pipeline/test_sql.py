@@ -21,6 +21,7 @@ from mqstore.store.arrow.views import VIEWS
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ..stores import messages, unpack
+from . import clusters
 from .test_session import without
 
 if TYPE_CHECKING:
@@ -253,3 +254,29 @@ def test_the_command(tmp_path: Path) -> None:
     assert unread["type"] == "unread" and unread["store"] == str(tmp_path / "none")
     code, out, err = asks("sql", "SELECT size FROM damage", local, "--fields=nothing", "--partial")
     assert (code, out) == (2, "") and "no field 'nothing'" in err[-1]
+
+
+@pytest.mark.slow
+def test_a_connect_server_prints_its_plans_as_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is only sorted or grouped by is needed: there is next to nothing to sort in a plan's views."""
+    import subprocess
+    import sys
+
+    root = str(unpack("5.3.3-clean", tmp_path))
+    with clusters.connect(tmp_path) as url:
+        for query in (
+            "SELECT topic FROM lag WHERE lag >= 0 ORDER BY max_offset DESC, topic, queue_id LIMIT 9",
+            "SELECT DISTINCT topic, (SELECT max(total_size) FROM messages) AS n FROM queues ORDER BY 1",
+        ):
+            words = ["sql", query, root, "--format=json"]
+            done = subprocess.run(
+                [sys.executable, "-m", "mqstore", *words, "--master", url],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                check=False,
+            )
+            assert (run(words), done.returncode, done.stderr) == (0, 0, "")
+            assert done.stdout == capsys.readouterr().out
