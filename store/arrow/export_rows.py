@@ -22,8 +22,8 @@ from .log_columns import SCHEMA
 from .log_rows import Damage, LogPart, fields_of, rows_of
 
 _TIME = pa.timestamp("ms", "UTC")
-_BEHIND_MS = 253_402_300_800_000
-"""The year 10000: no calendar of a reader goes on there, and no message was stored then."""
+_FIRST_MS, _BEHIND_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The years 1 and 10000: beyond, readers have no calendar, and no message was stored."""
 _RAW, _SHOWN = "_timestamp", "_time"
 _READ = ("position", "total_size")
 """Columns that are read to tell how far it is, and where something is wrong."""
@@ -114,6 +114,7 @@ def _with_times(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for name in schema.names:
         if name not in rows.schema.names:
             raw = rows.column(name.removesuffix(_SHOWN) + _RAW)
-            shown = pc.if_else(pc.less(raw, _BEHIND_MS), raw, None)
+            inside = pc.and_(pc.greater_equal(raw, _FIRST_MS), pc.less(raw, _BEHIND_MS))
+            shown = pc.if_else(inside, raw, None)
             rows = rows.append_column(pa.field(name, _TIME), shown.cast(_TIME))
     return rows

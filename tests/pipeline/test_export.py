@@ -24,7 +24,7 @@ from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, here, on_spark, tasks_of
 from mqstore.pipeline.stage import Stage
-from mqstore.store.arrow import export_files
+from mqstore.store.arrow import export_files, export_rows
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.export_rows import ExportHow
@@ -214,6 +214,20 @@ def test_more_days_than_files_are_open(tmp_path: Path, monkeypatch: pytest.Monke
     assert report["rows"] == 6
     found = pq.read_table(tmp_path / "out").column("body").to_pylist()
     assert sorted(found) == [str(n).encode() for n in range(6)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "json", "csv", "avro"])
+def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:
+    """Are milliseconds and no times."""
+    times = [-(2**62), -1, 2**62]
+    given = pa.record_batch({"born_timestamp": pa.array(times, pa.int64())})
+    schema = export_rows.schema_of(Ask((), ("born_timestamp",)), ExportHow(times=True))
+    shown = export_rows._with_times(given, schema)
+    assert shown.column("born_timestamp").to_pylist() == times
+    assert [time is None for time in shown.column("born_time").to_pylist()] == [True, False, True]
+    sink = open_sink(FileKind(form), tmp_path / "out", schema)
+    sink.write(pa.Table.from_batches([shown]))
+    sink.close()
 
 
 def test_json_is_what_put_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
