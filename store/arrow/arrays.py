@@ -62,7 +62,13 @@ def few_texts(strings: Ragged, text: Callable[[bytes], str] = java_string) -> pa
 
 def constant(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
     """The same value in every row."""
+    value = path_text(value) if isinstance(value, str) else value
     return pa.repeat(pa.scalar(value, arrow_type), count)
+
+
+def path_text(path: str) -> str:
+    """A path as text: bytes in it that are none become U+FFFD."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def numbers(column: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:

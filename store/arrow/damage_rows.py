@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..errors import StoreError
+from .arrays import path_text
 from .ask import Ask
 from .log_rows import Damage, LogPart, damage_of, parts_of
 from .table import SQL_TYPES, STORE
@@ -48,7 +49,7 @@ def damage_rows(ask: Ask, names: Sequence[str], mine: DamagePart) -> Iterator[pa
     """The rows of one part, of the columns `names`. Raises StoreError if the query is to fail."""
     schema = pa.schema([(name, SQL_TYPES[COLUMNS[name]]) for name in names])
     for damage in _damage(ask, mine):
-        row = asdict(damage)
+        row = asdict(damage) | {STORE: path_text(damage.store), "reason": path_text(damage.reason)}
         yield pa.RecordBatch.from_pylist([{name: row[name] for name in names}], schema=schema)
 
 

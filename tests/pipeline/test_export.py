@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -357,6 +358,15 @@ def test_small_stores_share_a_task(tmp_path: Path) -> None:
         for part in t["parts"]
     ]
     assert len(parts) > len(names)
+
+
+def test_a_path_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = unpack("5.3.3-lmq", tmp_path).rename(tmp_path / os.fsdecode(b"odd\xff"))
+    out = tmp_path / "out"
+    assert run(["export", str(root), "--to", str(out), "--columns", "store", "-q"]) == 0
+    assert pq.read_table(out).column("store").unique().to_pylist() == [f"{tmp_path}/odd\ufffd"]
+    capsys.readouterr()
+    assert run(["diff", str(root), str(root)]) == 0
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
