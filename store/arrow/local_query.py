@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyarrow import compute as pc
 from pyarrow import dataset
 
-from ..errors import InvalidInput, LimitExceeded, StoreError, Unsupported
+from ..errors import InvalidInput, LimitExceeded, Unsupported
 from .ask import Ask
 from .beside import in_thread
 from .view_rows import Lacking, rows_of_view
@@ -194,7 +194,7 @@ class ViewScan(dataset.Dataset):  # type: ignore[misc]
         try:
             while (batch := context.run(next, rows, None)) is not None:
                 yield batch
-        except (StoreError, MemoryError) as error:
+        except Exception as error:  # DuckDB makes a text of it
             self.failed = error
             raise
         finally:

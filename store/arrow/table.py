@@ -17,7 +17,7 @@ from ...formats.derive import columns_of
 from ..byte_reader import noting
 from ..errors import StoreError, Unreadable
 from ..layout import Layout, is_uri
-from .arrays import constant, numbers
+from .arrays import constant, numbers, path_text
 from .ask import Ask
 from .fetched import in_directory
 
@@ -157,7 +157,8 @@ def _array(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
     if isinstance(value, np.ndarray):
         return numbers(value, arrow_type)
     if isinstance(value, list):
-        return pa.array(value, arrow_type)
+        texts = (path_text(one) if isinstance(one, str) else one for one in value)
+        return pa.array(texts, arrow_type)
     if isinstance(value, pa.Array):
         return value.cast(arrow_type)
     return constant(value, count, arrow_type)
