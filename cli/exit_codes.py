@@ -25,7 +25,8 @@ MEANINGS = {
     ExitCode.DONE: "Done; found; read, also where damage was met (a record of type damage and a "
     "line on stderr tell); nothing to do; the reader closed the pipe.",
     ExitCode.NO: "The answer is no: not found; a broker's start or the plan would lose or hide "
-    "messages, or the broker would not start; applied, with the loss named.",
+    "messages, or the broker would not start; applied, with the loss named; sql, stats, export, diff: "
+    "the answer lacks what is damaged or, with --partial, cannot be read.",
     ExitCode.USAGE: "Wrong usage, or --apply in a script without --yes.",
     ExitCode.UNCLEAN: "Nothing lost, but not shut down cleanly: abort is there, a torn tail, queues "
     "behind the log. 1 beats 3.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from ...formats.hashing import java_string
 from ..dictionary import dictionary
 from ..errors import LimitExceeded
 
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _OFFSET_MAX = int(np.iinfo(np.int32).max)
 """Arrow's plain strings count their bytes in 32 bits."""
 
@@ -67,8 +69,12 @@ def constant(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
 
 
 def path_text(path: str) -> str:
-    """A path as text: bytes in it that are none become U+FFFD."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """A path, or a text of Java, as text: what is none in it becomes U+FFFD.
+
+    >>> path_text("caf\\udce9"), path_text("half of a \\ud83d")
+    ('caf\ufffd', 'half of a \ufffd')
+    """
+    return path if path.isascii() else _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", path)
 
 
 def numbers(column: npt.NDArray[Any], arrow_type: pa.DataType) -> pa.Array:
