@@ -19,8 +19,10 @@ from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.damage_rows import damage_parts
 from mqstore.store.arrow.fleet import stores_of
+from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.arrow.remote import log_sizes
+from mqstore.store.arrow.view_rows import Lacking, readable
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.verify.verdict import Verdict
@@ -177,6 +179,24 @@ def test_what_fills_logs_in_object_storage(there: tuple[Path, str]) -> None:
         sizes = [log_sizes([one], BrokerConfig())[0][one] for one in (place, str(root))]
         assert sizes[0] == sizes[1]
     assert counted[0] == counted[1]
+
+
+def test_a_query_over_object_storage(there: tuple[Path, str], bucket: str) -> None:
+    """In this process: a log by ranges, the rest copied; a store that is not there is none."""
+    root, uri = there
+    for query in (
+        "SELECT topic, count(*) AS n, max(tags) AS tag FROM messages GROUP BY topic ORDER BY topic",
+        "SELECT topic, queue_id, count(*) AS n FROM queues GROUP BY ALL ORDER BY ALL",
+        "SELECT position, size FROM damage",
+    ):
+        answers = []
+        for place in (str(root), uri):
+            with LocalQuery(query) as asked:
+                ask, unread = readable(Ask((place, bucket % "none")), asked.views)
+                assert (ask.stores, [*unread]) == ((place,), [bucket % "none"])
+                rows = asked.answer(ask, Lacking())
+                answers.append([row for part in rows for row in part.to_pylist()])
+        assert answers[0] == answers[1], query
 
 
 def test_object_storage_that_is_not_there(bucket: str) -> None:
