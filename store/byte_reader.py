@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from .counted import counted
 from .errors import StoreError, UnreadableRange, from_os_error
 from .page_cache import is_aside, read_aside
 from .regular_file import open_regular
 
+T = TypeVar("T")
 PAGE_BYTES = 4096
 """What is given up for one bad block: the least that a page cache reads."""
 UNREADABLE = frozenset(
@@ -113,6 +114,27 @@ def noting(*, around: bool = True) -> Iterator[Noted]:
         if outer is not None and outer is not own:
             for unread in own:
                 outer.add(unread)
+
+
+def each_noting(items: Iterator[T], own: Noted) -> Iterator[T]:
+    """The items of an iterator, each of which is made in a block that notes into `own`.
+
+    For generators: a block that is open while one yields would be that of whoever runs meanwhile,
+    and of two that take turns the one would end the block of the other.
+    """
+    while True:
+        outer = _NOTED.get()
+        token = _NOTED.set(own)
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        finally:
+            _NOTED.reset(token)
+            if outer is not None and outer is not own:
+                for unread in own:
+                    outer.add(unread)
+        yield item
 
 
 @contextmanager

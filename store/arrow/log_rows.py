@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..byte_reader import noting
+from ..byte_reader import Noted, each_noting, noting
 from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..errors import Unreadable
 from ..layout import is_uri
@@ -166,8 +166,9 @@ def items_of(ask: Ask, part: LogPart, *, crc: bool = False) -> Iterator[Batch | 
     if part.split is not None and part.split.start >= part.split.stop:
         return
     log = open_log(part.store, ask.broker_config)
-    with noting() as noted, log.queue:
-        for item in _scan(log, part.split, crc=crc):
+    noted = Noted(around=True)
+    with log.queue:
+        for item in each_noting(_scan(log, part.split, crc=crc), noted):
             if not isinstance(item, Batch):
                 if item.kind in _DAMAGE_KINDS:
                     if ask.fails:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from ...formats.derive import columns_of
-from ..byte_reader import noting
+from ..byte_reader import Noted, each_noting
 from ..errors import StoreError, Unreadable
 from ..layout import Layout, is_uri
 from .arrays import constant, numbers, path_text
@@ -116,15 +117,13 @@ def table_rows(
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
     elif mine.part is not None:
         opened = False
+        noted = Noted(around=True)
         try:
-            with noting() as noted, in_directory(root, table.needs) as place:
+            with in_directory(root, table.needs) as place:
                 opened = True
-                layout = Layout.open(place.folder, ask.broker_config)
-                parts = table.parts(layout, ask) if mine.part == _ALL else [mine.part]
-                for part in parts:
-                    for count, values in table.rows(layout, ask, part):
-                        if count:
-                            yield _batch(table, names, count, root, place.named(values))
+                for count, values in each_noting(_rows(table, ask, mine.part, place.folder), noted):
+                    if count:
+                        yield _batch(table, names, count, root, place.named(values))
         except StoreError as error:
             if not opened and not table.tells_unread:
                 raise
@@ -132,6 +131,12 @@ def table_rows(
         else:
             for unread in () if table.tells_unread else noted:
                 yield from _lacking(table, ask, names, root, unread.error())
+
+
+def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int, Values]]:
+    layout = Layout.open(folder, ask.broker_config)
+    for one in table.parts(layout, ask) if part == _ALL else [part]:
+        yield from table.rows(layout, ask, one)
 
 
 def _lacking(

@@ -9,7 +9,9 @@ import pytest
 
 from mqstore.pipeline.sources import table_sources
 from mqstore.store.arrow.ask import FAIL_UNREADABLE
+from mqstore.store.arrow.log_rows import parts_of, rows_of
 from mqstore.store.arrow.table import PROBLEM, TablePart, table_rows
+from mqstore.store.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
 
 from ..failing_disk import fail_here
@@ -61,3 +63,20 @@ def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
     assert there or name == "rocketmq-offsets"
     with pytest.raises(Unreadable, match=f"{path} at 0"):
         rows_of_table(root, name, on_damage=FAIL_UNREADABLE)
+
+
+def test_readers_that_take_turns_note_what_each_has_met(tmp_path: Path) -> None:
+    """Nothing is noted for whoever reads behind them, and all for whoever has asked."""
+    roots = [unpack("5.3.3-clean", tmp_path / name) for name in ("a", "b")]
+    for number, root in enumerate(roots):
+        fail_here(min((root / "commitlog").iterdir()), (2 + number) * PAGE, PAGE)
+    with noting(around=False) as asked:
+        readers = [rows_of(ask_of(r), parts_of(ask_of(r))[0], lambda lost: None) for r in roots]
+        for _ in zip(*readers, strict=False):
+            assert noted() == list(asked)
+        for reader in readers:
+            for _ in reader:
+                pass
+        assert sorted(unread.offset for unread in asked) == [2 * PAGE, 3 * PAGE]
+        assert all(sum(str(root) in unread.path for unread in asked) == 1 for root in roots)
+    assert noted() == []
