@@ -182,7 +182,7 @@ def test_ctrl_c_ends_a_query_that_is_at_work(tmp_path: Path) -> None:
         "SELECT count(*) FROM messages a, messages b, messages c, messages d WHERE a.tags < d.tags"
     )
     process = subprocess.Popen(
-        [sys.executable, "-m", "mqstore", "sql", query, str(root)],
+        [sys.executable, "-m", "mqstore", "sql", query, str(root), "--format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
