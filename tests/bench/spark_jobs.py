@@ -21,7 +21,8 @@ from mqstore.pipeline import register
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.spark import spark_session
-from mqstore.pipeline.verify import tasks_of, verify_on
+from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
+from mqstore.store.arrow.remote import log_sizes
 from mqstore.store.config import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
 
@@ -48,7 +49,9 @@ def rebuild_job(spark: SparkSession, roots: list[str]) -> None:
 
 def verify_job(spark: SparkSession, roots: list[str]) -> None:
     """Everything in all stores."""
-    tasks = tasks_of(roots, BrokerConfig(), time.time_ns() // 1_000_000)
+    sizes, _ = log_sizes(roots, BrokerConfig())
+    cut = can_be_cut(sizes, {})
+    tasks = tasks_of(roots, {}, time.time_ns() // 1_000_000, sizes=sizes, in_parts=cut)
     verify_on(spark, tasks)
 
 
