@@ -119,7 +119,7 @@ def test_the_loss_of_settings_is_named(root: Path) -> None:
     assert "as new ones: retries, modes and other settings are lost" in plan
     _, done = recover(root, "--apply", "--yes")
     first = done.splitlines()[0]
-    assert "9 topics and 2 groups came back with default settings" in first
+    assert "9 topics and 3 groups came back with default settings" in first
     assert "those they had are lost" in first
 
 
