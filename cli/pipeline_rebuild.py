@@ -33,7 +33,7 @@ def rebuild(
     DIR is laid out as a store, without the log: consumequeue, batchconsumequeue, consumequeue_ext,
     index, checkpoint, and timerwheel where there is a timer log, byte by byte as the broker would
     write them. The timer log itself, which the wheel points into, and config stay where they are. Of
-    several stores each has a folder of its own in DIR, and a line in the answer. A log of 256 MiB or
+    several stores each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or
     less is one task, and small ones share a task of Spark, large ones first; a larger log is read in
     parts, a task each. DIR appears whole or not at all: what was cut
     off is finished, or started anew, by running the same command again.

@@ -129,8 +129,9 @@ class PartRows:
         """All of it; then it begins anew."""
         items = np.concatenate(self._items or [np.empty(0, ITEM)])
         rows = np.concatenate(self._rows or [np.empty(0, ROW)])
+        self._items, self._rows = [], []
         topic, queue_id = np.concatenate(self._queues or [np.empty((2, 0), np.int64)], axis=1)
-        self._queues, self._rows, self._items = [], [], []
+        self._queues = []
         file = rows["queue_offset"] // self._units_per_file
         order = np.lexsort([_narrow(column) for column in (file, queue_id, topic)])
         rows, columns = rows[order], [column[order] for column in (topic, queue_id, file)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..store.errors import StoreError
-from ..store.split import SPLIT_BYTES_MAX, splits
+from ..store.split import splits
 from ..store.write.files import Files
 from .index_files import slices_of
 from .plan import Plan, StorePlan
@@ -38,8 +38,8 @@ Run = Callable[[str, Sequence["Task"], Sequence[int]], list[Any]]
 """What `read` and `make` of `rebuild_tasks` answer about tasks, an error instead where one was
 raised. Beside each task the bytes that it works off."""
 
-PART_BYTES = SPLIT_BYTES_MAX
-"""What a task reads at once. A log that has no more is one task."""
+PART_BYTES = 64 << 20
+"""What a task reads at once, some 600,000 of the smallest messages. A log that has no more is one task."""
 PARTS_MAX = 1 << 11
 """A log that would have more has larger ones: each task behind them looks at all."""
 BUCKETS_MAX = 1 << 10
@@ -125,7 +125,7 @@ def _making(plan: Plan, number: int, stage: Stage, items: Sequence[int]) -> Iter
     if sum(items):
         for file, slices in enumerate(slices_of(items, store.index_items - 1)):
             yield {**task, "file": file, "slices": slices}
-    buckets = min(BUCKETS_MAX, len(items))
+    buckets = min(BUCKETS_MAX, -(-len(items) // 4))
     for bucket in range(buckets):
         yield {**task, "bucket": bucket, "buckets": buckets}
 
