@@ -47,6 +47,7 @@ from .ext import ext_repair
 from .index import index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
 from .timer import timer_edits
+from .timer_predicted import planned_queue
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,8 @@ def mend_parts(
     if Part.TIMER in choice.parts and profile.timer:
         first = [e for e in plan.edits if part_of(layout, Path(e.path)) is Part.TIMER]
         rest = [e for e in plan.edits if e not in first]
-        plan.edits[:] = [*timer_edits(layout, ranges, request.made_ms, first), *rest]
+        queue = planned_queue(layout, rest, whole.edits)
+        plan.edits[:] = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if Part.COMPACTION in choice.parts:
         plan.edits[:0] = compaction_repair(layout, ranges)
     if choice.parts & {Part.CHECKPOINT, Part.INDEX}:

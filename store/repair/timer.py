@@ -35,8 +35,14 @@ from ..verify.timer_entries import Entries, TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
 from ..views.timer_records import numbers
-from .timer_log import MendedEntries, closing_blanks, mended_entries, timer_messages
-from .timer_predicted import PredictedTimer, joined
+from .timer_log import (
+    MendedEntries,
+    closing_blanks,
+    mended_entries,
+    timer_messages,
+    unknown_beginning,
+)
+from .timer_predicted import PlannedQueue, PredictedTimer, joined
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -46,16 +52,21 @@ _APART_BYTES = 1 << 16
 
 
 def timer_edits(
-    layout: Layout, ranges: Mapping[QueueId, tuple[int, int]], now_ms: int, before: Sequence[Edit]
+    layout: Layout,
+    ranges: Mapping[QueueId, tuple[int, int]],
+    now_ms: int,
+    before: Sequence[Edit],
+    queue: PlannedQueue,
 ) -> list[Edit]:
     """All edits of the timer's files. ranges: (min, max) offset of each queue once it is mended.
 
     before: those with which a broker loads them. A BLANK among them is left out where the entries
-    that were in its place can be made anew. Raises Unreadable.
+    that were in its place can be made anew. queue: what the same plan makes of the timer topic's.
+    Raises Unreadable.
     """
     with Store(layout.root, layout.broker_config) as store:
         scene = Scene(store, Scope(), now_ms)
-        ahead = _ahead(scene, before)
+        ahead = _ahead(scene, before, queue)
         scene.kept("timer files", lambda: ahead.files)
         more = list(_repair(scene, ranges, ahead))
     return joined(ahead.before, more)
@@ -74,17 +85,25 @@ class _Ahead:
     records: TimerColumns
 
 
-def _ahead(scene: Scene, before: Sequence[Edit]) -> _Ahead:
-    """Behind all edits but BLANKs, if entries come in the place of each, else behind all."""
+def _ahead(scene: Scene, before: Sequence[Edit], queue: PlannedQueue) -> _Ahead:
+    """Behind all edits but BLANKs, if entries come in the place of each, else behind all.
+
+    A first file of which nothing tells is kept until the queue is mended, which could tell of it.
+    """
     blanks = [edit for edit in before if len(edit.data or b"") == BLANK_BYTES]
     loads = [edit for edit in before if edit not in blanks]
     files, records = PredictedTimer(scene, loads), timer_columns(scene)
     if files.log.files:
-        records = timer_messages(scene.store, scene, files.log.entries)
+        records = timer_messages(scene.store, scene, files.log.entries, queue.places)
     mended = _mended(files, records)
     if not all(_is_covered(blank, files, mended) for blank in blanks):
         loads, files = list(before), PredictedTimer(scene, before)
         mended = _mended(files, records)  # a BLANK names no other messages
+    if queue.complete and (gone := list(unknown_beginning(files.log))):
+        paths = {edit.path for edit in gone}
+        loads = [*(edit for edit in loads if edit.path not in paths), *gone]
+        files = PredictedTimer(scene, loads)
+        mended = _mended(files, records)
     return _Ahead(loads, files, mended, records)
 
 

@@ -64,12 +64,13 @@ class MendedEntries:
         return entries_of(self.position, self.units)
 
 
-def timer_messages(store: Store, scene: Scene, entries: Entries) -> TimerColumns:
+def timer_messages(store: Store, scene: Scene, entries: Entries, planned: Ints) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
-    Tombstones, which a repair of the log made in place of lost messages, tell nothing of an entry.
+    planned: places that the queue will name, too. Tombstones, which a repair of the log made in place
+    of lost messages, tell nothing of an entry.
     """
-    places = [entries.offset_py]
+    places = [entries.offset_py, planned]
     try:
         with store.queues.open(TIMER_TOPIC, 0) as queue:
             ends = queue.summary(store.log_files.start)
@@ -298,6 +299,20 @@ def closing_blanks(log: TimerLog) -> Iterator[Edit]:
             data = BLANK.build({"size": rest, "prev_pos": 0, "magic": MAGIC_BLANK})
             reason = "go on in the next file"
             yield Edit("write", file.path, reason, ("I-126",), offset, len(data), data)
+
+
+def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
+    """The first files go where nothing tells of any entry in them: a start that reads them cuts the
+    log there, with all that waits behind, and expiry never comes to an end of them. The log begins
+    with the next file then, as behind expiry.
+    """
+    for file in log.files[:-1]:
+        inside = (log.entries.position >= file.start) & (log.entries.position < file.end)
+        mine = [part for part in log.ranges if file.start <= part.position < file.end]
+        closed = all(part.kind == "blank" for part in mine)
+        if inside.any() or closed or not (log.entries.position >= file.end).any():
+            return
+        yield Edit("move", file.path, "nothing tells of its entries", ("I-126",))
 
 
 def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +16,12 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.timer_wheel import SLOT
 from ..byte_reader import Unread
+from ..delay_level import TIMER_TOPIC
 from ..file_bytes import Bytes, FileBytes
+from ..layout import Layout
 from ..mapped_file_queue import MappedFile, MappedFileQueue, start_of
 from ..recovery.edits import Content, Edit
+from ..recovery.queue_units import UNIT_DTYPE, is_valid
 from ..recovery.snapshot import list_entries
 from ..verify.scene import Scene
 from ..verify.timer_entries import TimerFiles
@@ -108,6 +113,34 @@ class _Files(MappedFileQueue):
     def data_end(self, file: MappedFile, offset: int) -> int:
         """There are no holes."""
         return file.size
+
+
+class PlannedQueue(NamedTuple):
+    """What becomes of the timer topic's queue. places: where the messages of new units lie.
+    complete: nothing is left to be done to it.
+    """
+
+    places: npt.NDArray[np.int64]
+    complete: bool
+
+
+def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit]) -> PlannedQueue:
+    """chosen: the edits that are made; whole: all that the store needs."""
+    places = _places(layout, chosen)
+    return PlannedQueue(places, len(places) >= len(_places(layout, whole)))
+
+
+def _places(layout: Layout, edits: Iterable[Edit]) -> npt.NDArray[np.int64]:
+    """Where the messages lie whose units these edits write into the timer topic's queue."""
+    folder = layout.consume_queue / TIMER_TOPIC / "0"
+    found = [np.zeros(0, np.int64)]
+    for edit in edits:
+        if Path(edit.path).parent != folder:
+            continue
+        for data in (edit.data or b"", *(piece for _, piece in edit.pieces)):
+            units = np.frombuffer(data, UNIT_DTYPE, len(data) // UNIT_DTYPE.itemsize)
+            found.append(units["physical_offset"][is_valid(units)].astype(np.int64))
+    return np.concatenate(found)
 
 
 def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,14 @@ from mqstore.store.recovery.apply import apply
 from mqstore.store.recovery.recovery import plan_again
 from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.repair.beyond import beyond_repair, beyond_texts
-from mqstore.store.repair.parts import Choice
+from mqstore.store.repair.parts import Choice, Part
 from mqstore.store.repair.repair import examine
 from mqstore.store.timer_check import read_timer_check
 from mqstore.store.verify.catalogue import catalogue
 from mqstore.store.write.files import Files
 
 from ... import recovery_cases, stores
-from ...recovery_cases import Case, case_of, config_of, feature_cases
+from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases
 from .test_repair import NOW_MS
 
 
@@ -109,6 +110,7 @@ def test_fillers_at_the_begin_of_a_log_have_a_time(kind: str, tmp_path: Path) ->
         ("timer", "entry_tick_last"),
         ("timer", "log_short_last"),
         ("timer", "log_short_middle"),
+        ("timer", "log_zero_first"),
         pytest.param("timer", "wheel_and_log_missing", marks=pytest.mark.slow),
     ],
 )
@@ -129,6 +131,27 @@ def test_entries_of_a_file_that_was_cut_are_made_again(tmp_path: Path) -> None:
     wanted = recovery_cases.base(case["base"], tmp_path) / "timerlog"
     for path in wanted.iterdir():
         assert (layout.timer_log / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("version", ["5.1.4", "5.3.3"])
+def test_a_first_timer_file_that_nothing_tells_of_goes(version: str, tmp_path: Path) -> None:
+    """The log begins with the next file, as behind expiry, and no start cuts it there."""
+    every = (c for c in all_feature_cases() if c["kind"] == "log_zero_first")
+    case = next(c for c in every if c["version"] == version)
+    layout = repaired(case, tmp_path)
+    names = sorted(path.name for path in layout.timer_log.iterdir())
+    assert names[0] == file_name(case["config"]["mappedFileSizeTimerLog"])
+    assert {found.code for found in beyond_repair(layout, case["version"])} <= {"I-133"}
+
+
+def test_a_first_timer_file_stays_until_the_queue_is_mended(tmp_path: Path) -> None:
+    """Messages of the queue may tell of its entries: a repair of the timer alone moves nothing."""
+    case = next(c for c in all_feature_cases() if c["kind"] == "log_zero_first")
+    root = recovery_cases.damaged(case, tmp_path)
+    shutil.rmtree(root / "consumequeue" / "rmq_sys_wheel_timer")
+    layout = Layout.open(root, config_of(case, root))
+    plan = examine(layout, Choice(frozenset({Part.TIMER})), case["version"], NOW_MS).plan
+    assert "move" not in {edit.kind for edit in plan.edits}
 
 
 @pytest.mark.parametrize(("kind", "told"), [("log_torn_last", "up to 7"), ("log_zero_last", "")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -15,6 +16,7 @@ from mqstore.store.layout import Layout
 from mqstore.store.mapped_file_queue import file_name
 from mqstore.store.repair import timer
 from mqstore.store.repair.beyond import beyond_repair
+from mqstore.store.repair.parts import Choice
 from mqstore.store.store import Store
 from mqstore.store.verify.scene import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerLog, timer_files
@@ -146,6 +148,17 @@ def test_what_nothing_tells_is_left_as_it_is(tmp_path: Path) -> None:
     plan = examined(root, CONFIG, TIMER).plan
     reasons = {edit.reason for edit in plan.edits}
     assert not any("entries made from their messages" in reason for reason in reasons), reasons
+
+
+def test_units_that_the_same_plan_makes_lead_to_the_messages_of_entries(tmp_path: Path) -> None:
+    """The timer topic's queue is lost, and an entry is: one run makes both anew."""
+    root = stores.unpack(CLEAN, tmp_path)
+    wanted = files(root)
+    log = log_of(root)
+    put(log, int(log.entries.position[-6]), b"\x55")  # of its size
+    shutil.rmtree(root / "consumequeue" / "rmq_sys_wheel_timer")
+    repaired(root, CONFIG, Choice())
+    assert files(root) == wanted
 
 
 def test_a_cut_file_whose_entries_nothing_tells_is_closed(
