@@ -123,13 +123,16 @@ public final class BrokerMain {
         return config;
     }
 
-    /** The broker also opens the port before the previous one: both have to be free. */
+    /** The broker also opens the port before the previous one: both have to be free, and to stay so until it
+     *  opens them: none of those that the system gives to connections. */
     private static int freePort() throws IOException {
-        for (int attempt = 0; attempt < 100; attempt++)
-            try (ServerSocket one = new ServerSocket(0, 1, InetAddress.getByName(LOOPBACK));
-                 ServerSocket fast = new ServerSocket(one.getLocalPort() - 2, 1, InetAddress.getByName(LOOPBACK))) {
-                return one.getLocalPort();
+        for (int attempt = 0; attempt < 100; attempt++) {
+            int port = ThreadLocalRandom.current().nextInt(12_000, 32_000);
+            try (ServerSocket one = new ServerSocket(port, 1, InetAddress.getByName(LOOPBACK));
+                 ServerSocket fast = new ServerSocket(port - 2, 1, InetAddress.getByName(LOOPBACK))) {
+                return port;
             } catch (BindException taken) { }
+        }
         throw new IOException("no two free ports");
     }
 
