@@ -253,8 +253,8 @@ def pipeline_failing(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.slow
-def test_killed_between_its_steps_and_run_again(tmp_path: Path) -> None:
-    """SIGKILL when the queues are in the stage: nothing is seen, and the next run does it all."""
+def test_killed_at_work_and_run_again(tmp_path: Path) -> None:
+    """SIGKILL when a task writes into the stage: nothing is seen, and the next run does it all."""
     root, new = unpack("5.3.3-batchcq", tmp_path), tmp_path / "new"
     command: list[str | Path] = [root, "--to", new, "--master=local[2]", *FAST_START]
     killed = subprocess.Popen(
@@ -263,7 +263,7 @@ def test_killed_between_its_steps_and_run_again(tmp_path: Path) -> None:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while not list(new.glob(".mqstore/*/queues.json")):
+    while not list(new.glob(".mqstore/*/attempts/*")):
         assert killed.poll() is None, "it ended too soon"
         time.sleep(0.01)
     os.killpg(killed.pid, signal.SIGKILL)
