@@ -27,8 +27,8 @@ class Wish:
     for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
     written anew, too. replica: a copy of the log that damaged parts are taken from.
     renumber: queues whose units get the numbers of their records, also where an earlier broker had
-    shifted them and consumers know its numbers. whole: what no start looks at is put right, too, as
-    a repair does it.
+    shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
+    put right where no start looks at them, too.
     """
 
     policy: Policy = Policy.BROKER
@@ -39,7 +39,7 @@ class Wish:
     renumber: frozenset[tuple[str, int]] = frozenset()
     force_empty_log: bool = False
     replica: str = ""
-    whole: bool = False
+    parts: tuple[str, ...] = ()
 
     @property
     def forms(self) -> Forms:

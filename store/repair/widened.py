@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..errors import InvalidInput
 from ..layout import Layout
 from ..recovery.by_source import as_configured
 from ..recovery.cases import Case, case_named
@@ -21,7 +22,7 @@ from ..recovery.snapshot import Snapshot
 from ..recovery.wish import Policy, Wish
 from ..verify.catalogue import Severity
 from ..verify.finding import Finding
-from .parts import Choice
+from .parts import Choice, Part, part_of_code
 from .repair import Request, mend_parts
 
 _AFTER_ANY_KILL = frozenset(
@@ -29,21 +30,31 @@ _AFTER_ANY_KILL = frozenset(
 )
 """Codes of edits that change neither records nor the ends of queues, but to complete them."""
 
+_BESIDE_THE_LOG = frozenset({Part.CONFIG, Part.CHECKPOINT, Part.TIMER, Part.COMPACTION})
+"""What is mended without a look at the records: the plan that is there stays, and is added to."""
+
 
 def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
     """The same with a plan that mends what no start looks at, where that is needed. Under `keep` only.
 
-    findings: of `verify`. Raises as `examine`.
+    findings: of `verify`. Where they are of parts that are mended without the log, it is not read again.
+    Raises as `examine`.
     """
     plan = found.plan
     if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
         return found
-    wrong = any(finding.severity >= Severity.ERROR for finding in findings)
-    wrong |= not STATISTICS.issuperset(found.config.backups)
-    if not wrong and all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
+    parts = _parts(found, findings)
+    if not all(_AFTER_ANY_KILL.issuperset(edit.codes) for edit in plan.edits):
+        parts = frozenset(Part)
+    if not parts:
         return found
-    wish = replace(found.wish, exact=True, whole=True)
-    again = plan_again(found.layout, found.main_version, wish)
+    beside = parts <= _BESIDE_THE_LOG
+    names = tuple(sorted(parts if beside else Part))
+    wish = replace(found.wish, exact=not beside, parts=names)
+    if beside:
+        again = _with_parts(found.layout, found.main_version, wish, plan)
+    else:
+        again = plan_again(found.layout, found.main_version, wish)
     wide = replace(found, plan=again, wish=wish)
     if not again.edits or plan.edits:
         return wide
@@ -53,13 +64,32 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
 
 def plan_again(layout: Layout, version: str, wish: Wish) -> Plan:
     """The plan of a recovery, widened or not, made again from what is on disk now. Raises as `examine`."""
-    plan = recovery_again(layout, version, wish)
+    return _with_parts(layout, version, wish, recovery_again(layout, version, wish))
+
+
+def _with_parts(layout: Layout, version: str, wish: Wish, plan: Plan) -> Plan:
+    """The plan of a recovery and what is mended besides in the parts that the wish names."""
     snapshot = Snapshot.of(layout)
-    if not wish.whole or not snapshot.log:
+    if not wish.parts or not snapshot.log:
         return plan
     profile = as_configured(profile_of(version), layout.broker_config)
-    request = Request(Choice(), profile.version, wish.made_ms)
+    choice = Choice(frozenset(Part(name) for name in wish.parts) | {Part.LOG, Part.ABORT})
+    request = Request(choice, profile.version, wish.made_ms)
     return mend_parts(snapshot, profile, switches_of(snapshot), plan, request)[0]
+
+
+def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:
+    """The parts that hold an error; all of them where it is one of the log, or of none."""
+    parts = set()
+    for finding in findings:
+        if finding.severity >= Severity.ERROR:
+            try:
+                parts.add(part_of_code(finding.code))
+            except InvalidInput:
+                return frozenset(Part)
+    if not STATISTICS.issuperset(found.config.backups):
+        parts.add(Part.CONFIG)
+    return frozenset(parts)
 
 
 def _beside(case: Case) -> Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from mqstore.store.recovery.recovery import plan_again as recovery_again
 from mqstore.store.recovery.undo import session_to_undo, undo
 from mqstore.store.recovery.wish import Policy, Wish
 from mqstore.store.repair.beyond import beyond_repair, beyond_texts
-from mqstore.store.repair.parts import chosen, queue_of
+from mqstore.store.repair.parts import Part, chosen, queue_of
 from mqstore.store.repair.repair import Request
 from mqstore.store.repair.repair import plan_again as repair_again
 from mqstore.store.repair.widened import plan_again, widened
@@ -253,4 +254,28 @@ def test_a_sound_store_is_not_looked_at_twice(tmp_path: Path) -> None:
     case = recovery_cases.case_of("none")
     root = recovery_cases.damaged(case, tmp_path)
     found = looked_at(root, config_of(case, root), case["version"])
-    assert not found.wish.whole and found.nothing_to_do
+    assert not found.wish.parts and found.nothing_to_do
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("kind", ["checkpoint_future", "wheel_slot_both_beyond"])
+def test_what_is_mended_without_the_log_is_added_to_the_plan(kind: str, tmp_path: Path) -> None:
+    case = recovery_cases.case_of(kind)
+    root = recovery_cases.damaged(case, tmp_path)
+    _added_to_the_plan(root, config_of(case, root), case["version"])
+
+
+def test_configuration_is_mended_without_the_log(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "config")
+    _added_to_the_plan(root, BrokerConfig(stores.config("5.3.3-clean", root)), "5.3.3")
+
+
+def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
+    """The log is not read again, and the edits are those of a plan of all parts."""
+    found = looked_at(root, config, version)
+    assert found.plan is not None and found.wish.parts and not found.wish.exact
+    every = replace(found.wish, exact=True, parts=tuple(Part))
+    whole = plan_again(Layout.open(root, config), found.main_version, every)
+    assert found.plan.edits and found.plan.edits == whole.edits
+    recovered(root, config, version)
