@@ -55,10 +55,9 @@ def compact(
     from ..store.arrow.extra import require_arrow
 
     require_arrow("no compaction")
-    from ..pipeline.compact import compact_stores
-    from ..pipeline.plan import folders_of
     from ..store.arrow.append_rows import NewStore
-    from ..store.arrow.fleet import as_path, stores_of
+    from ..store.arrow.compact import compact_stores
+    from ..store.arrow.fleet import as_path, folders_of, stores_of
     from ..store.arrow.remote import log_sizes
     from ..store.page_cache import at_rate
 

@@ -57,8 +57,7 @@ def import_(
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)
-    from ..pipeline.importing import import_store
-    from ..store.arrow.append_rows import NewStore
+    from ..store.arrow.append_rows import NewStore, import_store
     from ..store.arrow.row_files import files_of
 
     found = files_of(files)

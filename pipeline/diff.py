@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
 from ..store.arrow.differences import WAITING_MAX, Compared, Unsound, compare
-from ..store.arrow.fleet import as_path
+from ..store.arrow.fleet import as_path, names_of
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.part_differences import Left, look, met
 from ..store.errors import StoreError
 from ..store.split import SPLIT_BYTES_MAX, Split
-from .plan import names_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from ..store.errors import StoreError
 from ..store.split import Split, split_bytes_for
 from ..store.write.files import Files
 from ..store.write.on_damage import OnDamage
-from .publishing import publish_job
-from .stage import Stage
+from ..store.write.publishing import publish_job
+from ..store.write.stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from ..store.errors import StoreError
 from ..store.split import splits
 from ..store.write.files import Files
+from ..store.write.publishing import publish_job
+from ..store.write.stage import Stage
 from .index_files import slices_of
 from .plan import Plan, StorePlan
-from .publishing import publish_job
 from .rebuild_steps import Made, complete
 from .rebuild_tasks import part_folder
-from .stage import Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from ..store.recovery.edits import Edit
 from ..store.recovery.profiles import profile_of
 from ..store.recovery.snapshot import Snapshot, list_entries
 from ..store.recovery.timer_edits import new_wheel
+from ..store.write.stage import Stage
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
 from .queue_files import Place, QueueFile, close_gaps
-from .stage import Stage
 
 
 @dataclass

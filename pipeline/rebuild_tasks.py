@@ -17,12 +17,12 @@ from zlib import crc32
 
 from ..store.split import Split
 from ..store.write.files import Files
+from ..store.write.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
 from .log_units import BatchQueue, Found, LogReader
 from .plan import StorePlan
 from .queue_files import Place, QueueFile, make_queue_file
-from .stage import Stage, Unflushed
 
 if TYPE_CHECKING:
     from .tasks import Task

@@ -12,7 +12,7 @@ import numpy as np
 
 from .batch import Batch, Extent, ExtentKind
 from .body import MAX_BODY_BYTES
-from .byte_reader import noting
+from .byte_reader import Noted, each_noting, noting
 from .counted import counted
 from .errors import Corrupted, InvalidInput
 from .inner_batch import unwrapped
@@ -86,7 +86,7 @@ def selected(
         start, stop = time_bounds(store, times)
         end = store.log_end.position
     items = store.log.scan(start, stop, crc=crc, reuse=True) if start < stop else iter(())
-    batches = _readable(store, _noted(items, around), end, on_damage)
+    batches = _readable(store, each_noting(items, Noted(around=around)), end, on_damage)
     return _selected(map(_apart, batches) if inner else batches, either)
 
 
@@ -101,19 +101,6 @@ def _selected(batches: Iterator[Batch], either: Sequence[Selection]) -> Iterator
 def _apart(batch: Batch) -> Batch:
     several = bool(is_batch_record(batch.columns.ints("sys_flag")).any())
     return unwrapped(batch, MAX_BODY_BYTES) if several else batch
-
-
-def _noted(items: Iterator[Batch | Extent], around: bool) -> Iterator[Batch | Extent]:
-    """The items of a scan that goes around bytes that the disk does not give, which are damage then.
-
-    Only while it reads: what is noted belongs to the context of whoever asks for the next item.
-    """
-    while True:
-        with noting(around=around):
-            item = next(items, None)
-        if item is None:
-            return
-        yield item
 
 
 def _readable(

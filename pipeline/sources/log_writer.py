@@ -27,8 +27,8 @@ from ...store.counted import counted
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
 from ...store.layout import is_uri
 from ...store.write.files import Files
-from ..publishing import finish_left, publish_job, require_empty
-from ..stage import Stage, new_rows, one_job, remove_rows, require_outside
+from ...store.write.publishing import finish_left, publish_job, require_empty
+from ...store.write.stage import Stage, new_rows, one_job, remove_rows, require_outside
 
 _ROWS = "rows"
 _TAKEN = "another write to this directory began behind this one"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,10 +18,12 @@ from ..write.new_message import NewMessage
 from ..write.on_damage import CorruptedBodies, OnDamage
 from ..write.options import WriterOptions
 from ..write.profile import writer_profile
+from ..write.publishing import publish_made
 from ..write.put import StoreWriter
 from ..write.unique_keys import UniqueKeys
 from .ask import BODY, BODY_CRC_OK, parse_object
 from .messages import columns_of_rows, corrupted_rows, record_of
+from .sorted_rows import sorted_batches
 
 NEEDED = ("topic", BODY)
 OPTIONS = frozenset({"as_broker", "keep_times", "on_damage", "broker_config"})
@@ -93,6 +96,20 @@ def make_store(folder: Path, how: NewStore, batches: Iterable[pa.RecordBatch]) -
             first += batch.num_rows
         writer.sync()
     return made
+
+
+def import_store(
+    files: Sequence[Path], target: Path, how: NewStore, note: Callable[[int], None]
+) -> dict[str, Any]:
+    """Make a store of the messages in files at `target`, a new or empty directory: the manifest.
+
+    Their order is that of `sorted_batches`, which is told `note`, too. Raises as that, `make_store`,
+    `publish_job`.
+    """
+    same = {"files": [str(path.absolute()) for path in files], "how": asdict(how)}
+    return publish_made(
+        target, same, lambda tree: make_store(tree, how, sorted_batches(files, note)).counts()
+    )
 
 
 def _append(

@@ -148,12 +148,23 @@ def rows_of(
     Raises StoreError where the log cannot be read any more; for damage, if that is to end the query.
     """
     fields = fields_of(ask)
+    for some in messages_of(ask, part, tell, pushed, crc=not CHECKED.isdisjoint(fields)):
+        yield from rows_of_batch(part.store, some, fields, raw=ask.body == STORED_BODY)
+
+
+def messages_of(
+    ask: Ask, part: LogPart, tell: Tell, pushed: Pushed = NOTHING_PUSHED, *, crc: bool = False
+) -> Iterator[Batch]:
+    """The messages of one split that are asked for; a batch is valid until the next one is asked for.
+
+    Raises as `rows_of`.
+    """
     conditions = _conditions(ask, pushed)
-    for item in items_of(ask, part, crc=not CHECKED.isdisjoint(fields)):
+    for item in items_of(ask, part, crc=crc):
         if isinstance(item, Damage):
             tell(item)
         elif len(wanted := _wanted(item, conditions)):
-            yield from rows_of_batch(part.store, wanted, fields, raw=ask.body == STORED_BODY)
+            yield wanted
 
 
 def damage_of(ask: Ask, part: LogPart) -> Iterator[Damage]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 from ..forked import Forked, cores
 from ..stats import Stats
 from .ask import Ask
-from .log_rows import Damage, LogPart, items_of, parts_of
+from .log_rows import Damage, LogPart, messages_of, parts_of
 
 STORE = "store"
 
@@ -51,14 +51,8 @@ def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
     Raises StoreError.
     """
     found = Counted(Stats(by))
-    for item in items_of(ask, part):
-        if isinstance(item, Damage):
-            found.damage.append(item)
-            continue
-        if ask.times.bounded:
-            time = item.columns.ints("store_timestamp")
-            item = item.take((time >= ask.times.since_ms) & (time < ask.times.until_ms))
-        found.stats.add(item)
+    for batch in messages_of(ask, part, found.damage.append):
+        found.stats.add(batch)
     return found
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.pipeline import compact
-from mqstore.pipeline.compact import compact_stores
+from mqstore.store.arrow import compact
 from mqstore.store.arrow.append_rows import NewStore
+from mqstore.store.arrow.compact import compact_stores
 from mqstore.store.commit_log import Batch, CommitLog
 from mqstore.store.layout import Layout
 from mqstore.store.message import Message, messages

@@ -24,13 +24,13 @@ from mqstore.cli.app import run
 from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, here, on_spark, tasks_of
-from mqstore.pipeline.stage import Stage
 from mqstore.store.arrow import export_files, export_rows
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.export_rows import ExportHow
 from mqstore.store.errors import InvalidInput, Refused
 from mqstore.store.write.files import Files
+from mqstore.store.write.stage import Stage
 
 from ..cli.json_schema import errors
 from ..stores import unpack

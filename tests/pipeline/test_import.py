@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mqstore.cli.app import run
-from mqstore.pipeline import importing
+from mqstore.store.arrow import append_rows
 from mqstore.store.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
@@ -69,7 +69,7 @@ def test_what_fails_leaves_nothing(
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 2, "there are no bodies"
     assert "body: missing" in capsys.readouterr().err
     monkeypatch.setattr(
-        importing, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        append_rows, "sorted_batches", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
     )
     assert imported(tmp_path / "a.parquet", "--to", tmp_path / "new") == 130
     assert not (tmp_path / "new").exists()

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mqstore.pipeline.publishing import publish_job
 from mqstore.pipeline.sources import log_writer
 from mqstore.pipeline.sources.log_writer import LogWriter
-from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
 from mqstore.store.write.files import Files
+from mqstore.store.write.publishing import publish_job
+from mqstore.store.write.stage import Stage
 
 from ..store.test_rows_again import table_of
 from ..store.write.faults import CountingFiles, Killed, KilledFiles

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.publishing import publish_job
-from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import NoSpace, Refused
 from mqstore.store.write.files import Files, write_new
+from mqstore.store.write.publishing import publish_job
+from mqstore.store.write.stage import Stage
 
 from ..store.write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack

@@ -16,9 +16,9 @@ from mqstore.pipeline.log_part import ITEM, ROW, LogPart, PartRows, SavedPart, k
 from mqstore.pipeline.plan import Plan, StorePlan
 from mqstore.pipeline.queue_files import Place, QueueFile, make_queue_file
 from mqstore.pipeline.rebuild_steps import Made, complete
-from mqstore.pipeline.stage import Stage
 from mqstore.store.errors import NoSpace, Unreadable
 from mqstore.store.write.files import Files
+from mqstore.store.write.stage import Stage
 
 from ..store.write.faults import FailingFiles
 

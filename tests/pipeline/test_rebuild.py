@@ -15,11 +15,10 @@ from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.formats.consume_queue import PRE_FILL, UNIT
 from mqstore.formats.derive import dtype_of
 from mqstore.pipeline.failures import JobFailed, failure_of
-from mqstore.pipeline.plan import folders_of, plan_of
+from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import Made
-from mqstore.pipeline.stage import Stage
-from mqstore.store.arrow.fleet import as_path
+from mqstore.store.arrow.fleet import as_path, folders_of
 from mqstore.store.batch import NO_FILE
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import (
@@ -37,6 +36,7 @@ from mqstore.store.layout import JOURNAL
 from mqstore.store.split import split_bytes_for
 from mqstore.store.store import Store
 from mqstore.store.write.files import Files
+from mqstore.store.write.stage import Stage
 
 from .. import stores
 from ..slices import pick

@@ -17,10 +17,10 @@ from mqstore.pipeline import tasks as pipeline_tasks
 from mqstore.pipeline.plan import Plan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.rebuild_steps import Made
-from mqstore.pipeline.stage import Stage
 from mqstore.pipeline.tasks import shares_of
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import Unreadable
+from mqstore.store.write.stage import Stage
 
 from ..conftest import asks_for_session
 from ..slices import pick

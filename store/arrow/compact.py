@@ -10,7 +10,7 @@ of keys, not of messages. No Spark: the new log has one writer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,24 +19,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..formats import message_properties as names
-from ..formats.derive.ragged import Ints
-from ..formats.property_columns import find
-from ..store.arrow.append_rows import NewStore, make_store
-from ..store.arrow.arrays import few_texts, numbers, text_of
-from ..store.arrow.log_columns import rows_of_batch
-from ..store.arrow.remote import open_log
-from ..store.batch import Batch, ExtentKind
-from ..store.config import BrokerConfig
-from ..store.mark import Mark
-from ..store.selection import Selection
-from ..store.write.files import Files
-from .publishing import publish_job
-from .stage import Stage
+from ...formats import message_properties as names
+from ...formats.derive.ragged import Ints
+from ...formats.property_columns import find
+from ..batch import Batch
+from ..write.publishing import publish_made
+from .append_rows import NewStore, make_store
+from .arrays import few_texts, numbers, text_of
+from .ask import Ask
+from .log_columns import rows_of_batch
+from .log_rows import Damage, messages_of, parts_of
 
-_DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 _KEY = ("topic", "queue_id", "key")
 _LATEST = ("queue_offset", "position", "body_length")
+_WHOLE = 1 << 62
+"""A log is read in one part."""
 _HEADS_MAX = 1 << 20
 """Messages that are looked at before the newest of each key are chosen again."""
 _COLUMNS = (
@@ -53,20 +50,20 @@ def compact_stores(
 ) -> dict[str, Any]:
     """Make a store of each store, at `target`, a new or empty directory: the manifest.
 
-    folders: by store its folder in it (`plan.folders_of`). topics: names or patterns. how: of the
+    folders: by store its folder in it (`fleet.folders_of`). topics: names or patterns. how: of the
     new stores; its config holds for the old ones, too. note: told how many bytes were read, of each
     log twice. Raises as `publish_job`, `make_store`, and what a log raises that cannot be read.
     """
-    same = {"folders": dict(folders), "topics": list(topics), "how": asdict(how)}
 
-    def job(stage: Stage) -> None:
+    def make(tree: Path) -> dict[str, Any]:
         found = [
-            {"store": root, "folder": folder, **fill(root, topics, stage.tree / folder, how, note)}
+            {"store": root, "folder": folder, **fill(root, topics, tree / folder, how, note)}
             for root, folder in folders.items()
         ]
-        stage.seal({"job": same, "stores": found})
+        return {"stores": found}
 
-    return publish_job(target, job, lambda found: found.get("job") == same, Files())
+    same = {"folders": dict(folders), "topics": list(topics), "how": asdict(how)}
+    return publish_made(target, same, make)
 
 
 def fill(
@@ -76,17 +73,20 @@ def fill(
 
     Returns how many messages there were, how many stay, what of the log could not be read.
     """
-    first = _Read(root, how, topics, note)
+    ask = Ask((root,), topics=tuple(topics), split_bytes=_WHOLE, config=how.config)
+    first = _Read(ask, note)
     positions = newest(first)
-    again = _Read(root, how, topics, note, crc=True)
-    made = make_store(folder, how, _rows(again, positions))
-    counts = made.counts()
+    again = _Read(ask, note, crc=True)
+    counts = make_store(folder, how, _rows(root, again, positions)).counts()
     return {
         "messages": first.messages,
         "kept": counts["messages"],
         "skipped": counts["skipped"],
         "marked": counts["marked"],
-        "damage": first.damage,
+        "damage": [
+            {"position": lost.position, "size": lost.size, "reason": lost.reason}
+            for lost in first.damage
+        ],
     }
 
 
@@ -94,34 +94,26 @@ def fill(
 class _Read:
     """One pass over the messages of some topics in a log. damage: what could not be read."""
 
-    root: str
-    how: NewStore
-    topics: Sequence[str]
+    ask: Ask
     note: Note
     crc: bool = False
     messages: int = 0
-    damage: list[dict[str, Any]] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Batch]:
-        wanted = [Selection(topic=topic) for topic in self.topics]
-        log = open_log(self.root, BrokerConfig(dict(self.how.config)))
-        with log.queue:
-            seen = log.min_offset
-            for item in log.scan(crc=self.crc):
-                self.note(max(0, item.end - seen))
-                seen = max(seen, item.end)
-                if not isinstance(item, Batch):
-                    if item.kind in _DAMAGE_KINDS:
-                        lost = {"position": item.position, "size": item.size, "reason": item.reason}
-                        self.damage.append(lost)
-                elif item.mark <= Mark.AFTER_DAMAGE:
-                    some = item.take(np.logical_or.reduce([one.mask(item) for one in wanted]))
-                    self.messages += len(some)
-                    if len(some):
-                        yield some
+        (part,) = parts_of(self.ask)
+        told, seen = 0, None
+        for batch in messages_of(self.ask, part, self.damage.append, crc=self.crc):
+            first, last = int(batch.position[0]), int(batch.position[-1])
+            step = last - (first if seen is None else seen)
+            told, seen = told + step, last
+            self.note(step)
+            self.messages += len(batch)
+            yield batch
+        self.note(part.bytes - told)
 
 
-def newest(batches: Iterator[Batch] | _Read) -> Ints:
+def newest(batches: Iterable[Batch]) -> Ints:
     """The positions of the messages that stay, in order."""
     known: pa.Table | None = None
     heads: list[pa.Table] = []
@@ -166,10 +158,10 @@ def _latest(tables: Sequence[pa.Table]) -> pa.Table:
     return found.rename_columns([name.removesuffix("_last") for name in found.column_names])
 
 
-def _rows(read: _Read, positions: Ints) -> Iterator[pa.RecordBatch]:
+def _rows(root: str, read: _Read, positions: Ints) -> Iterator[pa.RecordBatch]:
     """The messages at some positions, in the order of the log, with bodies as stored."""
     for batch in read if len(positions) else ():
         place = np.searchsorted(positions, batch.position).clip(max=len(positions) - 1)
         stays = positions[place] == batch.position
         if stays.any():
-            yield from rows_of_batch(read.root, batch.take(stays), _COLUMNS, raw=True)
+            yield from rows_of_batch(root, batch.take(stays), _COLUMNS, raw=True)

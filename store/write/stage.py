@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from ..store.errors import Refused, StoreError, Unreadable, from_os_error
-from ..store.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
-from ..store.write.files import Files, write_new
-from ..store.write.lock import StoreLock
+from ..errors import Refused, StoreError, Unreadable, from_os_error
+from ..layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
+from .files import Files, write_new
+from .lock import StoreLock
 
 _PREFIX = "rebuild-"
 _ROWS = "rows-"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.pipeline.stage import Stage, one_job
 from mqstore.store.errors import Unreadable
 from mqstore.store.write.files import Files, write_new
+from mqstore.store.write.stage import Stage, one_job
 
-from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from .faults import CountingFiles, Killed, KilledFiles
 
 WANTED = {"consumequeue/T/0": b"first", "consumequeue/T/100": b"second", "b/x": b""}
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..store.errors import NotAStore, Refused
-from ..store.layout import JOURNAL
-from ..store.write.files import Files
+from ..errors import NotAStore, Refused
+from ..layout import JOURNAL
+from .files import Files
 from .stage import Stage, may_be_left_in, one_job, remove_rows, require_outside
 
 _HINT = "--to takes a new directory"
@@ -45,6 +45,17 @@ def publish_job(
         manifest = stage.manifest()
         stage.remove()
         return manifest
+
+
+def publish_made(
+    target: Path, job: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """`publish_job` for what is made in a folder at once: the manifest, `job` and what `make` tells."""
+
+    def fill(stage: Stage) -> None:
+        stage.seal({"job": job, **make(stage.tree)})
+
+    return publish_job(target, fill, lambda found: found.get("job") == job)
 
 
 def finish_left(target: Path, files: Files) -> bool:
