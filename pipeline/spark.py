@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from warnings import catch_warnings
@@ -95,13 +95,24 @@ def spark_session(
         _quiet_loggers(),
     ):
         session = _start(master, options(master, folder, settings or {}), folder / "log")
-        try:
+        with _stopped(session):
             if is_connect(master):
                 session.addArtifacts(str(package_zip(folder)), pyfile=True)
             yield session
-        finally:
-            with catch_warnings(action="ignore"):  # of a JVM that ends by itself
-                session.stop()
+
+
+@contextmanager
+def _stopped(session: SparkSession) -> Iterator[None]:
+    """Stop a session behind the block. What ended the block is told, not what stopping says then:
+    behind Ctrl-C the talk with the JVM may have been cut in the middle."""
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception), catch_warnings(action="ignore"):  # of a JVM that ends by itself
+            session.stop()
+        raise
+    with catch_warnings(action="ignore"):
+        session.stop()
 
 
 def require_packages(master: str = "local") -> None:

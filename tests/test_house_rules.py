@@ -181,6 +181,36 @@ def test_one_reader_reads() -> None:
     assert not wrong
 
 
+def yields(node: ast.AST) -> bool:
+    """Whether a statement hands something on, itself, not in a function that it makes."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        return False
+    return isinstance(node, ast.Yield | ast.YieldFrom) or any(
+        map(yields, ast.iter_child_nodes(node))
+    )
+
+
+def test_no_block_of_a_context_is_open_while_a_generator_waits() -> None:
+    """Such a block would be that of whoever runs meanwhile, or never end (`each_noting`)."""
+    blocks = re.compile(r"\b(noting|refusing|aside|at_rate)\(")
+    wrong = []
+    for path in modules("store", "pipeline", "cli"):
+        for function in nodes(path):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            if any(
+                ast.unparse(mark).endswith("contextmanager") for mark in function.decorator_list
+            ):
+                continue
+            wrong += [
+                place(path, block)
+                for block in ast.walk(function)
+                if isinstance(block, ast.With) and any(map(yields, block.body))
+                if any(blocks.search(ast.unparse(item)) for item in block.items)
+            ]
+    assert not wrong
+
+
 def spells_out_a_dtype(call: ast.Call) -> bool:
     """`np.dtype([...])` or `np.dtype({...})`."""
     named = ast.unparse(call.func).endswith("dtype")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from .measure import crc_cpu_s, least, python, run, subject
-from .spark_figures import data_source, spark_jobs
+from .spark_figures import crossover, data_source, spark_jobs
 from .stores import log_files, make, store_bench
 
 MIB = 1 << 20
@@ -364,6 +364,6 @@ GROUPS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     group.__name__: group
     for group in (
         *(walk, decode, where, verify, memory, append, stream, start, put, recover, rebuild),
-        *(salvage, data_source, spark_jobs),
+        *(salvage, data_source, spark_jobs, crossover),
     )
 }

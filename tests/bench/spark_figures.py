@@ -66,6 +66,36 @@ def spark_jobs(bench: Bench) -> Iterator[Figure]:
         yield Figure(f"{job}: largest worker at an end / 300 MiB", peak / _WORKER_BYTES_MAX)
 
 
+def crossover(bench: Bench) -> Iterator[Figure]:
+    """From which size on a store is better cut inside than one task of local code."""
+    from .figures import Figure
+    from .spark_jobs import CUTS, SIZES
+
+    for name in SIZES:
+        bench.store(name)
+    for job, cuts in CUTS.items():
+        found: dict[tuple[str, int], dict[str, Any]] = {}
+        for cut in cuts:
+            command = python(
+                "-m", "tests.bench.spark_jobs", bench.work, job, cut, str(bench.rounds)
+            )
+            for row in map(json.loads, run(command).output.splitlines()):
+                found[cut, row["mib"]] = row
+        for mib in SIZES.values():
+            whole = found["whole", mib]
+            for cut in cuts[1:]:
+                what = f"{job} of {mib} MiB: {cut} / one task, by the clock"
+                told = [_told(name, found[name, mib]) for name in ("whole", cut)]
+                yield Figure(
+                    what, found[cut, mib]["wall_s"] / whole["wall_s"], note="; ".join(told)
+                )
+
+
+def _told(cut: str, row: dict[str, Any]) -> str:
+    peak = row["worker_peak_bytes"] // _MIB
+    return f"{cut} {row['wall_s']:.2f} s, CPU {row['cpu_s']:.2f} s, worker {peak} MiB"
+
+
 def _scan(bench: Bench, part: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
         run(python("-m", "tests.bench.spark_scan", bench.work, part)).output

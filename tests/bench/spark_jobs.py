@@ -2,7 +2,9 @@
 
 ``python -m tests.bench.spark_jobs WORK JOB``: one session; JOB is `scan`, `rebuild` or `verify`. A
 line of JSON for each load: 1, 4 and 8 GiB of messages of 1 KB (`1g-1k`, `4g-1k`, this one twice),
-then 1, 50 and 200 small stores. CPU seconds are user and system of everything: this process, the
+then 1, 50 and 200 small stores. ``… WORK JOB CUT ROUNDS``: one store of 64 MiB, 256 MiB, 1 and 4 GiB;
+CUT is `whole`, one task of local code, or `parts`, a task a part and more behind them; for `verify` also
+`halves`, two tasks. Of ROUNDS runs the least counts. CPU seconds are user and system of everything: this process, the
 JVM, all Python workers; starting the session and a first small job are not in them.
 """
 
@@ -13,9 +15,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 from mqstore.pipeline import register
 from mqstore.pipeline.plan import plan_of
@@ -55,6 +60,22 @@ def verify_job(spark: SparkSession, roots: list[str]) -> None:
     verify_on(spark, tasks)
 
 
+CUTS = {"rebuild": ("whole", "parts"), "verify": ("whole", "halves", "parts")}
+"""Ways to deal a store out to tasks."""
+SIZES = {"64m-1k": 64, "256m-1k": 256, "1g-1k": 1 << 10, "4g-1k": 4 << 10}
+"""Stores that are dealt out, and the MiB of their logs."""
+_NEVER = 1 << 62
+
+
+def dealt(job: str, cut: str, size: int) -> AbstractContextManager[object]:
+    """A block in which a job deals a log of `size` bytes out that way, whatever it would do."""
+    module = import_module(f"mqstore.pipeline.{job}")
+    part = min(module.PART_BYTES, size // PROCESSES) if cut == "parts" else _NEVER
+    if job == "rebuild":
+        return patch.multiple(module, PART_BYTES=part)
+    return patch.multiple(module, PART_BYTES=part, WHOLE_BYTES=_NEVER if cut == "whole" else 0)
+
+
 JOBS: dict[str, Job] = {"scan": scan_job, "rebuild": rebuild_job, "verify": verify_job}
 
 
@@ -69,17 +90,35 @@ def cost(spark: SparkSession, job: Job, roots: list[str]) -> dict[str, Any]:
     return {**found, "worker_peak_bytes": max(peaks.values(), default=0)}
 
 
-def main(work: Path, name: str) -> None:
-    sizes = {"1 GiB": [work / "1g-1k"], "4 GiB": [work / "4g-1k"], "8 GiB": twice(work, "4g-1k")}
+def loads(spark: SparkSession, job: str, work: Path) -> None:
+    """As loads grow."""
     fleet = fleet_of(work)
+    sizes = {"1 GiB": [work / "1g-1k"], "4 GiB": [work / "4g-1k"], "8 GiB": twice(work, "4g-1k")}
     counts = {f"{count} stores": fleet[:count] for count in (1, 50, 200)}
+    for load, roots in (sizes | counts).items():
+        found = cost(spark, JOBS[job], [str(root) for root in roots])
+        print(json.dumps({"job": job, "load": load, **found}), flush=True)
+
+
+def cuts(spark: SparkSession, job: str, work: Path, cut: str, rounds: int) -> None:
+    """One store after the other of those that are there, dealt out one way."""
+    for name, mib in SIZES.items():
+        if (work / name).exists():
+            with dealt(job, cut, mib << 20):
+                runs = [cost(spark, JOBS[job], [str(work / name)]) for _ in range(rounds)]
+            found = {key: min(run[key] for run in runs) for key in runs[0]}
+            print(json.dumps({"job": job, "cut": cut, "mib": mib, **found}), flush=True)
+
+
+def main(work: Path, job: str, cut: str = "", rounds: str = "1") -> None:
     with spark_session(f"local[{PROCESSES}]") as spark:
         register(spark)
-        JOBS[name](spark, [str(fleet[0])])
-        for load, roots in (sizes | counts).items():
-            found = cost(spark, JOBS[name], [str(root) for root in roots])
-            print(json.dumps({"job": name, "load": load, **found}), flush=True)
+        JOBS[job](spark, [str(fleet_of(work)[0])])
+        if cut:
+            cuts(spark, job, work, cut, int(rounds))
+        else:
+            loads(spark, job, work)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

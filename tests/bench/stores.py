@@ -11,7 +11,14 @@ from .measure import run
 
 VERSION = "5.3.3"
 #: name → (mean body in bytes, size of the log in GiB)
-STORES = {"1g-1k": (1000, 1), "1g-100": (100, 1), "1g-4k": (4000, 1), "4g-1k": (1000, 4)}
+STORES: dict[str, tuple[int, float]] = {
+    "1g-1k": (1000, 1),
+    "1g-100": (100, 1),
+    "1g-4k": (4000, 1),
+    "4g-1k": (1000, 4),
+    "64m-1k": (1000, 1 / 16),
+    "256m-1k": (1000, 1 / 4),
+}
 _SOURCE = Path(__file__).resolve().parent / "java" / "StoreBench.java"
 
 

@@ -292,7 +292,7 @@ def test_ctrl_c_ends_the_job_and_leaves_nothing(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=600)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), err
     assert re.fullmatch(r"mqstore: interrupted(, rebuilding: [^\n]+)?\n", err)
     assert not new.exists()
     assert not list(tmp_path.glob("mqstore-spark-*")), "the session's folder stays"

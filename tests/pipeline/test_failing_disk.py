@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from mqstore.store.arrow.log_rows import parts_of, rows_of
 from mqstore.store.arrow.table import PROBLEM, TablePart, table_rows
 from mqstore.store.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
+from mqstore.store.selected import selected
+from mqstore.store.store import Store
 
 from ..failing_disk import fail_here
 from ..stores import unpack
@@ -65,13 +68,20 @@ def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
         rows_of_table(root, name, on_damage=FAIL_UNREADABLE)
 
 
-def test_readers_that_take_turns_note_what_each_has_met(tmp_path: Path) -> None:
+def reader_of(root: Path, how: str) -> Iterator[object]:
+    if how == "rows":
+        return rows_of(ask_of(root), parts_of(ask_of(root))[0], lambda lost: None)
+    return selected(Store(root), on_damage="skip")
+
+
+@pytest.mark.parametrize("how", ["rows", "batches"])
+def test_readers_that_take_turns_note_what_each_has_met(how: str, tmp_path: Path) -> None:
     """Nothing is noted for whoever reads behind them, and all for whoever has asked."""
     roots = [unpack("5.3.3-clean", tmp_path / name) for name in ("a", "b")]
     for number, root in enumerate(roots):
         fail_here(min((root / "commitlog").iterdir()), (2 + number) * PAGE, PAGE)
     with noting(around=False) as asked:
-        readers = [rows_of(ask_of(r), parts_of(ask_of(r))[0], lambda lost: None) for r in roots]
+        readers = [reader_of(root, how) for root in roots]
         for _ in zip(*readers, strict=False):
             assert noted() == list(asked)
         for reader in readers:

@@ -106,7 +106,7 @@ def test_nothing_is_made_inside_a_store(part: str, tmp_path: Path) -> None:
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
-    """A call of each command that writes, but for `rebuild` (`test_command`)."""
+    """A call of each command that writes, but for `rebuild` (`test_command`), on Spark if it may be."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -116,7 +116,7 @@ def commands(folder: Path) -> dict[str, list[str]]:
     sizes = ("--set", "mappedFileSizeCommitLog=262144", "--set", "maxHashSlotNum=1000")
     small = (*sizes, "--set", "maxIndexNum=4000")
     return {
-        "export": ["export", root],
+        "export": ["export", root, "--master", "local[2]", *FAST_START],
         "compact": ["compact", root, "--topic", "*", "--as-broker", "5.3", *small],
         "import": ["import", str(folder / "messages.parquet"), "--as-broker", "5.3", *small],
     }
@@ -125,10 +125,10 @@ def commands(folder: Path) -> dict[str, list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["export", "compact", "import"])
 def test_a_program_that_is_killed_and_run_again(name: str, tmp_path: Path) -> None:
-    """SIGKILL for it alone while its tasks write: its JVM ends, and the next run does it all."""
+    """SIGKILL for it alone while it writes, or its tasks: its JVM ends, the next run does it all."""
     new = tmp_path / "new"
     words = [sys.executable, "-m", "mqstore", "pipeline", *commands(tmp_path)[name]]
-    words += ["--to", str(new), "--master", "local[2]", *FAST_START]
+    words += ["--to", str(new)]
     killed = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not list(new.glob(".mqstore/*/*/*")):
         assert killed.poll() is None, "it ended too soon"
@@ -146,9 +146,9 @@ def test_compact_of_a_fleet(tmp_path: Path) -> None:
     """A folder for each store; one that is not there, and damage, are told, the rest is done."""
     roots = [unpack(name, tmp_path) for name in ("5.3.3-compaction", "4.9.7-killed-page")]
     command = [*commands(tmp_path)["compact"], *map(str, roots[1:]), str(tmp_path / "none")]
-    words = ["pipeline", *command, "--to", str(tmp_path / "new"), "--master", "local[2]"]
+    words = ["pipeline", *command, "--to", str(tmp_path / "new"), "--format", "json"]
     done = subprocess.run(
-        [sys.executable, "-m", "mqstore", *words, "--format", "json", *FAST_START],
+        [sys.executable, "-m", "mqstore", *words],
         capture_output=True,
         text=True,
         timeout=900,

@@ -105,6 +105,25 @@ def test_shim_drops_the_options_a_slim_java_does_not_know(tmp_path: Path) -> Non
     assert answer.stdout.splitlines() == [*ours, "-Xmx1g", "-Dx=a b", "--add-opens=java.base"]
 
 
+def test_ctrl_c_is_told_though_the_jvm_cannot_be_talked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cut:
+        stopped = 0
+
+        def stop(self) -> None:
+            self.stopped += 1
+            raise ConnectionError("the answer to another question")
+
+    cut = Cut()
+    monkeypatch.setattr(session, "_start", lambda *_: cut)
+    with pytest.raises(KeyboardInterrupt), session.spark_session():
+        raise KeyboardInterrupt
+    assert cut.stopped == 1
+    with pytest.raises(ConnectionError), session.spark_session():
+        pass
+
+
 def test_a_local_master_stays_on_the_loopback(tmp_path: Path) -> None:
     for master in ("local", "local[2]", "local-cluster[1,1,1024]"):
         spark = session.options(master, tmp_path, {})

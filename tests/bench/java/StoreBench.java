@@ -26,7 +26,7 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * Drives a DefaultMessageStore of 5.x in this process. Every result is one line "R key=value ...".
  * Usage: StoreBench MODE name=value...
  *
- * gen   root= body= gib=       a store of exactly that many commit log files, bodies 0.5 .. 1.5 of the mean
+ * gen   root= body= gib=       a store of exactly that many commit log files, or of a smaller one, bodies 0.5 .. 1.5 of the mean
  * rate  root= body= secs= rounds= flush=   acknowledged messages a second, and dispatched ones, by one thread;
  *                                   CPU of the whole process for one, dispatch and flush included
  * load  root=                  until the store has loaded and recovered
@@ -70,6 +70,10 @@ public final class StoreBench {
         return Double.parseDouble(OPTIONS.get(name));
     }
 
+    private static long fileBytes() {
+        return OPTIONS.containsKey("gib") ? (long) Math.min(GIB, number("gib") * GIB) : GIB;
+    }
+
     private static DefaultMessageStore open(FlushDiskType flush) throws Exception {
         DefaultMessageStore store = unloaded(flush);
         store.load();
@@ -81,6 +85,7 @@ public final class StoreBench {
         MessageStoreConfig config = new MessageStoreConfig();
         config.setStorePathRootDir(OPTIONS.get("root"));
         config.setStorePathCommitLog(OPTIONS.get("root") + "/commitlog");
+        config.setMappedFileSizeCommitLog((int) fileBytes());
         config.setHaListenPort(0);
         config.setFlushDiskType(flush);
         DefaultMessageStore store = new DefaultMessageStore(
@@ -179,11 +184,11 @@ public final class StoreBench {
         DefaultMessageStore store = open(FlushDiskType.ASYNC_FLUSH);
         byte[][] bodies = bodies((int) number("body"), true);
         Random random = new Random(7);
-        long limit = (long) (number("gib") * GIB), end = 0, count = 0;
+        long limit = (long) (number("gib") * GIB), file = fileBytes(), end = 0, count = 0;
         while (true) {
             MessageExtBrokerInner m = message(topic(random.nextInt(100)), random.nextInt(4), bodies[(int) (count % BODIES)], count);
             int size = 91 + m.getBody().length + m.getTopic().length() + m.getPropertiesString().length();
-            long room = GIB - end % GIB;
+            long room = file - end % file;
             if (size + 8 > room && end + room >= limit) break;
             end = put(store, m);
             count++;
