@@ -20,6 +20,11 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     started anew by running the same command again. All formats are what mqstore put --from takes.
     --format is that of the files; the answer is a line, or with --json an object.
 
+    DIR is a new or empty directory, unless it holds an export: --append adds the messages asked for as
+    more files, --overwrite replaces what is there so that readers see the old or the new one, and
+    --since-last adds what stands behind the end of the last export, of each store. Killed and run
+    again, --since-last has each message once. Columns and format must be those that are there.
+
     A body that is shown decompressed has body_compression beside it. One that fails its checksum has
     a body_crc_ok that is false (--on-damage mark), is left out (skip), or ends the command (fail). A
     store that cannot be read ends it before anything is written. With --master Spark does it, in
@@ -34,6 +39,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
       mqstore export '/data/*/store' --to out --topic 'orders*' --since -7d --timestamps --by-day
       mqstore export /data/store --to out --format json --body none
       mqstore export /data/store --to out --columns topic,keys,body --compression gzip --file-size 1G
+      mqstore export '/data/*/store' --to /lake/messages --since-last
     """
     if spark.meant:
         from .pipeline_export import export_on_spark
@@ -49,12 +55,12 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     from ..store.arrow.remote import log_sizes
     from ..store.page_cache import at_rate
 
-    how, asked = options.how(common.format.value), options.asked(common)
+    how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
     with (
         at_rate(common.rate),
         common.progress("exporting", sum(sizes.values())) as progress,
     ):
-        manifest = run(list(sizes), asked, how, to, here(progress.advance))
+        manifest = run(list(sizes), asked, how, to, here(progress.advance), mode=mode)
     answer(report_of(to, manifest, left_out), options, common)

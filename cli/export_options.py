@@ -19,6 +19,7 @@ from .selection_options import Since, Until
 from .unread import Partial, unread_text
 
 if TYPE_CHECKING:
+    from ..store.arrow.data_set import Mode
     from ..store.arrow.export_rows import ExportHow
 
 
@@ -88,6 +89,18 @@ class ExportOptions:
         bool,
         typer.Option("--safe-csv", help="A quote before CSV cells that a spreadsheet would run."),
     ] = False
+    append: Annotated[
+        bool, typer.Option("--append", help="Add files to an export that is in DIR.")
+    ] = False
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the export that is in DIR, at once.")
+    ] = False
+    since_last: Annotated[
+        bool,
+        typer.Option(
+            "--since-last", help="Add what stands behind the end of the last export into DIR."
+        ),
+    ] = False
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
     answer_json: Annotated[
@@ -100,6 +113,26 @@ class ExportOptions:
         found = {"body": self.body.value, **given}
         found |= {"topics": ",".join(self.topic)} if self.topic else {}
         return found | ({"fields": self.columns} if self.columns else {})
+
+    def mode(self) -> Mode:
+        """What becomes of an export that is in DIR. Raises BadParameter."""
+        from ..store.arrow.data_set import Mode
+
+        flags = {
+            Mode.APPEND: self.append,
+            Mode.OVERWRITE: self.overwrite,
+            Mode.SINCE_LAST: self.since_last,
+        }
+        given = [mode for mode, flag in flags.items() if flag]
+        if len(given) > 1:
+            names = " and ".join(f"--{mode}" for mode in given)
+            raise typer.BadParameter(f"{names} exclude each other")
+        times = {"--since": self.since, "--until": self.until}
+        for name, value in times.items():
+            if self.since_last and value is not None:
+                told = "--since-last goes on where the last export ended"
+                raise typer.BadParameter(told, param_hint=name)
+        return given[0] if given else Mode.NEW
 
     def how(self, form: str) -> ExportHow:
         """How files are written. Raises InvalidInput, Unsupported."""
@@ -121,6 +154,7 @@ def report_of(
         "type": "export",
         "status": "incomplete" if lacks else "complete",
         "to": str(to),
+        "mode": manifest["job"]["mode"],
         "format": manifest["job"]["how"]["kind"]["form"],
         "rows": sum(file["rows"] for file in manifest["files"]),
         "bytes": sum(file["bytes"] for file in manifest["files"]),
@@ -128,6 +162,7 @@ def report_of(
         "damage": manifest["damage"],
         "skipped": manifest["skipped"],
         "marked": manifest["marked"],
+        "ranges": manifest["ranges"],
         "unread": [{"store": one["store"], "reason": one["reason"]} for one in unread],
     }
 

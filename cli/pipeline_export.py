@@ -48,7 +48,7 @@ def export_on_spark(
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes
 
-    how, asked = options.how(common.format.value), options.asked(common)
+    how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
     tell_local("export", list(sizes), spark, common)
@@ -60,5 +60,5 @@ def export_on_spark(
             with spark_session(master, settings) as opened, watched(opened, tell):
                 yield opened
 
-        manifest = run(list(sizes), asked, how, to, on_spark(session))
+        manifest = run(list(sizes), asked, how, to, on_spark(session), mode=mode)
     answer(report_of(to, manifest, left_out), options, common)

@@ -6,22 +6,25 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ..store.arrow.ask import Ask
-from ..store.arrow.export_formats import FileKind
-from ..store.arrow.export_rows import ExportHow, export_parts, write_empty
-from ..store.arrow.log_rows import LogPart, fields_of, parts_of
+from ..store.arrow.data_set import NOTE_FILE, DataSet, Mode, Note, require_mode
+from ..store.arrow.export_ends import LogRange, ranges_of
+from ..store.arrow.export_formats import FileKind, holds_note
+from ..store.arrow.export_rows import ExportHow, export_parts, schema_of, write_empty
+from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.errors import StoreError
 from ..store.split import Split, split_bytes_for
-from ..store.write.files import Files
+from ..store.write.adding import REPLACES, publish
+from ..store.write.files import Files, write_new
 from ..store.write.on_damage import OnDamage
 from ..store.write.publishing import publish_job
-from ..store.write.stage import Stage
+from ..store.write.stage import DRAFT, Stage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,8 +35,8 @@ Asked = Mapping[str, str]
 """Options of a read of `rocketmq-log`."""
 Written = Mapping[str, Any]
 """What one writer has done: its `attempt`, `files`, `damage`, and bodies `skipped` and `marked`."""
-Job = Callable[[Asked, ExportHow, Stage], Sequence[Written]]
-"""Writes the files of an export into a stage."""
+Job = Callable[[Asked, ExportHow, Stage, Sequence[LogPart]], Sequence[Written]]
+"""Writes the messages of some parts of logs as files into a stage."""
 
 
 def export(
@@ -43,37 +46,74 @@ def export(
     target: Path,
     job: Job,
     files: Files | None = None,
+    mode: Mode = Mode.NEW,
 ) -> dict[str, Any]:
-    """Write messages as files below `target`, a new or empty directory: its manifest.
+    """Write messages as files below `target`: its manifest.
 
-    options: of a read, but where the stores are.
+    options: of a read, but where the stores are. mode: what becomes of an export that is there.
 
-    It appears whole or not at all, as in `publish_job`, which also says what is raised besides
-    Unsupported and InvalidInput for files that cannot be written.
+    They appear as in `publish_job`, which also says what is raised besides Unsupported and
+    InvalidInput for files that cannot be written.
     """
     how.kind.require()
     asked = {"paths": json.dumps(list(stores)), **options}
-    fields_of(Ask.of(asked))  # one that is not known is told before anything is written
-    what = {"asked": dict(asked), "how": asdict(how)}
+    ask = Ask.of(asked)
+    wanted = schema_of(ask, how)  # a column that is not known is told before anything is written
+    what = {"asked": dict(asked), "how": asdict(how), "mode": mode.value}
+    adds = mode is not Mode.NEW
+    target = Path(os.path.realpath(target)) if adds else target
 
     def fill(stage: Stage) -> None:
-        done = list(job(asked, how, stage))
-        if not any(one["files"] for one in done):
-            empty = write_empty(Ask.of(asked), how, stage.attempt(_EMPTY), stage.files)
+        found = DataSet.at(stage.target)
+        require_mode(found, Note.of(how, wanted, {}), mode, stage.target)
+        kept = found.note.ended if found.note and mode is not Mode.OVERWRITE else {}
+        ranges = dict(ranges_of(ask, kept if mode is Mode.SINCE_LAST else {}))
+        ended = {**kept, **{root: one.ended for root, one in ranges.items()}}
+        note = Note.of(how, wanted, ended).to_text()
+        beside = bool(found.files) and mode is not Mode.OVERWRITE
+        made = replace(how, series=found.newest + 1 if beside else 0, note=note)
+        done = list(job(asked, made, stage, _parts(ask, ranges)))
+        if not beside and not any(one["files"] for one in done):
+            empty = write_empty(ask, made, stage.attempt(_EMPTY), stage.files)
             done.append({**_NOTHING, "attempt": _EMPTY, "files": [asdict(file) for file in empty]})
-        written = [(one["attempt"], file) for one in done for file in one["files"]]
-        stage.collect((attempt, file["path"]) for attempt, file in written)
+        _collect(stage, done, made)
+        lost = [asdict(lost) for one in ranges.values() for lost in one.lost]
         stage.seal(
             {
                 "job": what,
-                "files": sorted((file for _, file in written), key=itemgetter("path")),
-                "damage": sorted((lost for one in done for lost in one["damage"]), key=_place),
+                REPLACES: bool(found.files) and mode is Mode.OVERWRITE,
+                "files": sorted(
+                    (file for one in done for file in one["files"]), key=itemgetter("path")
+                ),
+                "damage": sorted(
+                    [*lost, *(lost for one in done for lost in one["damage"])], key=_place
+                ),
                 "skipped": sum(one["skipped"] for one in done),
                 "marked": sum(one["marked"] for one in done),
+                "ranges": [_range(root, one) for root, one in ranges.items()],
             }
         )
 
-    return publish_job(target, fill, lambda found: found.get("job") == what, files)
+    return publish_job(
+        target, fill, lambda found: found.get("job") == what, files, publish=publish, adds=adds
+    )
+
+
+def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogPart]:
+    return parts_of(ask, {root: one.split for root, one in ranges.items() if one.split})
+
+
+def _collect(stage: Stage, done: Sequence[Written], how: ExportHow) -> None:
+    """All files that were written into the tree, and the note where they have no room for it."""
+    written = [(one["attempt"], file["path"]) for one in done for file in one["files"]]
+    stage.collect((attempt, f"{path}{DRAFT}") for attempt, path in written)
+    if not holds_note(how.kind.form):
+        write_new(stage.files, stage.tree / f"{NOTE_FILE}{DRAFT}", how.note.encode())
+
+
+def _range(root: str, one: LogRange) -> dict[str, Any]:
+    begin, end = one.split or (None, None)
+    return {"store": root, "begin": begin, "end": end}
 
 
 _EMPTY = "empty"
@@ -87,9 +127,8 @@ def _place(damage: Mapping[str, Any]) -> tuple[str, int]:
 def here(note: Callable[[int], None]) -> Job:
     """The job in this process. note: told how many bytes of logs were read. Raises as `parts_of`."""
 
-    def job(asked: Asked, how: ExportHow, stage: Stage) -> list[Written]:
-        ask = Ask.of(asked)
-        return [_written(ask, parts_of(ask), how, stage, 0, note)]
+    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Written]:
+        return [_written(Ask.of(asked), parts, how, stage, 0, note)]
 
     return job
 
@@ -122,11 +161,11 @@ STAGES = 1
 def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job:
     """The job as tasks of a session, which is opened for it. Raises what a task met, or JobFailed."""
 
-    def job(asked: Asked, how: ExportHow, stage: Stage) -> list[Written]:
+    def job(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Written]:
         from .tasks import run_tasks
 
         with session() as spark:
-            answers = run_tasks(spark, "export:write", tasks_of(asked, how, stage))
+            answers = run_tasks(spark, "export:write", tasks_of(asked, how, stage, parts))
         for answer in answers:
             if isinstance(answer, StoreError):
                 raise answer
@@ -135,9 +174,8 @@ def on_spark(session: Callable[[], AbstractContextManager[SparkSession]]) -> Job
     return job
 
 
-def tasks_of(asked: Asked, how: ExportHow, stage: Stage) -> list[Task]:
+def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart]) -> list[Task]:
     """A task for each large part of a log, and for as many small ones as are as large together."""
-    parts = parts_of(Ask.of(asked))
     most = split_bytes_for(sum(part.bytes for part in parts), os.cpu_count() or 1)
     groups: list[list[LogPart]] = []
     filled = most

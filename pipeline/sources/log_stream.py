@@ -11,7 +11,6 @@ goes on behind them where `fail_on_data_loss` is false.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -31,8 +30,8 @@ from ...store.arrow.log_rows import LogPart, rows_of
 from ...store.arrow.remote import open_log
 from ...store.counted import counted
 from ...store.errors import InvalidInput, Missing, Refused
-from ...store.follow import Follower
 from ...store.layout import Layout, is_uri
+from ...store.live_end import LiveEnd
 from ...store.log_search import time_bounds
 from ...store.selected import DamageWarning
 from ...store.split import SPLIT_BYTES_MAX, splits
@@ -41,10 +40,6 @@ from ...store.store import Store
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
 """Those of a stream alone."""
-_PATIENCE_S = 2.0
-"""A log that has not moved for so long may have a hole with records behind it."""
-_GIVE_UP_S = 5.0
-_POLL_S = 0.1
 _DIGITS_MAX = 19
 
 Offset = dict[str, int]
@@ -103,7 +98,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise InvalidInput(f"only directories can be followed: {remote[0]}")
         self._ask = ask
         self._how = how
-        self._ends: dict[str, LogEnd] = {}
+        self._ends: dict[str, LiveEnd] = {}
         self._target: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -192,9 +187,9 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _now(self) -> Offset:
         return {root: self._end(root).position() for root in self._ask.stores}
 
-    def _end(self, root: str) -> LogEnd:
+    def _end(self, root: str) -> LiveEnd:
         if root not in self._ends:
-            self._ends[root] = LogEnd(Layout.open(root, self._ask.broker_config))
+            self._ends[root] = LiveEnd(Layout.open(root, self._ask.broker_config))
         return self._ends[root]
 
     def _lost(self, root: str, begin: int, end: int) -> None:
@@ -210,40 +205,6 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._how.fails:
             raise Refused(told, path=root, hint="fail_on_data_loss=false goes on behind them")
         warnings.warn(f"{root}: {told}", DamageWarning, stacklevel=2)
-
-
-class LogEnd:
-    """Where a log ends that may be written, asked again and again. Raises StoreError."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._layout = layout
-        with Store(layout.root, layout.broker_config) as store:
-            end, files = store.log_end.position, store.log_files
-            file = files.file_at(max(files.start, end - 1)) if files.files else None
-        self._follower = Follower(layout, file.start if file else end, lambda _: None)
-        self._since, self._seen = time.monotonic(), -1
-        self._looked_behind = False
-
-    def position(self) -> int:
-        """Behind the last whole record."""
-        while self._follower.poll() is not None:
-            pass
-        now, at = time.monotonic(), self._follower.position
-        if at != self._seen:
-            self._since, self._seen, self._looked_behind = now, at, False
-        elif not self._looked_behind and now - self._since >= _PATIENCE_S:
-            self._looked_behind = True
-            if self._follower.skip():
-                return self.position()
-        return self._follower.position
-
-    def settled(self) -> int:
-        """The same, behind damage, too: what is no record may be one that is being written."""
-        with Store(self._layout.root, self._layout.broker_config) as store:
-            end = store.log_end.position
-        while self.position() < end and time.monotonic() < self._since + _GIVE_UP_S:
-            time.sleep(_POLL_S)
-        return self._follower.position
 
 
 def _is_number(text: str) -> bool:

@@ -2,6 +2,8 @@
 
     part-PART-N.FORMAT, or date=YYYY-MM-DD/part-PART-N.FORMAT
 
+with `.draft` behind until they are published.
+
 Every column stands in the files, with its type: readers guess the types of what stands in paths, and
 take the topic 00123 for a number. A day is a day for all of them. What is kept back to make large
 pieces is bounded; a piece is written by another thread while the next one is read.
@@ -20,6 +22,7 @@ import pyarrow as pa
 
 from ..errors import from_os_error
 from ..write.files import Files
+from ..write.stage import DRAFT
 from .export_formats import FileKind, Sink, open_sink
 
 DAY_COLUMN = "store_timestamp"
@@ -66,7 +69,7 @@ class _Open:
 class ExportFiles:
     """Writes rows as the files of one attempt below `folder`; a context manager.
 
-    part: names whoever writes. schema: of what is written. by_day: rows need `DAY_COLUMN`, and a day
+    part: names whoever writes. schema: of what is written, with its note. by_day: rows need `DAY_COLUMN`, and a day
     has a folder. file_bytes: a file that has become so large gets no more. Leaving the context ends
     the files. Raises NoSpace, Unreadable from any call behind the one that it belongs to.
     """
@@ -148,7 +151,7 @@ class ExportFiles:
             file.sink.write(rows)
             size = file.sink.size
         except OSError as error:
-            raise from_os_error(error, self._folder / file.path, "cannot write") from error
+            raise from_os_error(error, self._draft(file.path), "cannot write") from error
         file.rows += rows.num_rows
         if size >= self._file_bytes:
             self._end(day)
@@ -159,7 +162,7 @@ class ExportFiles:
         number = self._numbers[day] = self._numbers.get(day, -1) + 1
         name = f"part-{self._part}-{number}.{self._kind.form}"
         path = name if day is None else f"date={np.datetime64(day, 'D')}/{name}"
-        file = self._folder / path
+        file = self._draft(path)
         self._files.make_directory(file.parent)
         try:
             return _Open(path, open_sink(self._kind, file, self._schema))
@@ -168,7 +171,7 @@ class ExportFiles:
 
     def _end(self, day: Day) -> None:
         ended = self._open.pop(day)
-        file = self._folder / ended.path
+        file = self._draft(ended.path)
         try:
             ended.sink.close()
             size = file.stat().st_size
@@ -177,6 +180,9 @@ class ExportFiles:
         with self._files.open(file) as written:
             written.sync()
         self.written.append(ExportFile(ended.path, ended.rows, size))
+
+    def _draft(self, path: str) -> Path:
+        return self._folder / f"{path}{DRAFT}"
 
 
 def by_day(rows: pa.RecordBatch) -> list[tuple[Day, pa.RecordBatch]]:

@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidInput, Unsupported
 
+NOTE = b"mqstore_export"
+"""The key under which Parquet, Arrow and Avro files hold what their data set says of itself."""
 ZSTD = "zstd"
 NO_COMPRESSION = "none"
 COMPRESSIONS = {"parquet": (ZSTD, "snappy", "gzip", "lz4"), "arrow": (ZSTD, "lz4")}
@@ -166,9 +168,9 @@ class _Avro(Sink):
 
         super().__init__(path, schema, kind)
         fields = [{"name": f.name, "type": ["null", _avro_type(f.type)]} for f in schema]
-        self._writer = Writer(
-            self._file, {"type": "record", "name": "message", "fields": fields}, codec="deflate"
-        )
+        told = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+        record = {"type": "record", "name": "message", "fields": fields}
+        self._writer = Writer(self._file, record, codec="deflate", metadata=told)
         self._maps = {field.name for field in schema if pa.types.is_map(field.type)}
 
     def write(self, rows: pa.Table) -> None:
@@ -194,6 +196,47 @@ FORMATS: dict[str, Callable[[Path, pa.Schema, FileKind], Sink]] = {
 def open_sink(kind: FileKind, path: Path, schema: pa.Schema) -> Sink:
     """A new file. Raises OSError."""
     return FORMATS[kind.form](path, schema, kind)
+
+
+def holds_note(form: str) -> bool:
+    """Whether files of a format have room for a note beside their rows."""
+    return form in _NOTE_OF
+
+
+def note_of(path: Path, form: str) -> str | None:
+    """The note in a file, None where there is none. Raises OSError, ValueError for no such file."""
+    return _NOTE_OF[form](path)
+
+
+def _note_of_parquet(path: Path) -> str | None:
+    import pyarrow.parquet as pq
+
+    return _note_in(pq.read_schema(path))
+
+
+def _note_of_arrow(path: Path) -> str | None:
+    with pa.memory_map(str(path)) as source:
+        return _note_in(pa.ipc.open_file(source).schema)
+
+
+def _note_in(schema: pa.Schema) -> str | None:
+    found = (schema.metadata or {}).get(NOTE)
+    return None if found is None else found.decode()
+
+
+def _note_of_avro(path: Path) -> str | None:
+    from fastavro import reader
+
+    with path.open("rb") as file:
+        found: str | None = reader(file).metadata.get(NOTE.decode())
+    return found
+
+
+_NOTE_OF: dict[str, Callable[[Path], str | None]] = {
+    "parquet": _note_of_parquet,
+    "arrow": _note_of_arrow,
+    "avro": _note_of_avro,
+}
 
 
 def records_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:

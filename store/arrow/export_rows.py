@@ -17,7 +17,7 @@ from ..write.files import Files
 from ..write.on_damage import CorruptedBodies, OnDamage
 from .ask import BODY_CRC_OK, Ask
 from .export_files import DAY_COLUMN, FILE_BYTES, ExportFile, ExportFiles
-from .export_formats import FileKind
+from .export_formats import NOTE, FileKind, holds_note
 from .log_columns import SCHEMA
 from .log_rows import Damage, LogPart, fields_of, rows_of
 
@@ -31,13 +31,22 @@ _READ = ("position", "total_size")
 
 @dataclass(frozen=True)
 class ExportHow:
-    """How files are written. times: beside milliseconds a column that is a time."""
+    """How files are written. times: beside milliseconds a column that is a time.
+
+    series: number of the export among those of a data set. note: what files hold beside their rows.
+    """
 
     kind: FileKind = field(default_factory=FileKind)
     times: bool = False
     by_day: bool = False
     file_bytes: int = FILE_BYTES
     on_damage: OnDamage = OnDamage.MARK
+    series: int = 0
+    note: str = ""
+
+    def named(self, writer: str) -> str:
+        """Who writes, among all that ever write into the data set."""
+        return f"{self.series:05}-{writer}" if self.series else writer
 
 
 @dataclass
@@ -56,7 +65,8 @@ def schema_of(ask: Ask, how: ExportHow) -> pa.Schema:
         found.append(SCHEMA.field(name))
         if how.times and name.endswith(_RAW):
             found.append(pa.field(name.removesuffix(_RAW) + _SHOWN, _TIME))
-    return pa.schema(found)
+    told = {NOTE: how.note} if how.note and holds_note(how.kind.form) else None
+    return pa.schema(found, told)
 
 
 def export_parts(
@@ -78,7 +88,13 @@ def export_parts(
     days = (DAY_COLUMN,) if how.by_day else ()
     reading = replace(ask, fields=tuple(dict.fromkeys((*fields_of(ask), *_READ, *days))))
     with ExportFiles(
-        folder, name, how.kind, schema, files, by_day=how.by_day, file_bytes=how.file_bytes
+        folder,
+        how.named(name),
+        how.kind,
+        schema,
+        files,
+        by_day=how.by_day,
+        file_bytes=how.file_bytes,
     ) as out:
         for part in parts:
             for rows in rows_of(reading, part, done.damage.append):

@@ -8,7 +8,7 @@ together give what one walk over it gives.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Protocol
@@ -69,6 +69,7 @@ class Pushed:
 
 
 NOTHING_PUSHED = Pushed()
+_ALL_OF_THEM: Mapping[str, Split] = {}
 
 
 def fields_of(ask: Ask) -> tuple[str, ...]:
@@ -95,13 +96,16 @@ class LogPart:
     bytes: int = 0
 
 
-def parts_of(ask: Ask) -> list[LogPart]:
-    """What the tasks of a read are. Raises StoreError for a store that cannot be read."""
+def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogPart]:
+    """What the tasks of a read are. Raises StoreError for a store that cannot be read.
+
+    within: of some stores, where their messages are read from, and where their log is to end.
+    """
     with noting():  # whoever reads these bytes tells of them
-        return _parts_of(ask)
+        return _parts_of(ask, within)
 
 
-def _parts_of(ask: Ask) -> list[LogPart]:
+def _parts_of(ask: Ask, within: Mapping[str, Split]) -> list[LogPart]:
     sizes: dict[str, int] = {}
     for root in ask.stores:
         log = open_log(root, ask.broker_config)
@@ -110,17 +114,22 @@ def _parts_of(ask: Ask) -> list[LogPart]:
     size = ask.split_bytes or split_bytes_for(sum(sizes.values()), os.cpu_count() or 1)
     found: list[LogPart] = []
     for root, log_bytes in sizes.items():
-        whole = LogPart(root, None, bytes=log_bytes)
-        found += [whole] if log_bytes <= size else _splits(root, size, ask)
+        if root in within:
+            found += _splits(root, size, ask, within[root])
+        elif log_bytes <= size:
+            found.append(LogPart(root, None, bytes=log_bytes))
+        else:
+            found += _splits(root, size, ask)
     return found
 
 
-def _splits(root: str, size: int, ask: Ask) -> list[LogPart]:
+def _splits(root: str, size: int, ask: Ask, within: Split | None = None) -> list[LogPart]:
     if is_uri(root):
         return _remote_splits(root, size, ask)
     with Store(root, ask.broker_config) as store:
         start, stop = time_bounds(store, ask.times)
-        end = store.log_end.position
+        start = start if within is None else max(start, within.start)
+        end = store.log_end.position if within is None else within.stop
         found = [_part(root, split) for split in splits(start, min(stop, end), size)]
         if stop > end:
             found.append(LogPart(root, Split(max(start, end), stop), behind=True))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 from ..byte_reader import read
 from ..errors import Refused, StoreError, from_os_error
 from ..regular_file import check_regular
+from .exchange import exchange
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -59,7 +60,7 @@ class Files:
     def step(self, change: str, path: Path, size_bytes: int = 0) -> None:
         """Called before every change. Tests override it: what it raises happens instead.
 
-        change: create open write truncate sync sync_directory rename unlink make_directory
+        change: create open write truncate sync sync_directory rename exchange unlink make_directory
         remove_directory set_times. size_bytes: of a write, or the length that a file gets.
         """
 
@@ -140,6 +141,14 @@ class Files:
         with told(source, f"cannot rename to {target}"):
             self.step("rename", source)
             source.rename(target)
+
+    def exchange(self, one: Path, other: Path) -> bool:
+        """Let two paths of one file system change places at once; False where it cannot do that."""
+        self.check_inside(one.parent)
+        self.check_inside(other.parent)
+        with told(other, f"cannot change places with {one}"):
+            self.step("exchange", other)
+            return exchange(one, other)
 
     def unlink(self, path: Path) -> None:
         """Remove a file. Raises Missing where there is none."""

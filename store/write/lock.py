@@ -81,6 +81,14 @@ class StoreLock:
             return None
         return cls(files, file, key, was)
 
+    @property
+    def in_place(self) -> bool:
+        """Whether its path still names it: the directory may have been replaced."""
+        try:
+            return identity(self._file.path.stat()) == self._key
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
         """Give the lock back; the file is then what `leave` says. Twice is fine."""
         if self._file.descriptor < 0:

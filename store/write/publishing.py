@@ -8,9 +8,12 @@ from typing import Any
 
 from ..errors import NotAStore, Refused
 from ..layout import JOURNAL
+from .adding import REPLACES, put_back, remove_beside
 from .files import Files
 from .stage import Stage, may_be_left_in, one_job, remove_rows, require_outside
 
+Publish = Callable[[Stage], None]
+"""Makes of a sealed stage what others see; repeating it does no harm."""
 _HINT = "--to takes a new directory"
 
 
@@ -20,30 +23,36 @@ def publish_job(
     is_same: Callable[[Mapping[str, Any]], bool],
     files: Files | None = None,
     rows: Path | None = None,
+    *,
+    publish: Publish = Stage.publish,
+    adds: bool = False,
 ) -> dict[str, Any]:
     """Run a job that fills and seals a stage; what it wrote becomes `target`: its manifest.
 
     target: a new or empty directory. is_same: whether a manifest is that of this job; one that was
     cut off while it published is finished instead. If the job fails, the target is as it was. rows:
-    of `new_rows`, what the job is to be made of; those of others are removed.
+    of `new_rows`, what the job is to be made of; those of others are removed. publish: how a stage
+    becomes the target; where that is `adding.publish`, all jobs there have it. adds: something may
+    be in the target, and what another job was cut off in is finished before.
     Raises Refused, InUse, NotAStore, NoSpace, Unreadable, and whatever the job raises.
     """
     files = files or Files()
     target = target.absolute()  # Spark's processes may have another current directory
-    with one_job(target, files, existed=_require_directory(target)):
+    put_back(target, files)
+    with one_job(target, files, existed=_require_directory(target, adds)):
         remove_rows(target, files, rows)
-        stage = _take_over(is_same, target, files)
-        if stage is None:
+        manifest = _take_over(is_same, target, files, publish, adds)
+        if manifest is None:
             stage = Stage.begin(target, files)
             try:
                 job(stage)
-                stage.publish()
+                manifest = stage.manifest()
+                publish(stage)
             except BaseException:
                 if not stage.sealed:
                     stage.remove()
                 raise
-        manifest = stage.manifest()
-        stage.remove()
+            _remove_published(stage)
         return manifest
 
 
@@ -72,36 +81,50 @@ def finish_left(target: Path, files: Files) -> bool:
     return finished
 
 
-def _require_directory(target: Path) -> bool:
+def _require_directory(target: Path, adds: bool) -> bool:
     """Whether the target exists. Raises NotAStore, Refused for one that no job was cut off in."""
     if target.exists() and not target.is_dir():
         raise NotAStore("not a directory", path=target, hint=_HINT)
     require_outside(target)
-    if target.exists() and not may_be_left_in(target):
+    if target.exists() and not adds and not may_be_left_in(target):
         require_empty(target)
     return target.exists()
 
 
 def _take_over(
-    is_same: Callable[[Mapping[str, Any]], bool], target: Path, files: Files
-) -> Stage | None:
-    """Finish a sealed job that is the same, remove what others left. Raises Refused."""
+    is_same: Callable[[Mapping[str, Any]], bool],
+    target: Path,
+    files: Files,
+    publish: Publish,
+    adds: bool,
+) -> dict[str, Any] | None:
+    """Finish a sealed job, remove what others left: its manifest if it is the same. Raises Refused."""
     finished = None
     for stage in Stage.left_in(target, files):
         if not stage.sealed:
             stage.remove()
-        elif is_same(stage.manifest()):
-            stage.publish()
-            finished = stage
-        else:
+            continue
+        manifest = stage.manifest()
+        if is_same(manifest):
+            finished = manifest
+        elif not adds or REPLACES not in manifest:
             raise Refused(
                 "another job was cut off here while it published",
                 path=stage.folder,
                 hint="run that one again, or remove the folder",
             )
-    if finished is None:
+        publish(stage)
+        _remove_published(stage)
+    remove_beside(target, files)
+    if finished is None and not adds:
         require_empty(target)
     return finished
+
+
+def _remove_published(stage: Stage) -> None:
+    """Remove what is left of a stage; one that has replaced its target is gone with that."""
+    if stage.folder.exists():
+        stage.remove()
 
 
 def require_empty(target: Path) -> None:

@@ -27,6 +27,8 @@ from ..layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
 from .files import Files, write_new
 from .lock import StoreLock
 
+DRAFT = ".draft"
+"""How names end of files in a stage whose target is read meanwhile, by readers that look everywhere."""
 _PREFIX = "rebuild-"
 _ROWS = "rows-"
 _LOCK = "rebuild.lock"
@@ -118,7 +120,7 @@ class Stage:
         """Remove the stage, the manifest last: until then the job is known to have succeeded."""
         for path in sorted(self.folder.rglob("*"), reverse=True):
             if path != self._manifest:
-                _remove(self.files, path)
+                remove_one(self.files, path)
         if self._manifest.exists():
             self.files.unlink(self._manifest)
         self.files.remove_directory(self.folder)
@@ -156,11 +158,12 @@ def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[Non
     lock = journal / _LOCK
     try:
         files.make_directory(journal)
-        with StoreLock.take(lock, files):
+        with StoreLock.take(lock, files) as held:
             try:
                 yield
             finally:
-                files.unlink(lock)
+                if held.in_place:
+                    files.unlink(lock)
     finally:
         for folder in (journal, *(() if existed else (target,))):
             remove_empty(folder, files)
@@ -201,7 +204,15 @@ def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
     return found
 
 
-def _remove(files: Files, path: Path) -> None:
+def remove_all(folder: Path, files: Files) -> None:
+    """Remove a folder and all that is in it."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        remove_one(files, path)
+    files.remove_directory(folder)
+
+
+def remove_one(files: Files, path: Path) -> None:
+    """Remove a file, a link, or an empty folder."""
     if path.is_dir() and not path.is_symlink():
         files.remove_directory(path)
     else:

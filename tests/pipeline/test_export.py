@@ -28,6 +28,7 @@ from mqstore.store.arrow import export_files, export_rows
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.export_rows import ExportHow
+from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.errors import InvalidInput, Refused
 from mqstore.store.write.files import Files
 from mqstore.store.write.stage import Stage
@@ -314,8 +315,8 @@ def test_what_does_not_fit_together_is_refused(kind: FileKind, tmp_path: Path) -
 def test_a_job_that_fails_leaves_nothing(tmp_path: Path) -> None:
     root = unpack("5.3.3-lmq", tmp_path)
 
-    def job(asked: Any, how: ExportHow, stage: Stage) -> Sequence[Any]:
-        HERE(asked, how, stage)
+    def job(*given: Any) -> Sequence[Any]:
+        HERE(*given)
         raise RuntimeError("the last task fails")
 
     with pytest.raises(RuntimeError):
@@ -350,11 +351,12 @@ def test_small_stores_share_a_task(tmp_path: Path) -> None:
         unpack(name, tmp_path / "fleet")
     asked = {"path": str(tmp_path / "fleet" / "*")}
     stage = Stage(tmp_path / "stage", Files())
-    (task,) = tasks_of(asked, ExportHow(), stage)
+    (task,) = tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(asked)))
     assert len(task["parts"]) == len(names)
+    small = {**asked, "split_bytes": "100000"}
     parts = [
         part
-        for t in tasks_of({**asked, "split_bytes": "100000"}, ExportHow(), stage)
+        for t in tasks_of(asked, ExportHow(), stage, parts_of(Ask.of(small)))
         for part in t["parts"]
     ]
     assert len(parts) > len(names)

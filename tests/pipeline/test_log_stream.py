@@ -14,10 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 from mqstore.pipeline import register
-from mqstore.pipeline.sources import log_stream
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_stream import LogStream
-from mqstore.store import follow
+from mqstore.store import follow, live_end
 from mqstore.store.config import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused
 from mqstore.store.selected import DamageWarning
@@ -147,7 +146,7 @@ def test_a_log_that_was_cut_is_told(root: Path) -> None:
 def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there now is read to its end, around what is damaged: a spoiled body, a page of zeros."""
     monkeypatch.setattr(follow, "_BROKEN_SECONDS", 0.0)
-    monkeypatch.setattr(log_stream, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(live_end, "_PATIENCE_S", 0.0)
     found = unpack("4.9.7-killed-page", tmp_path)
     made = stream(found, broker_config="{}")
     made.prepareForTriggerAvailableNow()
