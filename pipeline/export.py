@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ..store.arrow.ask import Ask
-from ..store.arrow.data_set import NOTE_FILE, DataSet, Mode, Note, require_mode
+from ..store.arrow.data_set import NOTE_FILE, DataSet, Mode, Note, require_like
 from ..store.arrow.export_ends import LogRange, ranges_of
 from ..store.arrow.export_formats import FileKind, holds_note
 from ..store.arrow.export_rows import ExportHow, export_parts, schema_of, write_empty
@@ -23,7 +23,7 @@ from ..store.split import Split, split_bytes_for
 from ..store.write.adding import REPLACES, publish
 from ..store.write.files import Files, write_new
 from ..store.write.on_damage import OnDamage
-from ..store.write.publishing import publish_job
+from ..store.write.publishing import Into, publish_job
 from ..store.write.stage import DRAFT, Stage
 
 if TYPE_CHECKING:
@@ -60,20 +60,22 @@ def export(
     ask = Ask.of(asked)
     wanted = schema_of(ask, how)  # a column that is not known is told before anything is written
     what = {"asked": dict(asked), "how": asdict(how), "mode": mode.value}
-    adds = mode is not Mode.NEW
+    adds, overwrites = mode is not Mode.NEW, mode is Mode.OVERWRITE
     target = Path(os.path.realpath(target)) if adds else target
 
     def fill(stage: Stage) -> None:
-        found = DataSet.at(stage.target)
-        require_mode(found, Note.of(how, wanted, {}), mode, stage.target)
-        kept = found.note.ended if found.note and mode is not Mode.OVERWRITE else {}
+        found = DataSet.at(stage.target, note=not overwrites)
+        if not overwrites:
+            require_like(found, Note.of(how, wanted, {}), stage.target)
+        kept = found.note.ended if found.note else {}
         ranges = dict(ranges_of(ask, kept if mode is Mode.SINCE_LAST else {}))
         ended = {**kept, **{root: one.ended for root, one in ranges.items()}}
         note = Note.of(how, wanted, ended).to_text()
-        beside = bool(found.files) and mode is not Mode.OVERWRITE
+        beside = bool(found.files) and not overwrites
         made = replace(how, series=found.newest + 1 if beside else 0, note=note)
         done = list(job(asked, made, stage, _parts(ask, ranges)))
-        if not beside and not any(one["files"] for one in done):
+        telling = not beside or any(one.moved for one in ranges.values())
+        if telling and not any(one["files"] for one in done):
             empty = write_empty(ask, made, stage.attempt(_EMPTY), stage.files)
             done.append({**_NOTHING, "attempt": _EMPTY, "files": [asdict(file) for file in empty]})
         _collect(stage, done, made)
@@ -81,7 +83,7 @@ def export(
         stage.seal(
             {
                 "job": what,
-                REPLACES: bool(found.files) and mode is Mode.OVERWRITE,
+                REPLACES: bool(found.files) and overwrites,
                 "files": sorted(
                     (file for one in done for file in one["files"]), key=itemgetter("path")
                 ),
@@ -94,9 +96,8 @@ def export(
             }
         )
 
-    return publish_job(
-        target, fill, lambda found: found.get("job") == what, files, publish=publish, adds=adds
-    )
+    into = Into(publish, adds, _HINT)
+    return publish_job(target, fill, lambda found: found.get("job") == what, files, into=into)
 
 
 def _parts(ask: Ask, ranges: Mapping[str, LogRange]) -> list[LogPart]:
@@ -116,6 +117,7 @@ def _range(root: str, one: LogRange) -> dict[str, Any]:
     return {"store": root, "begin": begin, "end": end}
 
 
+_HINT = "--to takes a new directory; to an export --append adds, --overwrite replaces it"
 _EMPTY = "empty"
 _NOTHING: Written = {"files": [], "damage": [], "skipped": 0, "marked": 0}
 

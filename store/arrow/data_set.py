@@ -57,8 +57,11 @@ class DataSet:
     note: Note | None = None
 
     @classmethod
-    def at(cls, target: Path) -> Self:
-        """What is in a directory, or is not. Raises Refused for files of others, Unreadable."""
+    def at(cls, target: Path, *, note: bool = True) -> Self:
+        """What is in a directory, or is not. note: read it.
+
+        Raises Refused for files of others, Unreadable.
+        """
         newest: tuple[int, str, Path] | None = None
         count = 0
         for path, name in _files_in(target):
@@ -70,7 +73,7 @@ class DataSet:
         if newest is None:
             return cls()
         series, form, path = newest
-        return cls(count, series, _read_note(target, path, form))
+        return cls(count, series, _read_note(target, path, form) if note else None)
 
 
 _OTHER = "--to takes a new directory, or one that mqstore export made"
@@ -151,14 +154,13 @@ def _read_note(target: Path, newest: Path, form: str) -> Note | None:
         raise Unreadable(f"does not tell which export it is of ({error})", path=path) from error
 
 
-def require_mode(found: DataSet, wanted: Note, mode: Mode, target: Path) -> None:
-    """Raise Refused where a mode does not fit what is there."""
-    if not found.files or mode is Mode.OVERWRITE:
-        return
-    if found.note is None:
+def require_like(found: DataSet, wanted: Note, target: Path) -> None:
+    """Raise Refused where files of another kind would come to those that are there."""
+    if found.files and found.note is None:
         raise Refused(
             "nothing there tells of which columns it is, and where an export ended",
             path=target,
             hint="--overwrite replaces it",
         )
-    found.note.require_like(wanted, target)
+    if found.note is not None:
+        found.note.require_like(wanted, target)

@@ -54,12 +54,14 @@ class LogEnded:
 class LogRange:
     """What of one log is exported. split: None for all that is there, where no end can be told.
 
-    lost: what has expired before it was exported. ended: what the data set tells then.
+    lost: what has expired before it was exported. ended: what the data set tells then; moved: it
+    has to, since the file in which the last export ended may expire.
     """
 
     split: Split | None
     lost: list[Damage]
     ended: LogEnded
+    moved: bool = False
 
 
 def ranges_of(ask: Ask, before: Mapping[str, LogEnded]) -> Iterator[tuple[str, LogRange]]:
@@ -98,11 +100,12 @@ def _local(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
     end = end_of(Layout.open(root, ask.broker_config))
     log = open_log(root, ask.broker_config)
     with log.queue:
-        first = log.min_offset
-        begin, lost = first, []
+        begin = first = log.min_offset
+        lost, moved = list[Damage](), False
         if last is not None and last.position is not None:
             _require_there(root, log.queue, last, end)
             begin = max(first, last.position)
+            moved = log.queue.file_at(last.position - 1) != log.queue.file_at(end - 1)
             if first > last.position:
                 lost = [Damage(root, last.position, first - last.position, EXPIRED)]
         end = max(begin, end)
@@ -113,7 +116,7 @@ def _local(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
         return LogRange(
             Split(begin, end), lost, _ended(ask, None, "it took messages --until a time")
         )
-    return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc))
+    return LogRange(Split(begin, end), lost, _ended(ask, end, "", size, crc), moved)
 
 
 def _require_there(root: str, queue: MappedFileQueue, last: LogEnded, end: int) -> None:
