@@ -96,13 +96,17 @@ def half_rate(common: Common) -> int | None:
 
 
 @contextmanager
-def reading_the_log(layout: Layout, common: Common) -> Iterator[Callable[[int], None]]:
-    """A progress bar, and the limit of reading; what it gives is told the log position reached."""
+def reading_the_log(
+    layout: Layout, common: Common, rate_bytes: int | None
+) -> Iterator[Callable[[int], None]]:
+    """A progress bar, and the limit of reading (bytes a second); what it gives is told the log position
+    reached.
+    """
     from ..store.page_cache import at_rate
 
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0
-    with at_rate(half_rate(common)), common.progress("reading the log", total) as bar:
+    with at_rate(rate_bytes), common.progress("reading the log", total) as bar:
 
         def tell(position: int) -> None:
             nonlocal done

@@ -18,7 +18,6 @@ from .change_options import (
     agree,
     asks_before,
     files_of,
-    half_rate,
     reading_the_log,
 )
 from .command_line import path_text
@@ -152,10 +151,12 @@ def _examine(
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
     from ..store.repair.widened import widened
-    from ..store.verify.beside_plan import Judged, verified_beside, with_start
+    from ..store.verify.beside_plan import Judged, verified_before, with_start
 
-    beside = verified_beside(layout, version, start=False, rate_bytes=half_rate(common))
-    with beside as verdict, reading_the_log(layout, common) as tell:
+    with reading_the_log(layout, common, common.rate) as tell:
+        others, proved = verified_before(
+            layout, version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
+        )
         found = examine(
             layout,
             version,
@@ -165,8 +166,8 @@ def _examine(
             force_empty_log=force_empty_log,
             jobs=common.jobs,
             tell=tell,
+            proved=proved,
         )
-        others = verdict()
         found = widened(found, with_start(others, found).findings)
         return Judged(found, with_start(others, found))
 

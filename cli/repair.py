@@ -150,8 +150,8 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
     from ..store.repair.repair import examine
     from ..store.verify.beside_plan import verified_beside
 
-    beside = verified_beside(layout, version, start=True, rate_bytes=half_rate(common))
-    with beside as verdict, reading_the_log(layout, common) as tell:
+    beside = verified_beside(layout, version, rate_bytes=half_rate(common))
+    with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
         now_ms = time.time_ns() // 1_000_000
         found = examine(layout, choice, version, now_ms, tell, common.jobs)
         return Judged(found, verdict())
@@ -163,8 +163,8 @@ def _examine_again(found: Repair, version: str | None, common: Common) -> Judged
     from ..store.verify.beside_plan import verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
-    beside = verified_beside(layout, version, start=True, rate_bytes=half_rate(common))
-    with beside as verdict, reading_the_log(layout, common) as tell:
+    beside = verified_beside(layout, version, rate_bytes=half_rate(common))
+    with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
         return Judged(examine_again(found, tell, common.jobs), verdict())
 
 

@@ -7,7 +7,7 @@ others, who look at one message after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
@@ -72,68 +72,67 @@ class _Window(NamedTuple):
         )
 
 
-class Prover:
-    """Proves one part of a log.
+@dataclass(frozen=True)
+class Proof:
+    """What it takes to prove any part of a log.
 
     queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
     message is of several queues.
     """
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        queues: QueueNumbers,
-        index: IndexFiles,
-        *,
-        tagged: bool,
-        light: Light | None = None,
-    ) -> None:
-        self._snapshot = snapshot
-        self._queues = queues
-        self._index, self._covered, self._tagged = index, index.ranges, tagged
-        self._light = light
-        self._next = np.full(len(queues), -1, np.int64)
+    snapshot: Snapshot
+    log: CommitLog
+    queues: QueueNumbers
+    index: IndexFiles
+    tagged: bool
+    light: Light | None = None
+
+    def at(self, start: int) -> Prover:
+        """Proves the part that begins with the record at a log position."""
+        return Prover(self, start)
+
+
+class Prover:
+    """Proves one part of a log, which somebody reads for it."""
+
+    def __init__(self, proof: Proof, start: int) -> None:
+        self._snapshot, self._queues, self._index = proof.snapshot, proof.queues, proof.index
+        self._covered, self._tagged = proof.index.ranges, proof.tagged
+        self._light = proof.light
+        self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
+        self._found = Found(proof.log, start, proof.light.version if proof.light else "")
+        self._windows: list[_Window] = []
 
-    def prove(
-        self,
-        log: CommitLog,
-        start: int,
-        stop: int,
-        tell: Callable[[int], None] | None = None,
-    ) -> SoundLog:
-        """What is in order from the record at `start` on, up to `stop`. Raises Unreadable.
+    def see(self, item: Batch | Extent) -> None:
+        """The next thing in the log, bodies compared with their checksums. Raises Unreadable."""
+        if isinstance(item, Extent):
+            self._settle()
+            if not self._found.passes(item):
+                self._next[:] = -1
+            return
+        for batch in _without_damaged(item):
+            self._add(batch)
 
-        tell: called with the position reached.
-        """
-        found = Found(log, start, self._light.version if self._light else "")
-        windows: list[_Window] = []
-        for item in log.scan(start, stop, reuse=True):
-            if isinstance(item, Extent):
-                self._settle(windows, found)
-                if not found.passes(item):
-                    self._next[:] = -1
-                continue
-            if tell is not None:
-                tell(item.end)
-            for batch in _without_damaged(item):
-                self._add(batch, windows, found)
-        self._settle(windows, found)
-        return SoundLog(*found.done(), self._index)
+    def done(self) -> SoundLog:
+        """What is in order in the part that was seen. Raises Unreadable."""
+        self._settle()
+        return SoundLog(*self._found.done(), self._index)
 
-    def _add(self, batch: Batch, windows: list[_Window], found: Found) -> None:
+    def _add(self, batch: Batch) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
         messages = self._messages_of(batch) if is_in_order(batch, begin) else None
-        if messages is None or begin != (windows[-1].facts.end if windows else found.end):
-            self._settle(windows, found)
+        reached = self._windows[-1].facts.end if self._windows else self._found.end
+        if messages is None or begin != reached:
+            self._settle()
             self._next[:] = -1
         if messages is None:
             return
         facts = Facts.of(batch, self._unindexed_in(batch), named=messages.named)
-        windows.append(_Window.of(messages, batch, facts))
-        if sum(len(window.queue) for window in windows) >= _AT_ONCE:
-            self._settle(windows, found)
+        self._windows.append(_Window.of(messages, batch, facts))
+        if sum(len(window.queue) for window in self._windows) >= _AT_ONCE:
+            self._settle()
 
     def _unindexed_in(self, batch: Batch) -> int | None:
         """The first record without its index items, unless there was one before."""
@@ -153,17 +152,16 @@ class Prover:
             return None if own is None else own._replace(named=named)
         return self._queues.of_records(batch.columns)
 
-    def _settle(self, windows: list[_Window], found: Found) -> None:
-        """Lay windows that follow one another beside their units; what is in order goes to `found`."""
-        group = list(windows)
-        windows.clear()
-        wrong = self._lay(group, found)
+    def _settle(self) -> None:
+        """Lay windows that follow one another beside their units; what is in order is found."""
+        group, self._windows = self._windows, []
+        wrong = self._lay(group)
         if wrong:
-            self._lay(group[: wrong[0]], found)
+            self._lay(group[: wrong[0]])
             self._next[:] = -1
-            self._lay(group[wrong[-1] + 1 :], found)
+            self._lay(group[wrong[-1] + 1 :])
 
-    def _lay(self, group: list[_Window], found: Found) -> range:
+    def _lay(self, group: list[_Window]) -> range:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
@@ -198,7 +196,7 @@ class Prover:
         )
         facts = reduce(Facts.and_then, (window.facts for window in group))
         names_of = self._queues.names
-        found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
+        self._found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
         return range(0)
 
     def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:

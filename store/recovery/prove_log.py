@@ -6,15 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from ..commit_log import CommitLog
+from ..commit_log import Batch, CommitLog
 from ..forked import Forked
 from ..log_items import LogItems
 from ..mapped_file_queue import MappedFile
 from ..page_cache import reading_rate
-from .index_audit import IndexFiles
-from .prove import Light, Prover
-from .queue_numbers import QueueNumbers
-from .snapshot import Snapshot
+from .prove import Proof
 from .sound import SoundLog
 
 _PART_BYTES = 32 << 20
@@ -22,28 +19,21 @@ _PART_BYTES = 32 << 20
 _STEP_BYTES = 1 << 16
 
 
-def prove_log(
-    snapshot: Snapshot,
-    log: CommitLog,
-    index: IndexFiles,
-    *,
-    index_tags: bool,
-    light: Light | None = None,
-    jobs: int = 1,
-    tell: Callable[[int], None] | None = None,
-) -> SoundLog:
+def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> SoundLog:
     """What of the log is in order. Raises Unreadable.
 
-    light: as of a `Prover`. tell: called with the log position reached. jobs: processes that work at
-    the same time.
+    tell: called with the log position reached. jobs: processes that work at the same time.
     """
-    queues = QueueNumbers.of(snapshot)
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
-        prover = Prover(snapshot, queues, index, tagged=index_tags, light=light)
-        return prover.prove(log, begin, end, tell)
+        prover = proof.at(begin)
+        for item in proof.log.scan(begin, end, reuse=True):
+            if tell is not None and isinstance(item, Batch):
+                tell(item.end)
+            prover.see(item)
+        return prover.done()
 
-    return in_parts(log, part, jobs, tell)
+    return in_parts(proof.log, part, jobs, tell)
 
 
 def in_parts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..byte_reader import refusing
 from ..commit_log import CommitLog
@@ -32,8 +32,9 @@ from .lost_messages import MOST, LostMessages
 from .plan import Plan, make_plan
 from .predict import Prediction, prediction, queue_ends
 from .profiles import Profile, is_exact, profile_of
-from .prove import Light
+from .prove import Light, Proof
 from .prove_log import prove_log
+from .queue_numbers import QueueNumbers
 from .simulate import Outcome, simulate
 from .snapshot import Snapshot
 from .sound import SoundLog
@@ -192,6 +193,13 @@ class Recovery:
         return path.removeprefix(f"{self.layout.root}/")
 
 
+class Proved(NamedTuple):
+    """What is in order in a log, proved with `proof_of`, and what it was read from: taken before."""
+
+    sound: SoundLog
+    seen: Fingerprint | None
+
+
 @refusing()
 def examine(
     layout: Layout,
@@ -203,16 +211,18 @@ def examine(
     force_empty_log: bool = False,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
+    proved: Proved | None = None,
 ) -> Recovery:
     """Predict a broker's start and plan the recovery. Writes nothing.
 
     version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
-    reached. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    reached. proved: of somebody who has just read the log; None: it is read here. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
     """
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
         raise InvalidInput("a replica is of use under --policy keep only")
-    seen = None if replica else Fingerprint.of(layout)
+    seen = proved.seen if proved is not None else Fingerprint.of(layout)
+    seen = None if replica else seen
     snapshot = Snapshot.of(layout)
     generation = None if version else generation_of(layout)
     config = layout.broker_config
@@ -220,7 +230,7 @@ def examine(
     main = profile_of(version or (generation.version if generation else ""))
     main = as_configured(main, config)
     switches = switches_of(snapshot)
-    sound = _sound(snapshot, main, switches, jobs, tell)
+    sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
     outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
     generations = tuple(profile.version for profile in profiles)
     wish = Wish(
@@ -287,6 +297,21 @@ def _sound(
     tell: Callable[[int], None] | None = None,
 ) -> SoundLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
+    proof = _proof(snapshot, profile, switches)
+    return None if proof is None else prove_log(proof, jobs or cores(), tell)
+
+
+def proof_of(layout: Layout, version: str | None) -> Proof | None:
+    """What proves a part of the log, as `examine` wants it proved; None where that would be of no use.
+
+    version: the broker's, None: the guess. Raises Unreadable, Unsupported.
+    """
+    profile = profile_of(version or generation_of(layout).version)
+    snapshot = Snapshot.of(layout)
+    return _proof(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
+
+
+def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
     if not snapshot.log or profile.record.dup_info:
         return None
     light = None
@@ -294,15 +319,9 @@ def _sound(
         rules = profile.dispatch
         further = rules.further(switches.light_zero, switches.delay_levels)
         light = Light(profile.version, further if rules.multi_dispatch else None)
-    return prove_log(
-        snapshot,
-        CommitLog.open(snapshot.layout),
-        index_files(snapshot),
-        index_tags=profile.dispatch.index_tags,
-        light=light,
-        jobs=jobs or cores(),
-        tell=tell,
-    )
+    log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
+    tagged = profile.dispatch.index_tags
+    return Proof(snapshot, log, queues, index_files(snapshot), tagged, light)
 
 
 def switches_of(snapshot: Snapshot) -> Switches:

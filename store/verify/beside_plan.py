@@ -1,6 +1,7 @@
-"""The verdict on a store for a command that plans a change of it: `verify` runs beside the plan.
+"""The verdict on a store for a command that plans a change of it.
 
-What `recover` has found out about the next start is part of the verdict and not found out twice.
+What `recover` has found out about the next start is part of the verdict and not found out twice; what
+`verify` has found in order in the log is not read again for the plan.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..forked import beside
+from ..forked import beside, cores
+from ..recovery.fingerprint import Fingerprint
+from ..recovery.recovery import Proved
 from ..store import Store
 from .catalogue import GROUPS
 from .finding import order
@@ -37,22 +40,47 @@ class Judged(NamedTuple):
 
 @contextmanager
 def verified_beside(
-    layout: Layout, version: str | None, *, start: bool, rate_bytes: int | None = None
+    layout: Layout, version: str | None, *, rate_bytes: int | None = None
 ) -> Iterator[Callable[[], Verdict]]:
     """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
 
-    version: the broker's, None: the guess. start: predict the next start, too. Raises Unreadable.
+    version: the broker's, None: the guess. Raises Unreadable.
     """
-    work = partial(_verified, layout, version, start, rate_bytes)
+    work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
     with beside(work, worth=worth_a_process(layout)) as verdict:
         yield verdict
 
 
-def _verified(layout: Layout, version: str | None, start: bool, rate_bytes: int | None) -> Verdict:
+def verified_before(
+    layout: Layout,
+    version: str | None,
+    *,
+    rate_bytes: int | None = None,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> tuple[Verdict, Proved | None]:
+    """`verify` of a whole store but for the next start, and what `examine` need not read for that.
+
+    version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
+    Raises Unreadable.
+    """
+    seen = Fingerprint.of(layout)
+    scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
+    verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
+    proved = Proved(verdict.sound, seen) if verdict.sound is not None else None
+    return replace(verdict, sound=None), proved
+
+
+def _verified(
+    layout: Layout,
+    scope: Scope,
+    rate_bytes: int | None,
+    jobs: int = 1,
+    tell: Callable[[int], None] | None = None,
+) -> Verdict:
     """The verdict, without what only a run that goes on needs."""
-    scope = Scope(groups=None if start else _OTHERS, broker_version=version)
     with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
-        return replace(verify(store, scope), facts=LogFacts())
+        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
 
 
 def with_start(verdict: Verdict, found: Recovery) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..commit_log import Batch, Extent
@@ -10,9 +11,11 @@ from ..mark import Mark
 from ..recent import LOOK_BACK
 from ..recovery.topic_table import TopicTable
 from .covered import covered_of
+from .proof import ProofOfLog
 from .records import Records
 from .register import CHECKS, checks_of
 from .scene import Scene
+from .start import GROUP, why_not
 from .unreadable import Going
 
 if TYPE_CHECKING:
@@ -27,6 +30,12 @@ LOG_GROUPS = frozenset({"layout", "commit_log"})
 def wants_crc(scene: Scene, groups: frozenset[str]) -> bool:
     """The bodies are compared with their checksums."""
     return "commit_log" in groups and not scene.scope.quick
+
+
+def wants_proof(scene: Scene, groups: frozenset[str]) -> bool:
+    """A start is predicted behind the pass, and can go by what is in order."""
+    asked = scene.scope.proof or (GROUP in groups and not why_not(scene))
+    return asked and wants_crc(scene, groups) and not scene.live
 
 
 def read(
@@ -65,6 +74,11 @@ class LogPass:
         self._scene = scene
         self._covered = covered_of(scene)
         self._topics = TopicTable()
+        self._proof = (
+            scene.kept(ProofOfLog, partial(ProofOfLog.fresh, scene))
+            if wants_proof(scene, groups)
+            else None
+        )
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
             Going(scene, moment, checks_of(moment, groups)) for moment in moments
@@ -95,6 +109,8 @@ class LogPass:
         log.newest = max(log.newest, int(times.max()))
         log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
 
+        self._prove(batch)
+
     def messages(self, messages: Messages) -> None:
         """Messages of one queue."""
         self._messages(messages)
@@ -112,6 +128,7 @@ class LogPass:
             self._scene.gone.append((extent.position, extent.end))
         self._covered.add(extent.position, extent.end)
         self._extents(extent)
+        self._prove(extent)
 
     def stale(self, batch: Batch) -> None:
         """Whole records that are none of this log, or no longer."""
@@ -121,3 +138,8 @@ class LogPass:
         if batch.mark is Mark.DEAD_TAIL:
             log.newest_dead = max(log.newest_dead, int(records.ints("store_timestamp").max()))
         self._stale(records)
+        self._prove(batch)
+
+    def _prove(self, item: Batch | Extent) -> None:
+        if self._proof is not None:
+            self._proof.see(item)

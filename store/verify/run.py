@@ -17,6 +17,7 @@ from ..recovery.snapshot import unmendable
 from ..store import Store
 from .catalogue import GROUPS
 from .log_pass import Part, items_of, parts_of
+from .proof import proved_of
 from .reading import LogPass, read, wants_crc
 from .register import CHECKS, Once, checks_of
 from .scene import Scene, Scope, never
@@ -73,6 +74,7 @@ def verify(
         scene.live,
         scene.log,
         str(unmendable(store.layout) or ""),
+        proved_of(scene) if scope.proof else None,
     )
 
 
@@ -128,8 +130,7 @@ def _settled(
         last = attempt == _ATTEMPTS - 1
         fits = looked_at is not None and before == looked_at.signature and not known
         try:
-            with start_beside(scene, scope.groups or frozenset(GROUPS)):
-                _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
+            _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
         except Missing:  # a broker has deleted its oldest file
             if last:
                 raise
@@ -189,6 +190,14 @@ def check_groups(scene: Scene, groups: frozenset[str], read_log: Callable[[], No
         with going_on(scene, _codes(CHECKS.before, once)):
             once(scene)
     read_log()
+    with start_beside(scene, groups):
+        _check_behind(scene, groups)
+    for once in CHECKS.last.values():
+        once(scene)
+
+
+def _check_behind(scene: Scene, groups: frozenset[str]) -> None:
+    """The checks behind the log."""
     late: list[str] = []
     stopped = bool(scene.stopped())
     end = time.monotonic() + _GRACE_S
@@ -200,8 +209,6 @@ def check_groups(scene: Scene, groups: frozenset[str], read_log: Callable[[], No
             once(scene)
     if late:
         scene.unread.append(f"not checked any more: {', '.join(sorted(late))}")
-    for once in CHECKS.last.values():
-        once(scene)
 
 
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:

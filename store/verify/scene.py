@@ -34,7 +34,8 @@ class Scope:
     groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
     that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
     the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
-    broker_version: take the store for one of it.
+    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
+    too (`Verdict.sound`).
     """
 
     quick: bool = False
@@ -47,6 +48,7 @@ class Scope:
     earlier: LogFacts | None = None
     max_duration_s: float | None = None
     broker_version: str | None = None
+    proof: bool = False
 
 
 @dataclass

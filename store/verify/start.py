@@ -17,6 +17,7 @@ from ..errors import StoreError
 from ..forked import beside
 from ..generation import generation_of
 from .finding import Finding
+from .proof import proved_of
 from .register import after
 from .scene import Predicted, Scene, Scope
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..recovery.config_start import ConfigStart
     from ..recovery.predict import Prediction
     from ..recovery.recovery import Recovery
+    from ..recovery.sound import SoundLog
 
 GROUP = "start"
 _SMALL_BYTES = 4 << 20
@@ -85,13 +87,17 @@ def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
         yield Finding.of("I-188", root, text)
 
 
-def predict(layout: Layout, version: str | None) -> Predicted:
-    """Simulate the start. version: of the broker, None: the guess. Raises Unreadable."""
-    from ..recovery.recovery import examine
+def predict(layout: Layout, version: str | None, sound: SoundLog | None) -> Predicted:
+    """Simulate the start. version: of the broker, None: the guess. sound: as `examine` takes it.
+
+    Raises Unreadable.
+    """
+    from ..recovery.recovery import Proved, examine
     from ..recovery.wish import Policy
 
+    proved = None if sound is None else Proved(sound, None)
     try:
-        found = examine(layout, version, policy=Policy.KEEP)
+        found = examine(layout, version, policy=Policy.KEEP, proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)))
@@ -120,21 +126,29 @@ def _left_out_by(scope: Scope) -> str:
     return next((option for option, given in limits.items() if given), "")
 
 
+def why_not(scene: Scene) -> str | None:
+    """Why no start is predicted: "" where somebody writes; None: it is."""
+    return "" if scene.live else _left_out_by(scene.scope) or None
+
+
 @contextmanager
 def start_beside(scene: Scene, groups: frozenset[str]) -> Iterator[None]:
     """Predict the start of a scene's store in another process, for the check of this group.
 
-    Of a store that is in use nothing is predicted, nor in a run that looks at a part of it only.
+    Of a store that is in use nothing is predicted, nor in a run that looks at a part of it only. The
+    log has been read: what is in order in it is known.
     """
-    layout, version = scene.store.layout, scene.scope.broker_version
-    option = _left_out_by(scene.scope)
-    if GROUP not in groups or scene.live or option:
-        scene.start = lambda: Predicted([], "" if scene.live else option)
+    reason = why_not(scene)
+    if GROUP not in groups or reason is not None:
+        scene.start = lambda: Predicted([], reason or "")
         yield
-    else:
-        with beside(partial(predict, layout, version), worth=worth_a_process(layout)) as start:
-            scene.start = start
-            yield
+        return
+    layout, version = scene.store.layout, scene.scope.broker_version
+    with beside(
+        partial(predict, layout, version, proved_of(scene)), worth=worth_a_process(layout)
+    ) as start:
+        scene.start = start
+        yield
 
 
 def worth_a_process(layout: Layout) -> bool:

@@ -10,11 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from ..counted import counted
 from .catalogue import Severity
 from .finding import Finding
 from .scene import LogFacts
+
+if TYPE_CHECKING:
+    from ..recovery.sound import SoundLog
 
 
 class Status(StrEnum):
@@ -45,6 +49,8 @@ class Verdict:
     facts: LogFacts = field(default_factory=LogFacts)
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
+    #: What of the log is in order for a start, where it was asked for.
+    sound: SoundLog | None = field(default=None, compare=False, repr=False)
 
     @property
     def serious(self) -> list[Finding]:

@@ -17,12 +17,13 @@ from mqstore.store.dispatch import LMQ_PREFIX
 from mqstore.store.layout import Layout
 from mqstore.store.recovery import prove, prove_log, recovery
 from mqstore.store.recovery.edits import digest
-from mqstore.store.recovery.index_audit import index_files
 from mqstore.store.recovery.lost_messages import MOST
 from mqstore.store.recovery.profiles import VERSIONS, profile_of
 from mqstore.store.recovery.snapshot import Snapshot
 from mqstore.store.recovery.sound import SoundLog
 from mqstore.store.recovery.wish import Policy
+from mqstore.store.verify import log_pass
+from mqstore.store.verify.beside_plan import verified_before
 
 from ... import recovery_cases, stores
 from ...slices import pick, rng
@@ -35,13 +36,22 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small stores, too, are looked at in several groups and by several processes."""
     monkeypatch.setattr(prove, "_AT_ONCE", 7)
     monkeypatch.setattr(prove_log, "_PART_BYTES", 4096)
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 4096)
     yield
 
 
-def told(root: Path, config: BrokerConfig, version: str | None, policy: Policy, jobs: int) -> Any:
+def told(
+    root: Path,
+    config: BrokerConfig,
+    version: str | None,
+    policy: Policy,
+    jobs: int,
+    proved: recovery.Proved | None = None,
+) -> Any:
     """Everything that `examine` says. The time of the plan's records is the clock's."""
     named = list[Any]()
-    found = recovery.examine(Layout.open(root, config), version, policy=policy, jobs=jobs)
+    layout = Layout.open(root, config)
+    found = recovery.examine(layout, version, policy=policy, jobs=jobs, proved=proved)
     for most in (7, MOST):
         found.name_lost(most)
         named.append(found.to_json())
@@ -53,20 +63,20 @@ def told(root: Path, config: BrokerConfig, version: str | None, policy: Policy, 
 
 
 def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> None:
-    """The same is told with the proof and without it."""
+    """The same is told with the proof, with that of `verify`, and without any."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recovery, "_sound", lambda *_: None)
         expected = told(root, config, version, policy, 1)
     assert told(root, config, version, policy, 3) == expected
+    proved = verified_before(Layout.open(root, config), version, jobs=2)[1]
+    assert told(root, config, version, policy, 1, proved) == expected
 
 
 def proved(root: Path, jobs: int = 1) -> SoundLog:
     """What is in order in a store."""
-    layout = Layout.open(root)
-    snapshot = Snapshot.of(layout)
-    index = index_files(snapshot)
-    log = CommitLog.open(layout)
-    return prove_log.prove_log(snapshot, log, index, index_tags=False, jobs=jobs)
+    proof = recovery.proof_of(Layout.open(root), None)
+    assert proof is not None
+    return prove_log.prove_log(proof, jobs)
 
 
 @pytest.mark.few(2)
@@ -93,6 +103,16 @@ def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     log = CommitLog.open(layout)
     assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
     assert log.end().position in reached
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_verify_proves_what_it_reads(jobs: int, tmp_path: Path) -> None:
+    """The runs are those of a pass of their own, whichever process has seen them."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    expected, (_, found) = proved(root), verified_before(Layout.open(root), None, jobs=jobs)
+    assert found is not None and found.sound.end == expected.end
+    assert found.sound.offsets() == expected.offsets()
+    assert len(found.sound.runs) >= jobs
 
 
 def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:

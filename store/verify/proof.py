@@ -1,0 +1,82 @@
+"""What of the log is in order for a start and a plan, found in the pass that the checks are handed.
+
+`store/recovery` goes by it (`recovery/sound.py`), so that neither the prediction of a start nor the plan
+of a recovery reads the log once more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..commit_log import Batch, Extent
+from ..errors import StoreError
+from .carried import Carried
+from .scene import Scene
+
+if TYPE_CHECKING:
+    from ..recovery.prove import Proof, Prover
+    from ..recovery.sound import SoundLog, SoundRun
+
+
+class _Left(NamedTuple):
+    """What a part leaves: its runs and BLANKs, and how far they go without a hole."""
+
+    items: list[SoundRun | Extent]
+    end: int
+
+
+class ProofOfLog(Carried):
+    """Proves the log while it is read. proof: None where that would be of no use."""
+
+    def __init__(self, proof: Proof | None) -> None:
+        self._proof = proof
+        self._prover: Prover | None = None
+        self._sound: SoundLog | None = None
+
+    @classmethod
+    def fresh(cls, scene: Scene) -> ProofOfLog:
+        """That of the store of a run."""
+        from ..recovery.recovery import proof_of
+
+        try:
+            return cls(proof_of(scene.store.layout, scene.scope.broker_version))
+        except StoreError:  # what `recover` refuses, too
+            return cls(None)
+
+    def see(self, item: Batch | Extent) -> None:
+        """The next thing in the log."""
+        if self._proof is None:
+            return
+        if self._prover is None:
+            begin = item.position if isinstance(item, Extent) else int(item.position[0])
+            self._prover = self._proof.at(begin)
+        self._prover.see(item)
+
+    def done(self) -> SoundLog | None:
+        """What is in order of all that was seen; None where that is not known."""
+        if self._prover is not None:
+            part, self._prover = self._prover.done(), None
+            self._sound = part if self._sound is None else part.after(self._sound)
+        return self._sound
+
+    def leave(self) -> _Left:
+        """What is in order of this part."""
+        sound = self.done()
+        return _Left([], -1) if sound is None else _Left(sound.items, sound.end)
+
+    def take_on(self, scene: Scene, left: _Left) -> None:
+        """That of the part, too."""
+        from ..recovery.sound import SoundLog
+
+        del scene
+        before = self.done()
+        if self._proof is None or not left.items:
+            return
+        part = SoundLog(left.items, left.end, self._proof.index)
+        self._sound = part if before is None else part.after(before)
+
+
+def proved_of(scene: Scene) -> SoundLog | None:
+    """What is in order in the log that a run has read; None where that is not known."""
+    found = scene.states().get(ProofOfLog)
+    return found.done() if isinstance(found, ProofOfLog) else None
