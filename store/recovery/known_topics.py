@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints, overlapping
+from ..dictionary import Dictionary
 
 Words = npt.NDArray[np.uint64]
 _WORD = np.dtype(np.uint64)
@@ -49,8 +50,12 @@ class KnownTopics:
                 return weights, slots
         return weights, None
 
-    def numbers(self, topics: Ragged) -> Ints | None:
+    def numbers(self, topics: Ragged | Dictionary) -> Ints | None:
         """Number of each topic among the names; None if one is none of them."""
+        if isinstance(topics, Dictionary):
+            known = [self._numbers.get(name, -1) for name in topics.values]
+            rows: Ints = np.array(known, np.int64)[topics.ids]
+            return None if (rows < 0).any() else rows
         length = topics.length
         if not len(self._length) or (length >= _LENGTHS).any() or (length < 0).any():
             return None

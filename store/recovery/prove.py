@@ -21,6 +21,7 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..batch import Batch, Extent
 from ..byte_reader import fill, opened
 from ..commit_log import CommitLog
+from ..dictionary import Dictionary
 from ..dispatch import dispatch
 from ..dispatch_record import Further
 from ..mark import Mark
@@ -104,25 +105,28 @@ class Prover:
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
         self._windows: list[_Window] = []
 
-    def see(self, item: Batch | Extent) -> None:
-        """The next thing in the log, bodies compared with their checksums. Raises Unreadable."""
+    def see(self, item: Batch | Extent, topics: Dictionary | None = None) -> None:
+        """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
+
+        topics: of its records, where somebody has numbered them.
+        """
         if isinstance(item, Extent):
             self._settle()
             if not self._found.passes(item):
                 self._next[:] = -1
             return
         for batch in _without_damaged(item):
-            self._add(batch)
+            self._add(batch, topics if batch is item else None)
 
     def done(self) -> SoundLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
         return SoundLog(*self._found.done(), self._index)
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
-        messages = self._messages_of(batch) if is_in_order(batch, begin) else None
+        messages = self._messages_of(batch, topics) if is_in_order(batch, begin) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
         if messages is None or begin != reached:
             self._settle()
@@ -140,7 +144,7 @@ class Prover:
             self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
         return self._unindexed
 
-    def _messages_of(self, batch: Batch) -> QueueMessages | None:
+    def _messages_of(self, batch: Batch, topics: Dictionary | None) -> QueueMessages | None:
         """The messages of a window; None if some record is of a queue that is not there."""
         if self._light is not None:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
@@ -148,9 +152,9 @@ class Prover:
                 how = self._light.further._asdict()
                 made = dispatch(batch, index_tags=False, index=False, multi_dispatch=True, **how)
                 return self._queues.of_dispatched(made)
-            own = self._queues.of_records(batch.columns)
+            own = self._queues.of_records(batch.columns, topics)
             return None if own is None else own._replace(named=named)
-        return self._queues.of_records(batch.columns)
+        return self._queues.of_records(batch.columns, topics)
 
     def _settle(self) -> None:
         """Lay windows that follow one another beside their units; what is in order is found."""

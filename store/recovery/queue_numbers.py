@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...formats.derive import Columns
 from ...formats.hashing import java_string
+from ..dictionary import Dictionary
 from ..dispatch import LMQ_PREFIX, Dispatched
 from .known_topics import KnownTopics
 from .queue_edits import is_whole_file
@@ -72,9 +73,14 @@ class QueueNumbers:
     def __len__(self) -> int:
         return len(self.names)
 
-    def of_records(self, columns: Columns) -> QueueMessages | None:
-        """Each record as a message of its own queue; None if one has none among these."""
-        row = self._topics.numbers(columns.ragged("topic"))
+    def of_records(
+        self, columns: Columns, topics: Dictionary | None = None
+    ) -> QueueMessages | None:
+        """Each record as a message of its own queue; None if one has none among these.
+
+        topics: those of the records, where somebody has numbered them.
+        """
+        row = self._topics.numbers(columns.ragged("topic") if topics is None else topics)
         queue_id = columns.ints("queue_id")
         if row is None or (queue_id < 0).any() or (queue_id >= self._width).any():
             return None

@@ -14,6 +14,7 @@ from .carried import Carried
 from .scene import Scene
 
 if TYPE_CHECKING:
+    from ..dispatch import Dispatched
     from ..recovery.prove import Proof, Prover
     from ..recovery.sound import SoundLog, SoundRun
 
@@ -43,21 +44,31 @@ class ProofOfLog(Carried):
         except StoreError:  # what `recover` refuses, too
             return cls(None)
 
-    def see(self, item: Batch | Extent) -> None:
-        """The next thing in the log."""
+    def see(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
+        """The next thing in the log. dispatched: what its records add to queues, if that is known."""
         if self._proof is None:
             return
         if self._prover is None:
             begin = item.position if isinstance(item, Extent) else int(item.position[0])
             self._prover = self._proof.at(begin)
-        self._prover.see(item)
+        try:
+            self._prover.see(item, dispatched.stored_topics if dispatched else None)
+        except StoreError:  # of a queue, which has checks of its own
+            self._give_up()
 
     def done(self) -> SoundLog | None:
         """What is in order of all that was seen; None where that is not known."""
         if self._prover is not None:
-            part, self._prover = self._prover.done(), None
-            self._sound = part if self._sound is None else part.after(self._sound)
+            try:
+                part, self._prover = self._prover.done(), None
+            except StoreError:
+                self._give_up()
+            else:
+                self._sound = part if self._sound is None else part.after(self._sound)
         return self._sound
+
+    def _give_up(self) -> None:
+        self._proof = self._prover = self._sound = None
 
     def leave(self) -> _Left:
         """What is in order of this part."""

@@ -109,7 +109,7 @@ class LogPass:
         log.newest = max(log.newest, int(times.max()))
         log.last, log.last_timestamp = batch.position[-LOOK_BACK:].tolist(), int(times[-1])
 
-        self._prove(batch)
+        self._prove(batch, dispatched)
 
     def messages(self, messages: Messages) -> None:
         """Messages of one queue."""
@@ -140,6 +140,6 @@ class LogPass:
         self._stale(records)
         self._prove(batch)
 
-    def _prove(self, item: Batch | Extent) -> None:
+    def _prove(self, item: Batch | Extent, dispatched: Dispatched | None = None) -> None:
         if self._proof is not None:
-            self._proof.see(item)
+            self._proof.see(item, dispatched)
