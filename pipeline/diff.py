@@ -10,6 +10,7 @@ compared in the driver.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
@@ -18,7 +19,7 @@ from ..store.arrow.fleet import as_path, names_of
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.part_differences import Left, look, met
 from ..store.errors import StoreError
-from ..store.split import SPLIT_BYTES_MAX, Split
+from ..store.split import SPLIT_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -123,7 +124,7 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
                 parts.setdefault(place, ([], []))[side].append(part)
         for _, both in sorted(parts.items()):
             task: Task = {"root": pair[0], "name": name, "pair": pair, "config": dict(config)}
-            task["parts"] = [[(part.split, part.behind) for part in mine] for mine in both]
+            task["parts"] = [[astuple(part) for part in mine] for mine in both]
             task["bytes"] = sum(part.bytes for mine in both for part in mine)
             tasks.append(task)
     most = max(_LEFT_MIN, WAITING_MAX // max(1, len(tasks)))
@@ -132,9 +133,6 @@ def tasks_of(pairs: Mapping[str, tuple[str, str]], config: Mapping[str, str]) ->
 
 def compare_parts(task: Task) -> dict[str, Any] | None:
     """One task, where it runs: `Left.to_json`, None where too much is left. Raises StoreError."""
-    parts = [
-        [LogPart(store, None if split is None else Split(*split), behind) for split, behind in mine]
-        for store, mine in zip(task["pair"], task["parts"], strict=True)
-    ]
+    parts = [[LogPart.of(part) for part in mine] for mine in task["parts"]]
     left = look(*_asks(task["pair"], task["config"]), parts, task["most"])
     return None if left is None else left.to_json()

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from ..store.arrow.export_formats import FileKind, holds_note
 from ..store.arrow.export_rows import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.errors import StoreError
-from ..store.split import Split, split_bytes_for
+from ..store.split import split_bytes_for
 from ..store.write.adding import REPLACES, publish
 from ..store.write.files import Files, write_new
 from ..store.write.on_damage import OnDamage
@@ -193,7 +193,7 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart
             "number": number,
             "asked": {**asked, "paths": json.dumps([group[0].store])},
             "how": asdict(how),
-            "parts": [[part.store, part.split, part.behind] for part in group],
+            "parts": [astuple(part) for part in group],
             "stage": str(stage.folder),
         }
         for number, group in enumerate(groups)
@@ -206,9 +206,6 @@ def write(task: Task) -> Written:
     made = ExportHow(
         **how | {"kind": FileKind(**how["kind"]), "on_damage": OnDamage(how["on_damage"])}
     )
-    parts = [
-        LogPart(store, None if split is None else Split(*split), behind)
-        for store, split, behind in task["parts"]
-    ]
+    parts = [LogPart.of(part) for part in task["parts"]]
     stage = Stage(Path(task["stage"]), Files())
     return _written(Ask.of(task["asked"]), parts, made, stage, task["number"])

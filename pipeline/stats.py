@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.log_stats import STORE, Counted, count_part
 from ..store.errors import StoreError
-from ..store.split import Split
 from ..store.stats import Stats
 from ..store.time_range import TimeRange
 
@@ -30,7 +29,7 @@ def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
             "root": part.store,
             "config": dict(ask.config),
             "by": inside,
-            "part": [None if part.split is None else list(part.split), part.behind, part.bytes],
+            "part": astuple(part),
             "times": [ask.times.since_ms, ask.times.until_ms],
             "on_damage": ask.on_damage,
         }
@@ -40,15 +39,13 @@ def tasks_of(ask: Ask, by: Sequence[str]) -> list[Task]:
 
 def count(task: Task) -> list[Any]:
     """One task, where it runs: `Counted.to_json`. Raises StoreError."""
-    split, behind, size = task["part"]
     ask = Ask(
         (task["root"],),
         times=TimeRange(*task["times"]),
         on_damage=task["on_damage"],
         config=task["config"],
     )
-    part = LogPart(task["root"], None if split is None else Split(*split), behind, size)
-    return count_part(ask, part, task["by"]).to_json()
+    return count_part(ask, LogPart.of(task["part"]), task["by"]).to_json()
 
 
 def count_on(

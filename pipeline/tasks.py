@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from ..store import errors
 from ..store.errors import StoreError
 from .failures import failures
+from .sources.parts import Part
 from .watch import Progress
 
 if TYPE_CHECKING:
@@ -56,16 +57,9 @@ class TaskSource(DataSource):
         return TaskReader(self.options["function"], tasks, shares)
 
 
-class TaskPartition(InputPartition):
-    """Some tasks: number, number of the store, and the task."""
-
-    def __init__(self, tasks: Sequence[tuple[int, int, Task]]) -> None:
-        super().__init__(tasks)
-        self.tasks = tasks
-
-
 class TaskReader(DataSourceReader):
-    """Calls a function for each task. shares: as of `TaskSource`; None: each by itself."""
+    """Calls a function for each task. shares: as of `TaskSource`; None: each by itself. A part is
+    some tasks: number, number of the store, and the task."""
 
     def __init__(
         self, function: str, tasks: Sequence[Task], shares: Sequence[Sequence[int]] | None = None
@@ -82,16 +76,14 @@ class TaskReader(DataSourceReader):
         """A partition a share."""
         tasks, stores = self._tasks, stores_among(self._tasks)
         return [
-            TaskPartition(
-                [(number, stores[tasks[number]["root"]], tasks[number]) for number in some]
-            )
+            Part([(number, stores[tasks[number]["root"]], tasks[number]) for number in some])
             for some in self._shares
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The answers of some tasks."""
-        assert isinstance(partition, TaskPartition)
-        for number, store, task in partition.tasks:
+        assert isinstance(partition, Part)
+        for number, store, task in partition.part:
             answer, data = answer_of(named(self._function), task), None
             if isinstance(answer.get("answer"), bytes):
                 data = answer.pop("answer")

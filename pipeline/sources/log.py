@@ -18,7 +18,6 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     Filter,
-    InputPartition,
 )
 from pyspark.sql.types import StructType
 
@@ -27,8 +26,8 @@ from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, rows_of
 from ...store.counted import counted
 from ...store.selected import DamageWarning
-from ...store.split import Split
 from .log_stream import LogStream, StreamAsk, without_stream_options
+from .parts import PartsReader
 from .pushed import take_filters
 
 
@@ -63,34 +62,21 @@ def _asked(options: Mapping[str, str], schema: StructType) -> Ask:
     return asked
 
 
-class LogPartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, part: LogPart) -> None:
-        super().__init__(part)
-        self.part = part
-
-
-class LogReader(DataSourceReader):
+class LogReader(PartsReader):
     """Reads the logs of stores, split by split. `ask.fields`: the columns of the schema."""
 
     def __init__(self, ask: Ask) -> None:
+        super().__init__(self._splits, self._rows_of)
         self._ask = ask
         self._pushed = Pushed()
 
-    def partitions(self) -> list[InputPartition]:
-        """All splits; never none, since Spark would read None instead.
+    def _splits(self) -> list[LogPart]:
+        """Raises what a store raises that cannot be read."""
+        return parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
 
-        Raises what a store raises that cannot be read.
-        """
-        found = parts_of(replace(self._ask, times=self._pushed.within(self._ask.times)))
-        return [LogPartition(part) for part in found or [LogPart("", Split(0, 0))]]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one split."""
-        assert isinstance(partition, LogPartition)
+    def _rows_of(self, part: LogPart) -> Iterator[pa.RecordBatch]:
         passed_over = PassedOver()
-        yield from rows_of(self._ask, partition.part, passed_over.add, self._pushed)
+        yield from rows_of(self._ask, part, passed_over.add, self._pushed)
         if passed_over.places:
             warnings.warn(str(passed_over), DamageWarning, stacklevel=1)
 

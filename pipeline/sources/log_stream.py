@@ -36,6 +36,7 @@ from ...store.log_search import time_bounds
 from ...store.selected import DamageWarning
 from ...store.split import SPLIT_BYTES_MAX, splits
 from ...store.store import Store
+from .parts import Part
 
 EARLIEST, LATEST = "earliest", "latest"
 OPTIONS = ("starting_offset", "max_bytes_per_trigger", "fail_on_data_loss")
@@ -80,14 +81,6 @@ class StreamAsk:
 def without_stream_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that `Ask` knows."""
     return {name: value for name, value in options.items() if name.lower() not in OPTIONS}
-
-
-class StreamPartition(InputPartition):
-    """What one task reads."""
-
-    def __init__(self, part: LogPart) -> None:
-        super().__init__(part)
-        self.part = part
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -149,12 +142,12 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(root, begin, min(first, stop))
                 begin = first
             parts = splits(begin, int(stop), size)
-            found += [StreamPartition(LogPart(root, part)) for part in parts]
+            found += [Part(LogPart(root, part)) for part in parts]
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part. Raises Missing where its file expires meanwhile."""
-        assert isinstance(partition, StreamPartition)
+        assert isinstance(partition, Part)
         from .log import PassedOver
 
         part, passed_over = partition.part, PassedOver()

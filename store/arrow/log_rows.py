@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,12 @@ class LogPart:
     split: Split | None
     behind: bool = False
     bytes: int = 0
+
+    @classmethod
+    def of(cls, told: Sequence[Any]) -> Self:
+        """From what `astuple` makes of one, through JSON or not."""
+        store, split, *others = told
+        return cls(store, None if split is None else Split(*split), *others)
 
 
 def parts_of(ask: Ask, within: Mapping[str, Split] = _ALL_OF_THEM) -> list[LogPart]:

@@ -13,7 +13,7 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.pipeline.sources import table_sources
-from mqstore.pipeline.sources.tables import TableReader, TableSource
+from mqstore.pipeline.sources.tables import TableSource, reader_of
 from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow.ask import Ask
@@ -149,7 +149,7 @@ def table(source: type[TableSource], path: str) -> list[dict[str, Any]]:
     """The rows that a source gives, without Spark."""
     ask = Ask.of({"path": path})
     names = tuple(source.table.all_columns())
-    reader = TableReader(source.table, ask, names)
+    reader = reader_of(source.table, ask, names)
     batches = (batch for part in reader.partitions() for batch in reader.read(part))
     return [row for batch in batches for row in batch.to_pylist()]
 
