@@ -180,9 +180,9 @@ def tasks_of(asked: Asked, how: ExportHow, stage: Stage, parts: Sequence[LogPart
     """A task for each large part of a log, and for as many small ones as are as large together."""
     most = split_bytes_for(sum(part.bytes for part in parts), os.cpu_count() or 1)
     groups: list[list[LogPart]] = []
-    filled = most
+    filled = 0
     for part in parts:
-        if filled + part.bytes > most:
+        if not groups or filled + part.bytes > most:
             groups.append([])
             filled = 0
         groups[-1].append(part)
