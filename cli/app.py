@@ -31,14 +31,14 @@ COMMANDS = (
     *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "salvage"),
     *("stats", "export", "sql", "diff", "explain", "damage", "pipeline"),
 )
-"""In the order of the contract; what is not built yet is not here."""
+"""In the order of `mqstore --help`; what is not built yet is not here."""
 
 
 class Commands(Group):
     """The commands, each imported when it is asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the contract."""
+        """The names, in that order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:

@@ -1,6 +1,6 @@
 """What somebody may have meant who types a command or an option that mqstore has not.
 
-The names are those of other tools, of the contract's commands that are not built yet, and what
+The names are those of other tools, of commands that are not built yet, and what
 people try first. Each leads to a command line that does it today. Words that are only mistyped lead
 to the nearest name.
 """

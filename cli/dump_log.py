@@ -34,7 +34,7 @@ class Messages:
     around: int = 0
 
     def records(self) -> Iterator[Record]:
-        """As the contract names them."""
+        """By the names of the output."""
         from ..store.message import messages
 
         for message in messages(self.batch):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ExitCode(IntEnum):
-    """What a command's end says to the shell (the contract, section 3, "Exit codes")."""
+    """What a command's end says to the shell."""
 
     DONE = 0
     NO = 1

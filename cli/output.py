@@ -1,6 +1,6 @@
 """Where data goes and in which form: text, JSON, NDJSON or CSV, to stdout or to a file.
 
-A command hands over records (mappings with the names of the contract) and says how one looks as text
+A command hands over records (mappings by the names of the output) and says how one looks as text
 and which columns a CSV has. Streams are written as they come; nothing is collected.
 """
 

@@ -26,7 +26,7 @@ _OTHERS_SHOWN = 5
 
 
 def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, Any]:
-    """All of it, by the names of the contract."""
+    """All of it, by the names of the JSON."""
     root = store.layout.root
     log, restart = store.log, store.restart
     return {

@@ -370,7 +370,7 @@ _COLUMNS = (
 
 
 def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:
-    """The verdict as the contract has it. complete: all was looked at."""
+    """The verdict as a JSON object. complete: all was looked at."""
     from ..store.verify.catalogue import Severity
 
     counts = {level.label: 0 for level in reversed(Severity)}

@@ -128,7 +128,7 @@ class Message(_Fields):
         return unpack(self.stored_body, self.sys_flag, max_bytes)
 
     def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
-        """The message as the contract's JSON object; `raw`: the stored bytes as they are."""
+        """The message as a JSON object; `raw`: the stored bytes as they are."""
         properties = self.properties
         record: dict[str, Any] = {"type": "message", "physical_offset": self.physical_offset}
         if self.position != self.physical_offset:

@@ -152,3 +152,45 @@ def test_the_lines_for_cron_and_systemd_are_understood(tmp_path: Path) -> None:
             for word in shlex.split(command)
         ]
         assert run(words[1:]) == ExitCode.DONE, command
+
+
+SPECIFICATION = ROOT / "docs/spec"
+_NAMED = re.compile(r"\(spec[ /][^)]*\)|\bspec (?:README|\d)[^;.)\"]*(?:\.\d+)?")
+_PLACE = re.compile(r"\b(?:\d\.\d+(?:\.\d+)?|B\d+|I-\d{3})\b")
+
+
+def places_of_the_specification() -> set[str]:
+    """Sections, broker bugs and invariants that have a heading or a row of their own."""
+    found = set[str]()
+    for path in SPECIFICATION.glob("*.md"):
+        found |= set(re.findall(r"^#+ (\d\.\d+(?:\.\d+)?) ", text(path), re.MULTILINE))
+        found |= set(re.findall(r"^\| (B\d+) \|", text(path), re.MULTILINE))
+    invariants = text(ROOT / "docs/invariants.md")
+    return found | set(re.findall(r"^#+ (I-\d{3})\b", invariants, re.MULTILINE))
+
+
+def test_what_docstrings_name_of_the_specification_is_there() -> None:
+    known, wrong, count = places_of_the_specification(), list[str](), 0
+    files = {path.name for path in SPECIFICATION.iterdir()}
+    for folder in ("formats", "store", "pipeline", "cli"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for named in _NAMED.findall(text(path)):
+                places = _PLACE.findall(named)
+                names = re.findall(r"spec/(\d\d-[a-z-]+\.md|README\.md)", named)
+                count += len(places) + len(names)
+                wrong += [f"{path}: {place}" for place in places if place not in known]
+                wrong += [f"{path}: {name}" for name in names if name not in files]
+    assert not wrong and count > 200
+
+
+def test_links_of_the_specification_lead_somewhere() -> None:
+    for path in SPECIFICATION.glob("*.md"):
+        for link in re.findall(r"\]\(([^)#]+)", text(path)):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"
+
+
+@pytest.mark.parametrize("words", ["the contract", "repair answers", "shared/", "stop 9"])
+def test_code_speaks_of_nothing_that_a_reader_does_not_have(words: str) -> None:
+    """What the project was made from lies elsewhere; what of it a reader needs is in docs/."""
+    paths = [p for f in ("formats", "store", "pipeline", "cli") for p in (ROOT / f).rglob("*.py")]
+    assert [str(path) for path in paths if words in text(path).lower()] == []

@@ -1,6 +1,6 @@
 """What `dump` prints of a file: chunks of records.
 
-A chunk gives its records as the contract names them, or its bytes for the hex view. The field names
+A chunk gives its records by the names of the output, or its bytes for the hex view. The field names
 are those of the schemas, nothing here knows them.
 """
 
@@ -54,7 +54,7 @@ class Units:
     marks: Callable[[dict[str, Any]], Record] | None = None
 
     def records(self) -> Iterator[Record]:
-        """As the contract names them."""
+        """By the names of the output."""
         names = (self.number_name, *self.more, *(self.array.dtype.names or ()))
         head = {"type": self.record_type, **self.before}
         numbers = zip(self.numbers, *self.more.values(), strict=True)
@@ -128,7 +128,7 @@ class Chunk(Protocol):
     """Records of a file in a row; see `Units`, `Range`, `Single`."""
 
     def records(self) -> Iterator[Record]:
-        """As the contract names them."""
+        """By the names of the output."""
 
     def pieces(self) -> Iterator[Piece]:
         """For the hex view."""

@@ -24,7 +24,7 @@ class _Units:
     before: Record
 
     def records(self) -> Iterator[Record]:
-        """As the contract names them."""
+        """By the names of the output."""
         from ...formats.consume_queue_ext import ADDRESS_BASE
 
         columns = self.units.columns

@@ -135,7 +135,7 @@ class _Arrow(Sink):
 
 
 class _Json(Sink):
-    """One object a line, with the names of the contract."""
+    """One object a line, with the names that `dump` has."""
 
     def write(self, rows: pa.Table) -> None:
         for record in records_of(rows):

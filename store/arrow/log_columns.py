@@ -1,4 +1,4 @@
-"""The columns of `rocketmq-log`: messages as the JSON of the contract names them, made in bulk.
+"""The columns of `rocketmq-log`: messages as the JSON of `dump` names them, made in bulk.
 
 Only the columns asked for are made. Bodies, and whether their CRC fits, are among them only where
 they are named: each costs more than all the rest.
@@ -219,7 +219,7 @@ def _body_note(field: str) -> LogColumn:
 
 
 def _columns() -> dict[str, LogColumn]:
-    """In the order of the contract's JSON."""
+    """In the order of `dump`'s JSON."""
     stored = {column.name: _SQL.get(column.type, "") for column in columns_of(MESSAGE)}
     own: dict[str, LogColumn] = {
         "magic_code": _text(_magic_code),

@@ -42,7 +42,7 @@ class ConfigFileStart:
     overwritten: bool
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         return {
             "file": f"config/{self.file}",
             "outcome": str(self.start),
@@ -126,7 +126,7 @@ class ConfigStart:
         return ", ".join(filter(None, (*known, *self.unknown)))
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         return {
             "refuses": self.refuses or None,
             "bare": self.bare,

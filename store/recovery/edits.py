@@ -33,7 +33,7 @@ class Edit:
     pieces: tuple[tuple[int, Content], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         kind = "create" if self.kind == "rebuild" else self.kind
         return {
             "path": self.path,

@@ -143,7 +143,7 @@ class GroupLoss:
                     self.counts[key] = self.counts.get(key, 0) + count
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The contract's rows."""
+        """Rows of the JSON."""
         return [
             {"group": group, "topic": topic, "unconsumed_lost": count}
             for (group, topic), count in sorted(self.counts.items())

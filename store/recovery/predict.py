@@ -1,4 +1,4 @@
-"""What a broker's start would do, as data: from a simulated start to the contract's fields."""
+"""What a broker's start would do, as data: from a simulated start to fields of the JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FileChange:
     end: int
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
 
 
@@ -119,7 +119,7 @@ class Prediction:
         return replace(self, config=config, outcome="refuses", reason=config.refuses)
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         return {
             "broker_version": self.broker_version,
             "outcome": self.outcome,

@@ -105,7 +105,7 @@ class Recovery:
         return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's object."""
+        """The JSON object."""
         worst, plan = self.prediction, self.plan
         told = self._lost_json("prediction", worst.groups)
         row: dict[str, Any] = {

@@ -51,7 +51,7 @@ class Share:
         self.bytes += size
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         row: dict[str, Any] = {
             "topic": self.queue.topic,
             "queue_id": self.queue.queue_id,
@@ -110,5 +110,5 @@ class Tally:
         return iter([self.shares[key] for key in sorted(self.shares)])
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Rows of the contract."""
+        """Rows of the JSON."""
         return [share.to_json() for share in self]

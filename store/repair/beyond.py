@@ -45,7 +45,7 @@ class Beyond:
     does: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The contract's fields."""
+        """Fields of the JSON."""
         return {
             "code": self.code,
             "severity": self.severity.label,

@@ -1,4 +1,4 @@
-"""`verify`: the invariants of spec 08, each one function registered under its code.
+"""`verify`: the invariants of docs/invariants.md, each one function registered under its code.
 
 `catalogue` holds what is said of each, `register` which function checks it and when, `scene` what
 the functions look at, `run` the order of it all. One module of checks per group of the catalogue;

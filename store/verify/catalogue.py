@@ -1,4 +1,4 @@
-"""The invariants of spec 08 as data: what each says, and what is told of one that is broken.
+"""The invariants of docs/invariants.md as data: what each says, and what is told of one that is broken.
 
 The texts stand in `catalogue/*.toml`, one file per group; a code that has a check and no text, or a
 text and no check, fails a test.
@@ -61,18 +61,18 @@ GROUPS = (
     "compaction",
     "start",
 )
-"""The groups A … H of spec 08, by the name of their file and of their module of checks, and the next start."""
+"""The groups A … H of docs/invariants.md, by the name of their file and of their module of checks, and the next start."""
 
 
 @cache
 def catalogue() -> dict[str, Invariant]:
-    """Every invariant by its code, in the order of spec 08."""
+    """Every invariant by its code, in the order of docs/invariants.md."""
     return {code: row for group in GROUPS for code, row in of_group(group).items()}
 
 
 @cache
 def of_group(group: str) -> dict[str, Invariant]:
-    """Those of one group, in the order of spec 08; the texts of the others are not read."""
+    """Those of one group, in the order of docs/invariants.md; the texts of the others are not read."""
     found: dict[str, Invariant] = {}
     data = get_data(__package__, f"catalogue/{group}.toml")
     assert data is not None

@@ -1,4 +1,4 @@
-"""Group E: checkpoint and abort (spec 08, I-110 … I-118)."""
+"""Group E: checkpoint and abort (docs/invariants.md, I-110 … I-118)."""
 
 from __future__ import annotations
 

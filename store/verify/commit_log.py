@@ -1,4 +1,4 @@
-"""Group B: the commit log (spec 08, I-020 … I-056)."""
+"""Group B: the commit log (docs/invariants.md, I-020 … I-056)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of records, and where it stops (spec 08, I-020 … I-022, I-040 … I-043, I-054).
+"""The chain of records, and where it stops (docs/invariants.md, I-020 … I-022, I-040 … I-043, I-054).
 
 The scan tells what lies between records; here it gets its code, and what a broker makes of it.
 """

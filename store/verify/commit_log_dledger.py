@@ -1,4 +1,4 @@
-"""The entries around the records of a DLedger log, and their index (spec 08, I-052, I-053)."""
+"""The entries around the records of a DLedger log, and their index (docs/invariants.md, I-052, I-053)."""
 
 from __future__ import annotations
 

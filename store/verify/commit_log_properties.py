@@ -1,4 +1,4 @@
-"""The property text of records (spec 08, I-026, I-038, I-048, I-050, I-055, I-056).
+"""The property text of records (docs/invariants.md, I-026, I-038, I-048, I-050, I-055, I-056).
 
 No broker checks it, and no CRC covers it where `__CRC32#` is not switched on: a record that is torn
 there is served with its keys and tags lost.

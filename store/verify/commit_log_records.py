@@ -1,4 +1,4 @@
-"""What the fixed fields of a record say, each for itself (spec 08, I-023 … I-030, I-032 … I-034)."""
+"""What the fixed fields of a record say, each for itself (docs/invariants.md, I-023 … I-030, I-032 … I-034)."""
 
 from __future__ import annotations
 

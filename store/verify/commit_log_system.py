@@ -1,4 +1,4 @@
-"""Records of the broker's own topics, and bodies in special forms (spec 08, I-039, I-044 … I-049)."""
+"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of records, and the version that their length asks for (spec 08, I-035 … I-037)."""
+"""Topics of records, and the version that their length asks for (docs/invariants.md, I-035 … I-037)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group H: compaction (spec 08, I-160 … I-167), and the files of high availability."""
+"""Group H: compaction (docs/invariants.md, I-160 … I-167), and the files of high availability."""
 
 from __future__ import annotations
 

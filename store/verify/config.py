@@ -1,4 +1,4 @@
-"""Group G: the configuration (spec 08, I-140 … I-156)."""
+"""Group G: the configuration (docs/invariants.md, I-140 … I-156)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group C: consume queues (spec 08, I-060 … I-087), against the log in both directions."""
+"""Group C: consume queues (docs/invariants.md, I-060 … I-087), against the log in both directions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Queue to log: all units of a queue in order, those that no message of the log has claimed most.
 
 What is decided first is where a queue ends: behind its last unit that counts. Units behind it are
-dead, whatever they name (spec 08, I-062); a broker that has cut its log leaves them there.
+dead, whatever they name (docs/invariants.md, I-062); a broker that has cut its log leaves them there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A finding as the contract's JSON, with the exact next command in it."""
+"""A finding as a JSON object, with the exact next command in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .verdict import Verdict
 def findings_json(
     verdict: Verdict, store: Path | str, given: Given = NOTHING_GIVEN
 ) -> Iterator[dict[str, Any]]:
-    """All findings of a store as the contract has them. given: options that a next command needs."""
+    """All findings of a store as JSON objects. given: options that a next command needs."""
     found, unmendable = verdict.findings, verdict.unmendable or refused(verdict.findings)
     whole = not verdict.unread
     commands = next_commands(found, store, given, whole=whole, unmendable=unmendable)

@@ -1,4 +1,4 @@
-"""Group D: the index (spec 08, I-090 … I-109), against the log in both directions."""
+"""Group D: the index (docs/invariants.md, I-090 … I-109), against the log in both directions."""
 
 from __future__ import annotations
 

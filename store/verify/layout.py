@@ -1,4 +1,4 @@
-"""Group A: layout (spec 08, I-001 … I-015)."""
+"""Group A: layout (docs/invariants.md, I-001 … I-015)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def verify(
     jobs: int = 1,
     looked_at: LookedAt | None = None,
 ) -> Verdict:
-    """Check every invariant of spec 08. Writes nothing. Raises Unreadable.
+    """Check every invariant of docs/invariants.md. Writes nothing. Raises Unreadable.
 
     progress: called with the log position reached. stop: asked now and then whether to end with
     what there is. jobs: processes, each of which looks at a part of the log; 1 where they may not.

@@ -1,4 +1,4 @@
-"""Group F: the timer (spec 08, I-120 … I-137)."""
+"""Group F: the timer (docs/invariants.md, I-120 … I-137)."""
 
 from __future__ import annotations
 

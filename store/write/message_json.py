@@ -1,4 +1,4 @@
-"""A message out of its JSON object: what `dump` prints, `put --from` reads (the contract, `put`)."""
+"""A message out of its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
 
 from __future__ import annotations
 

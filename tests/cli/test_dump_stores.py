@@ -26,7 +26,7 @@ SAME = (
     *("born_timestamp", "store_timestamp", "reconsume_times", "prepared_transaction_offset"),
     *("body_crc", "properties"),
 )
-"""Fields that the truth and the contract call alike."""
+"""Fields that the truth and `dump` call alike."""
 
 DAMAGED_FROM = {"stale", "after_damage"}
 FAST = tuple(name for name in stores.NAMES if name != "5.3.3-large")

@@ -79,7 +79,7 @@ def walk(root: Path) -> tuple[list[dict[str, Any]], list[Extent]]:
 
 @pytest.mark.parametrize("name", FAST)
 def test_rows_are_the_json_of_messages(name: str, tmp_path: Path) -> None:
-    """The contract's JSON and the columns say the same of every message."""
+    """The JSON and the columns say the same of every message."""
     root = unpack(name, tmp_path)
     wanted, lost = walk(root)
     ask = ask_of(root, body="plain")

@@ -2,7 +2,7 @@
 
 Every broker takes them for good, with what happens to stand there as names and values. Header and
 body are whole, so the message stays: the items that can be read stay as they are, separators take
-the place of the rest. Every version reads these as nothing (repair answers, property padding), and
+the place of the rest. Every version reads these as nothing (spec 9.1, property padding), and
 the record keeps its size. Further queues whose units name the record are named again.
 """
 

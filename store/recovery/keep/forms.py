@@ -2,7 +2,7 @@
 
 A plain tombstone stops some of a broker's own services for ever: the timer of every version, a
 delay level of 4.9, the op progress of 4.9, POP's revive service of 5.1. Measured with the real
-services (repair answers, 9).
+services (spec 9.9).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lost op records of transactions said, as far as the log proves it (repair answers, 9.3).
+"""What lost op records of transactions said, as far as the log proves it (spec 9.9.3).
 
 A committed half message has a record with its position in `prepared_transaction_offset`. One that
 no surviving op record names was named by a lost one: its tombstone says it again. Otherwise the broker

@@ -1,4 +1,4 @@
-"""The catalogue is whole: each code of spec 08 has its check, its texts and its mutation."""
+"""The catalogue is whole: each code of docs/invariants.md has its check, its texts and its mutation."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ RANGES = {
     "compaction": ("160-167", "170-171"),
     "start": ("180-188",),
 }
-"""The codes by group: those of spec 08, and of mqstore itself: I-015, I-156, and the next start."""
+"""The codes by group: what a broker keeps, what mqstore adds (I-015, I-156), and the next start."""
 TOTAL = 152 + 11
 NOT_MENDED = {"I-039", "I-155"}
 """What no command can put right: the message is as it was sent; a database only a backup has."""
 
 
 def codes(group: str) -> list[str]:
-    """The codes of a group as spec 08 has them."""
+    """The codes of a group as docs/invariants.md has them."""
     found = []
     for span in RANGES[group]:
         first, last = map(int, span.split("-"))

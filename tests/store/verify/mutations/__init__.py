@@ -1,4 +1,4 @@
-"""Damage for each invariant of spec 08: one module per group, one function per code.
+"""Damage for each invariant of docs/invariants.md: one module per group, one function per code.
 
     @on("5.3.3-timer-clean", "5.5.0-timer-clean")
     def i_120(store: Path, random: Random) -> str:
