@@ -1,4 +1,4 @@
-"""Reading a log in parts that are cut anywhere, as many readers at once do.
+"""Where a log may be cut, and reading it in parts, as many readers at once do.
 
 A part owns the records and extents that begin in it. A record names its own position, so a reader
 that starts in the middle of one finds the next. It starts so far before its part that it is in step
@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from .batch import NO_FILE
 from .commit_log import Batch, CommitLog, Extent, ExtentKind
+from .log_items import LogItems
+from .mapped_file_queue import MappedFile
 
 LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
 """Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""
@@ -20,6 +22,7 @@ LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
 SPLIT_BYTES_MIN = 32 << 20
 """Below this a split costs more to start than to read."""
 SPLIT_BYTES_MAX = 256 << 20
+_STEP_BYTES = 1 << 16
 
 
 class Split(NamedTuple):
@@ -64,3 +67,29 @@ def scan_split(
             yield item
         elif item.position[-1] >= split.start:
             yield item.take(item.position >= split.start)
+
+
+def record_behind(log: CommitLog, position: int) -> int | None:
+    """Log position of the first record from there on in the same file; None without one.
+
+    Raises Unreadable.
+    """
+    file = log.queue.file_at(position)
+    if file is None:
+        return None
+    found = LogItems(log, file).search(position - file.start)
+    return None if found is None else file.start + found
+
+
+def used_bytes(log: CommitLog, file: MappedFile) -> int:
+    """About how much of a file is written: what lies behind is zeros. Raises Unreadable."""
+    low, high = 0, file.size
+    while high - low > _STEP_BYTES:
+        middle = (low + high) // 2
+        room = bytearray(min(_STEP_BYTES, file.size - middle))
+        _, unread = log.queue.fill(file, middle, memoryview(room))
+        if unread or any(room):  # who reads it all tells of what cannot be read
+            low = middle
+        else:
+            high = middle
+    return high

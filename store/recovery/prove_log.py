@@ -8,15 +8,13 @@ from functools import partial
 
 from ..commit_log import Batch, CommitLog
 from ..forked import Forked
-from ..log_items import LogItems
-from ..mapped_file_queue import MappedFile
 from ..page_cache import reading_rate
+from ..split import record_behind, used_bytes
 from .prove import Proof
 from .sound import SoundLog
 
 _PART_BYTES = 32 << 20
 """A smaller part is not worth a process."""
-_STEP_BYTES = 1 << 16
 
 
 def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> SoundLog:
@@ -71,38 +69,13 @@ def _of_all(
 
 def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:
     """Parts of about the same size, each from the beginning of a record on: (begin, end)."""
-    files = [file for file in log.files if not file.compressed]
-    used = [(file, used_bytes(log, file)) for file in files[-1:]]
-    used = [(file, file.size) for file in files[:-1]] + used
-    total = sum(size for _, size in used)
-    count = max(1, min(jobs, total // _PART_BYTES))
-    begins = [log.min_offset]
+    begins, files = [log.min_offset], log.files
+    end = files[-1].start + used_bytes(log, files[-1]) if files else log.min_offset
+    if any(file.compressed for file in files):  # in the middle of one nobody begins
+        jobs = 1
+    count = max(1, min(jobs, (end - begins[0]) // _PART_BYTES))
     for part in range(1, count):
-        found = _record_behind(log, used, total * part // count)
+        found = record_behind(log, begins[0] + (end - begins[0]) * part // count)
         if found is not None and found > begins[-1]:
             begins.append(found)
     return list(zip(begins, [*begins[1:], log.max_file_end], strict=True))
-
-
-def _record_behind(log: CommitLog, used: list[tuple[MappedFile, int]], at: int) -> int | None:
-    """Position of the next record, `at` bytes into what is used of the files."""
-    for file, size in used:
-        if at < size:
-            found = LogItems(log, file).search(at)
-            return None if found is None else file.start + found
-        at -= size
-    return None
-
-
-def used_bytes(log: CommitLog, file: MappedFile) -> int:
-    """About how much of a file is written: what lies behind is zeros."""
-    low, high = 0, file.size
-    while high - low > _STEP_BYTES:
-        middle = (low + high) // 2
-        room = bytearray(min(_STEP_BYTES, file.size - middle))
-        _, unread = log.queue.fill(file, middle, memoryview(room))
-        if unread or any(room):  # who reads it all tells of what cannot be read
-            low = middle
-        else:
-            high = middle
-    return high

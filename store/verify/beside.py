@@ -20,10 +20,9 @@ from ..commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..dispatch import Dispatched
 from ..errors import UnreadableRange
 from ..forked import Forked
-from ..log_items import LogItems
 from ..mark import Mark
-from ..recovery.prove_log import used_bytes
 from ..recovery.survey import Messages
+from ..split import record_behind, used_bytes
 from ..store import Store
 from . import log_pass
 from .carried import CACHES, Carried
@@ -139,8 +138,8 @@ class _Work:
                 break
             except _Unsound as wrong:
                 number = bisect_right(cuts, wrong.position)
-                found += self._up_to(begin, _record_behind(log, cuts, number - 1))
-                behind = None if wrong.at_all else _record_behind(log, cuts, number)
+                found += self._up_to(begin, _record_behind_cut(log, cuts, number - 1))
+                behind = None if wrong.at_all else _record_behind_cut(log, cuts, number)
             if behind is None or (self.stop is not None and behind >= self.stop):
                 break
             begin = behind
@@ -327,7 +326,7 @@ def _begins(
     for number in range(jobs - 1):
         share = own + (1 - own) * number / (jobs - 1)
         wanted = start + int((end - start) * share) + log_pass.CUT_BYTES // 2
-        begin = _record_behind(store.log, cuts, bisect_right(cuts, wanted) - 1)
+        begin = _record_behind_cut(store.log, cuts, bisect_right(cuts, wanted) - 1)
         if begin is not None and max([start, *found[-1:]]) < begin < end:
             found.append(begin)
     return found
@@ -339,10 +338,6 @@ def _cuts(log: CommitLog) -> list[int]:
     return [at for f in log.files for at in range(f.start + cut, f.end, cut)]
 
 
-def _record_behind(log: CommitLog, cuts: list[int], number: int) -> int | None:
+def _record_behind_cut(log: CommitLog, cuts: list[int], number: int) -> int | None:
     """The first record behind a cut, in its file; None where there is none."""
-    file = log.queue.file_at(cuts[number]) if 0 <= number < len(cuts) else None
-    if file is None:
-        return None
-    found = LogItems(log, file).search(cuts[number] - file.start)
-    return None if found is None else file.start + found
+    return record_behind(log, cuts[number]) if 0 <= number < len(cuts) else None

@@ -15,9 +15,9 @@ import numpy as np
 
 from ..commit_log import Batch, CommitLog, Extent
 from ..errors import NotFound
-from ..log_items import LogItems
 from ..mark import Mark
 from ..recent import Recent
+from ..split import record_behind
 from .catalogue import GROUPS
 from .scene import LogFacts, Scene
 
@@ -165,5 +165,5 @@ def _begin(log: CommitLog, part: Part) -> int:
     file = log.queue.file_at(part.start)
     if file is None or part.start == file.start:
         return part.start
-    found = LogItems(log, file).search(part.start - file.start)
-    return file.end if found is None else file.start + found
+    found = record_behind(log, part.start)
+    return file.end if found is None else found
