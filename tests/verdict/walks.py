@@ -174,7 +174,7 @@ def check_mutation(mutation: Mutation, work: Path) -> list[str]:
     return wrong
 
 
-def _spoil_config(root: Path, chance: random.Random) -> str:
+def spoil_config(root: Path, chance: random.Random) -> str:
     """Something happens to a file of `config/`, or to its .bak."""
     files = sorted(path for path in (root / "config").rglob("*") if path.is_file())
     if not files:
@@ -218,7 +218,7 @@ def check_random(number: int, work: Path) -> list[str]:
     did = []
     for _ in range(chance.choice([1, 1, 1, 2, 3])):
         if chance.random() < 0.3:
-            did.append(_spoil_config(root, chance))
+            did.append(spoil_config(root, chance))
             continue
         mishap = Mishap.of(victim, chance)
         mishap.befall(Victim(root, victim.spans, victim.moments), chance)
