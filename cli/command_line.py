@@ -22,6 +22,8 @@ OLD_SPELLINGS = {
 """Options by the name of their parameter, and what they are called besides; no help tells it."""
 _URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 """It would become a folder called `s3:`."""
+COMMON_OPTIONS = "Common options"
+"""Where the help lists what every command has."""
 EMPTY = "an empty path: is a variable not set?"
 
 
@@ -41,6 +43,24 @@ class Command(TyperCommand):
                 hidden.opts = old
                 hidden.add_to_parser(parser, ctx)
         return parser
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, the command's own options, then those that every command has."""
+        sections: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Arguments", "Options", COMMON_OPTIONS)
+        }
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            own = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            title = getattr(parameter, "rich_help_panel", None) or own
+            if parameter.name == "help" and sections[COMMON_OPTIONS]:
+                title = COMMON_OPTIONS
+            if record is not None:
+                sections[title].append(record)
+        for title, rows in sections.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 class Group(TyperGroup):

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
-from .command_line import Command, Group, PathType
+from .command_line import COMMON_OPTIONS, Command, Group, PathType
 
 if TYPE_CHECKING:
     from ..store.config import BrokerConfig
@@ -266,6 +267,8 @@ def shared(
         ]
         for parameter in parameters:
             _take_paths_as_typed(parameter)
+            if parameter.name in Common.__dataclass_fields__:
+                _option_info(parameter).rich_help_panel = COMMON_OPTIONS
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {p.name: p.annotation for p in parameters}
         return command
@@ -344,6 +347,11 @@ def _format(formats: type[Enum], format_help: str) -> inspect.Parameter:
 def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _option_info(parameter: inspect.Parameter) -> Any:
+    """How typer shall show an option."""
+    return next(each for each in get_args(parameter.annotation) if isinstance(each, OptionInfo))
 
 
 def _take_paths_as_typed(parameter: inspect.Parameter) -> None:

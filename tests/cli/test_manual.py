@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from .datadriven import run_here
 
 ROOT = Path(__file__).parents[2]
 MAN = ROOT / "man"
@@ -54,6 +57,18 @@ def test_every_command_has_help_examples_and_a_page(command: Any) -> None:
     for parameter in command.parameters:
         assert parameter.help, parameter
     assert (MAN / "man1" / f"{command.name.replace(' ', '-')}.1").exists()
+
+
+@pytest.mark.parametrize("command", [c for c in TREE if not c.is_group], ids=lambda c: c.name)
+def test_help_has_the_own_options_first(command: Any) -> None:
+    """Those that every command has stand behind them, in a section of their own."""
+    text = run_here([*command.name.split()[1:], "--help"]).stdout
+    own, _, common = text.partition("\nCommon options:\n")
+    for option in command.options:
+        section = (
+            common if option.shared or "--help" in option.names else own.split("\nOptions:")[-1]
+        )
+        assert re.search(rf"^ .*{option.names[-1]}\b", section, re.MULTILINE), option.names
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
