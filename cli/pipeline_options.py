@@ -17,13 +17,10 @@ from .options import Common
 if TYPE_CHECKING:
     from ..pipeline.watch import Done, Tell
 
+_STORES = "Store directories, patterns, @FILE with one a line"
 Stores = Annotated[
     list[str],
-    typer.Argument(
-        metavar="STORE...",
-        parser=path_text,
-        help="Store directories, patterns, @FILE with one a line, s3://BUCKET/STORE.",
-    ),
+    typer.Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE."),
 ]
 
 
@@ -34,12 +31,7 @@ def _local(text: str) -> str:
 
 
 LocalStores = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="STORE...",
-        parser=_local,
-        help="Store directories, patterns, @FILE with one a line.",
-    ),
+    list[str], typer.Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")
 ]
 To = Annotated[
     Path,

@@ -8,22 +8,12 @@ from ..store.counted import counted
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, showing, source_options
-from .selection_options import Since, Until
-from .sql_answer import Query, print_answer, shown_columns
-from .unread import Partial, tell_lacking, tell_unread
+from .sql_answer import Query, SqlOptions, print_answer, shown_columns
+from .unread import tell_lacking, tell_unread
 
 
 @shared(without=("rate",))
-def sql(
-    query: Query,
-    stores: Stores,
-    *,
-    since: Since = None,
-    until: Until = None,
-    partial: Partial = False,
-    spark: Spark,
-    common: Common,
-) -> None:
+def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Ask stores with SQL, on Spark.
 
     The views and their columns are those of mqstore sql, which needs no Spark, and is quicker for
@@ -41,17 +31,11 @@ def sql(
       mqstore pipeline sql 'FROM findings |> SELECT store, severity, code, path' @stores.txt
       mqstore pipeline sql 'SELECT max(store_timestamp) FROM messages' @stores.txt --since -1d --format csv
     """
-    ask_spark(query, stores, since, until, partial, spark, common)
+    ask_spark(query, stores, options, spark, common)
 
 
 def ask_spark(
-    query: str,
-    stores: list[str],
-    since: str | None,
-    until: str | None,
-    partial: bool,
-    spark: Spark,
-    common: Common,
+    query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common
 ) -> None:
     """Answer a query on Spark. Raises typer.Exit with the exit code, and what ends a command."""
     from ..pipeline.spark import spark_session
@@ -65,9 +49,9 @@ def ask_spark(
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.view_rows import readable
 
-    options = source_options(common, since, until)
+    options = source_options(common, given.since, given.until)
     ask, gone = readable(Ask(tuple(stores_of(stores)), config=dict(common.config())), ())
-    left_out = tell_unread(gone, others=bool(ask.stores), partial=partial)
+    left_out = tell_unread(gone, others=bool(ask.stores), partial=given.partial)
     tell_local("sql", ask.stores, spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
     with (
@@ -79,7 +63,7 @@ def ask_spark(
         asked = understood(session, query)
         columns = shown_columns(asked.columns, common)
         ask, gone = readable(ask, [needed.view for needed in asked.views])
-        left_out += tell_unread(gone, others=bool(ask.stores), partial=partial)
+        left_out += tell_unread(gone, others=bool(ask.stores), partial=given.partial)
         rows = answer(session, asked, ask.stores, options)
         print_answer(rows, columns, left_out, common)
         found = lacking(session, asked, ask.stores, options)

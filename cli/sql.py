@@ -9,9 +9,8 @@ import typer
 
 from .options import Common, command_app, shared
 from .pipeline_options import Spark, Stores
-from .selection_options import Since, Until
-from .sql_answer import Query, print_answer, shown_columns
-from .unread import Partial, tell_lacking, tell_unread
+from .sql_answer import Query, SqlOptions, print_answer, shown_columns
+from .unread import tell_lacking, tell_unread
 
 if TYPE_CHECKING:
     from ..store.arrow.ask import Ask
@@ -21,16 +20,7 @@ app = command_app()
 
 @app.command()
 @shared(without=("rate",))
-def sql(
-    query: Query,
-    stores: Stores,
-    *,
-    since: Since = None,
-    until: Until = None,
-    partial: Partial = False,
-    spark: Spark,
-    common: Common,
-) -> None:
+def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, common: Common) -> None:
     """Ask stores with SQL.
 
     There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
@@ -55,7 +45,7 @@ def sql(
     if spark.meant:
         from .pipeline_sql import ask_spark
 
-        ask_spark(query, stores, since, until, partial, spark, common)
+        ask_spark(query, stores, options, spark, common)
         return
     from ..store.arrow.extra import require_arrow
 
@@ -66,8 +56,8 @@ def sql(
 
     with LocalQuery(query, common.jobs) as asked:
         columns = shown_columns(asked.columns, common)
-        ask, unread = readable(_ask(stores_of(stores), since, until, common), asked.views)
-        left_out = tell_unread(unread, others=bool(ask.stores), partial=partial)
+        ask, unread = readable(_ask(stores_of(stores), options, common), asked.views)
+        left_out = tell_unread(unread, others=bool(ask.stores), partial=options.partial)
         lacking = Lacking()
         with common.progress("asking", 0):
             print_answer(asked.answer(ask, lacking), columns, left_out, common)
@@ -75,11 +65,9 @@ def sql(
     raise typer.Exit(max(code, int(bool(left_out))))
 
 
-def _ask(roots: Sequence[str], since: str | None, until: str | None, common: Common) -> Ask:
+def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:
     from ..store.arrow.ask import FAIL_UNREADABLE, Ask
     from ..store.time_range import parse_range
 
-    config = dict(common.config())
-    return Ask(
-        tuple(roots), times=parse_range(since, until), on_damage=FAIL_UNREADABLE, config=config
-    )
+    times, config = parse_range(options.since, options.until), dict(common.config())
+    return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)

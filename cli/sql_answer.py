@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Common
-from .unread import unread_text
+from .selection_options import Since, Until
+from .unread import Partial, unread_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqlOptions:
+    """What a query sees of stores; the annotations are the declaration of the options."""
+
+    since: Since = None
+    until: Until = None
+    partial: Partial = False
 
 
 def shown_columns(columns: Mapping[str, bool], common: Common) -> list[str]:

@@ -21,7 +21,18 @@ def failures() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # Spark has its own kind for every layer a failure passes
+        require_no_interrupt(error)
         raise failure_of(str(error)) from error
+
+
+def require_no_interrupt(error: BaseException) -> None:
+    """Raise KeyboardInterrupt for an error that followed one: Ctrl-C cuts the talk with the JVM in the
+    middle, and what Spark asks next to clear up has no answer."""
+    before = error.__context__
+    while before is not None:
+        if isinstance(before, KeyboardInterrupt):
+            raise KeyboardInterrupt from error
+        before = before.__context__
 
 
 def failure_of(text: str) -> StoreError:

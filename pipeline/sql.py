@@ -18,7 +18,7 @@ from ..store.arrow.table import PROBLEM, STORE
 from ..store.arrow.view_rows import Lacking
 from ..store.arrow.views import DAMAGE, FINDINGS, MESSAGES, VIEWS
 from ..store.errors import InvalidInput, LimitExceeded
-from .failures import JobFailed, failure_of, failures
+from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Asked, Needed
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def answer(
         found = spark.sql(asked.text).toArrow()
         yield from found.rename_columns(list(asked.columns)).to_batches()
     except Exception as error:  # Spark has its own kind for every layer a failure passes
+        require_no_interrupt(error)
         text = str(error)
         if _RESULT_BYTES in text:
             raise LimitExceeded(

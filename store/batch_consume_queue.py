@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,6 @@ from ..formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import dtype_of
 from .consume_queue import QueueSummary
 from .mapped_file_queue import MappedFileQueue
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 WINDOW_UNITS = 1 << 14
 Units = npt.NDArray[np.void]
@@ -160,12 +157,7 @@ class BatchConsumeQueue:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -8,7 +8,6 @@ import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from .byte_reader import refusing
@@ -60,12 +59,7 @@ class Forked(Generic[T]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.pid:
             os.kill(self.pid, signal.SIGKILL)
             self._wait()

@@ -12,7 +12,6 @@ import os
 import select
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Self
 
 SHORTEST_SECONDS = 0.02
@@ -46,12 +45,7 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.pipeline import spark as session
+from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.masters import (
     SparkUnavailable,
     check_reachable,
@@ -122,6 +123,17 @@ def test_ctrl_c_is_told_though_the_jvm_cannot_be_talked_to(
     assert cut.stopped == 1
     with pytest.raises(ConnectionError), session.spark_session():
         pass
+
+
+def test_ctrl_c_in_the_middle_of_a_talk_is_no_failure() -> None:
+    """Spark clears up behind its calls, and gets no answer then."""
+    with pytest.raises(KeyboardInterrupt), failures():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ConnectionError("Answer from Java side is empty")
+    with pytest.raises(JobFailed, match="is empty"), failures():
+        raise ConnectionError("Answer from Java side is empty")
 
 
 def test_a_local_master_stays_on_the_loopback(tmp_path: Path) -> None:
