@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
-from ..store.arrow.ask import BODY, BODY_CRC_OK, FAIL_UNREADABLE
+from ..store.arrow.ask import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
 from ..store.arrow.log_rows import Damage
-from ..store.arrow.table import PROBLEM, STORE
 from ..store.arrow.view_rows import Lacking
-from ..store.arrow.views import DAMAGE, FINDINGS, MESSAGES, VIEWS
+from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Asked, Needed
@@ -78,11 +76,7 @@ def _rows(
         reader = reader.option("pushdown", str(needed.times == 1).lower())
     if not view.tells:
         reader = reader.option("on_damage", FAIL_UNREADABLE)
-    is_table = view.table is not None
-    lacks = is_table and view.name != FINDINGS
-    rows = reader.option("fields", ",".join([*fields, *[PROBLEM] * lacks])).load()
-    if lacks:
-        rows = rows.filter(col(PROBLEM).isNull())
+    rows = reader.option("fields", ",".join(fields)).load()
     return rows.select(
         *(
             col(name) if name in fields else lit(None).cast(sql).alias(name)
@@ -98,24 +92,16 @@ def lacking(
 
     The sources are read once more for it. Raises JobFailed, StoreError.
     """
-    from pyspark.sql.functions import col, lit
+    from pyspark.sql.functions import col
 
     found = Lacking()
     given = {**options, "paths": json.dumps(stores)}
-    parts = []
-    for needed in asked.views:
-        if needed.view.name == MESSAGES:
-            parts.append(spark.read.format(VIEWS[DAMAGE].source).options(**given).load())
-        elif not needed.view.tells:
-            source = spark.read.format(needed.view.source).options(**given)
-            rows = source.option("fields", f"{STORE},{PROBLEM}").load()
-            none = lit(None).cast("bigint")
-            rows = rows.filter(col(PROBLEM).isNotNull()).distinct()
-            parts.append(rows.select(STORE, none, none, PROBLEM))
+    told = [needed.view for needed in asked.views if not needed.view.tells]
+    of = sorted({LOG if view.table is None else view.table.of for view in told})
     with failures():
-        if parts:
-            lost = reduce(lambda one, other: one.unionAll(other), parts)
-            for row in lost.limit(_TOLD_MAX).collect():
+        if of:
+            damage = spark.read.format(VIEWS[DAMAGE].source).options(**given, of=",".join(of))
+            for row in damage.load().distinct().limit(_TOLD_MAX).collect():
                 found.add(Damage(*row))
         if any(BODY in n.columns and BODY_CRC_OK not in n.columns for n in asked.views):
             log = spark.read.format(VIEWS[MESSAGES].source).options(**given)

@@ -1,4 +1,4 @@
-"""`rocketmq-damage`: what of the commit logs of many stores cannot be read, a range a row."""
+"""`rocketmq-damage`: what of many stores cannot be read, of commit logs a range a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .parts import PartsReader
 
 
 class DamageSource(DataSource):
-    """Options `path`, `fields`, `since`, `until`, `split_bytes`, `on_damage`."""
+    """Options `path`, `of`, `fields`, `since`, `until`, `split_bytes`, `on_damage`."""
 
     @classmethod
     def name(cls) -> str:

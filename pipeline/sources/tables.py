@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
@@ -12,10 +15,12 @@ from ...store.arrow.ask import Ask
 from ...store.arrow.finding_table import FindingTable
 from ...store.arrow.index_table import IndexTable
 from ...store.arrow.lag_table import LagTable
+from ...store.arrow.log_rows import Damage
 from ...store.arrow.offset_table import OffsetTable
 from ...store.arrow.queue_table import QueueTable
-from ...store.arrow.table import Table, columns_asked, parts_of, table_rows
+from ...store.arrow.table import Table, TablePart, columns_asked, parts_of, table_rows
 from ...store.arrow.timer_table import TimerTable
+from ...store.selected import DamageWarning
 from .parts import PartsReader
 
 
@@ -39,7 +44,20 @@ class TableSource(DataSource):
 
 def reader_of(table: Table, ask: Ask, names: tuple[str, ...]) -> PartsReader:
     """Reads a table of stores. names: the columns wanted, in order."""
-    return PartsReader(partial(parts_of, table, ask), partial(table_rows, table, ask, names))
+    return PartsReader(partial(parts_of, table, ask), partial(_rows, table, ask, names))
+
+
+def _rows(
+    table: Table, ask: Ask, names: tuple[str, ...], part: TablePart
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part; what cannot be read is a warning."""
+    unread: list[Damage] = []
+    yield from table_rows(table, ask, names, part, unread.append)
+    if unread:
+        more = "" if len(unread) == 1 else f", and {len(unread) - 1} more"
+        told = f"{unread[0].store}: not read: {unread[0].reason}{more}"
+        hint = f"rocketmq-damage has all of them with of={table.of}"
+        warnings.warn(f"{told}; {hint}", DamageWarning, stacklevel=1)
 
 
 class QueueSource(TableSource):

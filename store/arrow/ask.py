@@ -19,6 +19,9 @@ NO_BODY, PLAIN_BODY, STORED_BODY = "none", "plain", "stored"
 OFFSETS = "offset"
 OFFSET_TABLES = (OFFSETS, "pull", "lmq", "delay")
 """What has positions in queues, of groups and of delay levels (`offset_table`)."""
+LOG = "log"
+DAMAGE_OF = (LOG, "queue", "index", "timer", "offsets", "lag")
+"""Of what damage may be asked for (`damage_rows`)."""
 _ALL = "*"
 _SEPARATOR = ","
 ALWAYS = TimeRange()
@@ -30,7 +33,7 @@ _NOTES = {
 """What stands beside a body, and tells whether it is sound, and how a writer has to take it."""
 OPTIONS = frozenset(
     {"path", "paths", "fields", "topics", "queue_id", "since", "until", "body", "on_damage"}
-    | {"pushdown", "split_bytes", "broker_config", "quick", "tables"}
+    | {"pushdown", "split_bytes", "broker_config", "quick", "tables", "of"}
 )
 
 
@@ -45,7 +48,8 @@ class Ask:
     that a disk does not give. pushdown: let Spark hand filters down; its session must allow it, and
     the DataFrame must serve one query only (see `PushingLogReader`). split_bytes: size of a part
     that one task reads, None for what fits. config: of the brokers, as in broker.conf.
-    quick: of findings, structure and ends only. tables: of offsets, some of `OFFSET_TABLES`.
+    quick: of findings, structure and ends only. tables: of offsets, some of `OFFSET_TABLES`. of_what:
+    of damage, some of `DAMAGE_OF`.
     """
 
     stores: tuple[str, ...]
@@ -60,6 +64,7 @@ class Ask:
     config: Mapping[str, str] = field(default_factory=dict)
     quick: bool = False
     tables: tuple[str, ...] = (OFFSETS,)
+    of_what: tuple[str, ...] = (LOG,)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -84,7 +89,8 @@ class Ask:
             split_bytes=_number(given, "split_bytes"),
             config=parse_object(given, "broker_config"),
             quick=_one_of(given, "quick", ("false", "true")) == "true",
-            tables=_tables(given),
+            tables=_some_of(given, "tables", OFFSET_TABLES),
+            of_what=_some_of(given, "of", DAMAGE_OF),
         )
 
     @property
@@ -137,12 +143,13 @@ def _list(given: Mapping[str, str], name: str) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def _tables(given: Mapping[str, str]) -> tuple[str, ...]:
-    wanted = _list(given, "tables") or (OFFSETS,)
-    if unknown := [name for name in wanted if name not in (*OFFSET_TABLES, _ALL)]:
-        known = f"{', '.join(OFFSET_TABLES)} or {_ALL}"
-        raise InvalidInput(f"option tables: no table {unknown[0]!r}", hint=f"there are {known}")
-    return OFFSET_TABLES if _ALL in wanted else wanted
+def _some_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Some of the values, or `*` for all; the first is the default. Raises InvalidInput."""
+    wanted = _list(given, name) or values[:1]
+    if unknown := [one for one in wanted if one not in (*values, _ALL)]:
+        known = f"{', '.join(values)} or {_ALL}"
+        raise InvalidInput(f"option {name}: no {unknown[0]!r} there", hint=f"there are {known}")
+    return values if _ALL in wanted else tuple(dict.fromkeys(wanted))
 
 
 def _number(given: Mapping[str, str], name: str) -> int | None:

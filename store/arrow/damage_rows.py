@@ -1,4 +1,4 @@
-"""What of the logs of many stores cannot be read as rows: ranges, and whole stores."""
+"""What of many stores cannot be read as rows: ranges of logs, whole stores, and what of other files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ..errors import StoreError
+from . import table
 from .arrays import path_text
-from .ask import Ask
+from .ask import LOG, Ask
+from .index_table import IndexTable
+from .lag_table import LagTable
 from .log_rows import Damage, LogPart, damage_of, parts_of
-from .table import SQL_TYPES, STORE
+from .offset_table import OffsetTable
+from .queue_table import QueueTable
+from .table import SQL_TYPES, STORE, Table, TablePart
+from .timer_table import TimerTable
 
 COLUMNS: Mapping[str, str] = {
     STORE: "string",
@@ -23,25 +29,37 @@ COLUMNS: Mapping[str, str] = {
 """Names and SQL types. position, size: null for all of a store."""
 
 
+_TABLES: Mapping[str, Table] = {
+    one.of: one for one in (QueueTable(), IndexTable(), TimerTable(), OffsetTable(), LagTable())
+}
+
+
 class DamagePart(NamedTuple):
-    """What is looked at once; `part` is None for a store that cannot be read, for a reason."""
+    """What is looked at once; `part` is None for a store that cannot be read, for a reason.
+
+    of: one of `DAMAGE_OF`.
+    """
 
     store: str
-    part: LogPart | None
+    part: LogPart | TablePart | None
     reason: str = ""
+    of: str = LOG
 
 
 def damage_parts(ask: Ask) -> list[DamagePart]:
     """What the tasks of a read are. Raises StoreError for a store, if the query is to fail."""
     found: list[DamagePart] = []
     for store in ask.stores:
-        try:
-            parts = parts_of(replace(ask, stores=(store,)))
-            found += [DamagePart(store, part) for part in parts]
-        except StoreError as error:
-            if ask.fails:
-                raise
-            found.append(DamagePart(store, None, str(error)))
+        for of in ask.of_what:
+            try:
+                one = replace(ask, stores=(store,))
+                parts = parts_of(one) if of == LOG else table.parts_of(_TABLES[of], one)
+                found += [DamagePart(store, part, of=of) for part in parts]
+            except StoreError as error:
+                if ask.fails:
+                    raise
+                unread = DamagePart(store, None, str(error))
+                found += [unread] if unread not in found else []
     return found
 
 
@@ -58,7 +76,14 @@ def _damage(ask: Ask, mine: DamagePart) -> Iterator[Damage]:
         yield Damage(mine.store, None, None, mine.reason)
         return
     try:
-        yield from damage_of(ask, mine.part)
+        if isinstance(mine.part, LogPart):
+            yield from damage_of(ask, mine.part)
+        else:
+            unread: list[Damage] = []
+            for _ in table.table_rows(_TABLES[mine.of], ask, (STORE,), mine.part, unread.append):
+                yield from unread
+                unread.clear()
+            yield from unread
     except StoreError as error:
         if ask.fails_at(error):
             raise

@@ -18,6 +18,7 @@ from .table import Table, Values, fields_of_schema
 class IndexTable(Table):
     """A row is an item. begin_timestamp: of its file, ms; time_diff counts seconds from there."""
 
+    of = "index"
     columns: ClassVar = {
         "file": "string",
         "number": "bigint",

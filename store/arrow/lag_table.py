@@ -22,6 +22,7 @@ class LagTable(Table):
     committed has no row; nor has one in another table than the offsets (`Ask.tables`).
     """
 
+    of = "lag"
     columns: ClassVar = {
         "topic": "string",
         "group": "string",

@@ -29,6 +29,7 @@ class OffsetTable(Table):
     group, and the queue is its own. A group that has never committed (-1, or nothing) has no row.
     """
 
+    of = "offsets"
     columns: ClassVar = {
         "file": "string",
         "table": "string",

@@ -38,6 +38,7 @@ class QueuePart(NamedTuple):
 class QueueTable(Table):
     """A row is a unit. state: `invalid` or `pre_fill` where it points at no message."""
 
+    of = "queue"
     columns: ClassVar = {
         "topic": "string",
         "queue_id": "int",

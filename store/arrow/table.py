@@ -1,7 +1,7 @@
 """What the tables of files other than the log have in common: columns, parts, unread stores.
 
-A row has either its columns, or `store` and `problem`: why the store, or a part of it, cannot be
-read.
+What of a store cannot be read is told beside the rows, as it is of logs (`Damage`); of findings
+alone it is a row.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..layout import Layout, is_uri
 from .arrays import constant, numbers, path_text
 from .ask import Ask
 from .fetched import in_directory
+from .log_rows import Damage, Tell
 
 STORE = "store"
 PROBLEM = "problem"
@@ -43,13 +44,16 @@ def fields_of_schema(schema: Any) -> dict[str, str]:
 
 
 class Table(ABC):
-    """One kind of rows. columns: names and SQL types, without `store` and `problem`.
+    """One kind of rows. columns: names and SQL types, without `store`.
 
-    needs: what of a store's directory is read, None for all; of a store in object storage that is
+    A table may have rows of `problem` alone: what of its files cannot be read.
+
+    of: what `Ask.of_what` calls it. needs: what of a store's directory is read, None for all; of a store in object storage that is
     copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
     cannot be read, which is an error of all others.
     """
 
+    of: ClassVar[str] = ""
     columns: ClassVar[Mapping[str, str]]
     tells_unread: ClassVar[bool] = False
     needs: ClassVar[Collection[str] | None] = None
@@ -68,7 +72,8 @@ class Table(ABC):
 
     def all_columns(self) -> dict[str, str]:
         """Of a row."""
-        return {STORE: "string", **self.columns, PROBLEM: "string"}
+        problem = {PROBLEM: "string"} if self.tells_unread else {}
+        return {STORE: "string", **self.columns, **problem}
 
 
 class TablePart(NamedTuple):
@@ -109,9 +114,26 @@ def parts_of(table: Table, ask: Ask) -> list[TablePart]:
 
 
 def table_rows(
-    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart
+    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one part. Raises StoreError if the query is to fail."""
+    if table.tells_unread:
+        yield from _with_problems(table, ask, names, mine)
+        return
+    for rows in _with_problems(table, ask, tuple(dict.fromkeys((*names, STORE, PROBLEM))), mine):
+        problem = rows.column(PROBLEM)
+        if problem.null_count < len(rows):
+            for row in rows.filter(problem.is_valid()).select([STORE, PROBLEM]).to_pylist():
+                tell(Damage(row[STORE], None, None, row[PROBLEM]))
+            rows = rows.filter(problem.is_null())
+        if rows.num_rows:
+            yield rows.select(names)
+
+
+def _with_problems(
+    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart
+) -> Iterator[pa.RecordBatch]:
+    """The same, where a row may say in `problem` what cannot be read."""
     root = mine.root
     if mine.problem is not None:
         yield _batch(table, names, 1, root, table.unread(root, mine.problem))
@@ -153,6 +175,7 @@ def _batch(
 ) -> pa.RecordBatch:
     values = {STORE: root, **values}
     types = {name: SQL_TYPES[sql] for name, sql in table.all_columns().items()}
+    types |= {PROBLEM: pa.string()}
     schema = pa.schema([(name, types[name]) for name in names])
     arrays = [_array(values.get(name), count, types[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -15,8 +15,9 @@ from .table import PROBLEM, Table, Values, fields_of_schema
 
 
 class TimerTable(Table):
-    """A row is a unit of the timer log; `problem` tells a range that is none."""
+    """A row is a unit of the timer log; a range that is none is damage."""
 
+    of = "timer"
     columns: ClassVar = {"position": "bigint", **fields_of_schema(UNIT)}
 
     needs: ClassVar = {TIMER_LOG}

@@ -16,7 +16,7 @@ from .ask import BODY, BODY_CRC_OK, Ask
 from .log_columns import CHECKED
 from .log_rows import Damage
 from .remote import open_log
-from .table import PROBLEM, STORE, Table, parts_of, table_rows
+from .table import parts_of, table_rows
 from .views import OF_LOG, View
 
 
@@ -78,9 +78,10 @@ def rows_of_view(
     elif view.table is None:
         yield from _messages(ask, columns, lacking, wanted, about)
     else:
-        fields = list(dict.fromkeys((*columns, *about)))
-        for rows in _table_rows(view, view.table, ask, fields, lacking):
-            yield _taken(rows, wanted).select(columns)
+        names = tuple(dict.fromkeys((*columns, *about)))
+        for one in parts_of(view.table, ask):
+            for rows in table_rows(view.table, ask, names, one, lacking.add):
+                yield _taken(rows, wanted).select(columns)
 
 
 def _messages(
@@ -102,22 +103,6 @@ def _messages(
             if BODY in columns and BODY_CRC_OK not in (*columns, *about):
                 lacking.bodies += rows.column(BODY_CRC_OK).false_count
             yield rows.select(columns)
-
-
-def _table_rows(
-    view: View, table: Table, ask: Ask, fields: Sequence[str], lacking: Lacking
-) -> Iterator[pa.RecordBatch]:
-    read = tuple(dict.fromkeys((*fields, STORE, PROBLEM)))
-    for part in parts_of(table, ask):
-        for rows in table_rows(table, ask, read, part):
-            problem = rows.column(PROBLEM)
-            if view.tells or problem.null_count == len(rows):
-                yield rows
-                continue
-            told = rows.filter(problem.is_valid())
-            for row in told.select([STORE, PROBLEM]).to_pylist():
-                lacking.add(Damage(row[STORE], None, None, row[PROBLEM]))
-            yield rows.filter(problem.is_null())
 
 
 def _taken(rows: pa.RecordBatch, wanted: pc.Expression | None) -> pa.RecordBatch:

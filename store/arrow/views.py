@@ -14,7 +14,7 @@ from .index_table import IndexTable
 from .lag_table import LagTable
 from .offset_table import OffsetTable
 from .queue_table import QueueTable
-from .table import PROBLEM, SQL_TYPES, Table
+from .table import SQL_TYPES, Table
 from .timer_table import TimerTable
 
 MESSAGES = "messages"
@@ -49,10 +49,7 @@ class View:
 
 
 def _of_table(name: str, source: str, table: Table) -> View:
-    """Without `problem`: rows that have one are no rows of a view, unless they are findings."""
     columns = table.all_columns()
-    if name != FINDINGS:
-        del columns[PROBLEM]
     return View(name, source, columns, _schema(columns), table)
 
 

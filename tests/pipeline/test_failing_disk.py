@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from mqstore.pipeline.sources import table_sources
-from mqstore.store.arrow.ask import FAIL_UNREADABLE
-from mqstore.store.arrow.log_rows import parts_of, rows_of
-from mqstore.store.arrow.table import PROBLEM, TablePart, table_rows
+from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
+from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
+from mqstore.store.arrow.log_rows import Damage, parts_of, rows_of
+from mqstore.store.arrow.table import TablePart, table_rows
 from mqstore.store.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
 from mqstore.store.selected import selected
@@ -40,12 +41,15 @@ def test_messages_behind_it_are_rows(tmp_path: Path) -> None:
         rows(ask_of(root, on_damage=FAIL_UNREADABLE))
 
 
-def rows_of_table(root: Path, name: str, **options: str) -> list[dict[str, Any]]:
+def rows_of_table(
+    root: Path, name: str, lost: list[Damage], **options: str
+) -> list[dict[str, Any]]:
     (table,) = (source.table for source in table_sources() if source.name() == name)
     ask = ask_of(root, **options)
     names = tuple(table.all_columns())
     part = TablePart(str(root), "all")
-    return [row for batch in table_rows(table, ask, names, part) for row in batch.to_pylist()]
+    found = table_rows(table, ask, names, part, lost.append)
+    return [row for batch in found for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("name", ["rocketmq-queue", "rocketmq-index", "rocketmq-offsets"])
@@ -56,16 +60,21 @@ def test_rows_of_other_files_behind_it(tmp_path: Path, name: str) -> None:
         "rocketmq-index": (max((root / "index").iterdir()), PAGE),
         "rocketmq-offsets": (root / "config/consumerOffset.json", PAGE),
     }[name]
-    whole = rows_of_table(root, name)
+    lost: list[Damage] = []
+    whole = rows_of_table(root, name, lost)
+    assert not lost
     fail_here(path, 0, length)
-    found = rows_of_table(root, name)
-    (problem,) = (row[PROBLEM] for row in found if row[PROBLEM])
+    there = rows_of_table(root, name, lost)
+    (problem,) = (one.reason for one in lost)
     assert "cannot read" in problem and f"{path} at 0" in problem
-    there = [row for row in found if not row[PROBLEM]]
+    asked = Ask.of({"path": str(root), "of": name.removeprefix("rocketmq-")})
+    told = [b for part in damage_parts(asked) for b in damage_rows(asked, ["reason"], part)]
+    (reason,) = (row["reason"] for batch in told for row in batch.to_pylist())
+    assert "cannot read" in reason and f"{path} at 0" in reason
     assert len(there) < len(whole) and all(row in whole for row in there)
     assert there or name == "rocketmq-offsets"
     with pytest.raises(Unreadable, match=f"{path} at 0"):
-        rows_of_table(root, name, on_damage=FAIL_UNREADABLE)
+        rows_of_table(root, name, lost, on_damage=FAIL_UNREADABLE)
 
 
 def reader_of(root: Path, how: str) -> Iterator[object]:
