@@ -11,7 +11,7 @@ app = command_app()
 
 
 @app.command()
-@shared()
+@shared(or_spark=True)
 def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) -> None:
     """Find the first message of each queue in which two copies differ.
 
@@ -27,7 +27,8 @@ def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) 
     logs that are large or many.
 
     Exit code: 0 no difference; 1 differences, damage, a body that fails its checksum, a store without
-    a partner or, with --partial, one that cannot be read; 5 a store cannot be read.
+    a partner or, with --partial, one that cannot be read; 5 a store, or bytes of one on a
+    disk, cannot be read.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ app = command_app()
 
 
 @app.command()
-@shared(FileFormat, "That of the files.")
+@shared(FileFormat, "That of the files.", or_spark=True)
 def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, common: Common) -> None:
     """Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.
 
@@ -30,8 +30,9 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     store that cannot be read ends it before anything is written. With --master Spark does it, in
     parts, as mqstore pipeline export does.
 
-    Exit code: 0 complete; 1 something was damaged, or with --partial a store could not be read; the
-    rest is there; 4 another job works on DIR; 5 cannot be read or written.
+    Exit code: 0 complete; 1 something was damaged or has expired, or with --partial a store could not
+    be read; the rest is there; 4 another job works on DIR; 5 cannot be read or written: bytes that a
+    disk does not give are this, too, and the rest is there.
 
     \b
     Examples:

@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
@@ -226,6 +227,7 @@ def shared(
     *,
     unread: str = REFUSED,
     without: Sequence[str] = (),
+    or_spark: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the parameters of a command that are groups of options become those options.
 
@@ -234,7 +236,8 @@ def shared(
 
     formats: an enumeration of other formats than `Format`, its first member is the default;
     format_help: what the help says of them. unread: what becomes of bytes that a disk does not give.
-    without: shared options that mean nothing here; they are not listed.
+    without: shared options that mean nothing here; they are not listed. or_spark: with `--master` it
+    is a job of Spark, which has no `--rate`.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -261,7 +264,7 @@ def shared(
                 raise
 
         parameters = [
-            parameter
+            _not_with_spark(parameter) if or_spark and parameter.name == "rate" else parameter
             for parameter in _parameters(function, hints, _format(formats, format_help))
             if parameter.name not in without
         ]
@@ -352,6 +355,13 @@ def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
 def _option_info(parameter: inspect.Parameter) -> Any:
     """How typer shall show an option."""
     return next(each for each in get_args(parameter.annotation) if isinstance(each, OptionInfo))
+
+
+def _not_with_spark(parameter: inspect.Parameter) -> inspect.Parameter:
+    declared, declaration = get_args(parameter.annotation)
+    told = copy(declaration)
+    told.help = f"{declaration.help} Not with --master."
+    return parameter.replace(annotation=Annotated[declared, told])
 
 
 def _take_paths_as_typed(parameter: inspect.Parameter) -> None:

@@ -33,7 +33,8 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     stderr, and is in the view damage; findings are what verify finds.
 
     Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or with bodies that
-    fail their checksum; 2 QUERY makes no sense; 5 some store cannot be read.
+    fail their checksum; 2 QUERY makes no sense; 5 some store, or bytes of one on
+    a disk, cannot be read.
 
     \b
     Examples:

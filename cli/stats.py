@@ -22,8 +22,8 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
 
     A store that cannot be read ends the command before anything is counted; damage is told on stderr.
 
-    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store cannot be
-    read.
+    Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store, or bytes
+    of one on a disk, cannot be read.
 
     \b
     Examples:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from mqstore.formats.consume_queue_ext import UNIT
@@ -74,6 +76,20 @@ def test_dump_names_the_range_and_goes_on(store: Path, tmp_path: Path, error: in
     assert there == outside
     assert end < 7293 + 2 * PAGE, "no more than the records that reach into the page are lost"
     assert answer.code == 5
+
+
+def test_what_is_made_of_rows_lacks_it_and_ends_so(store: Path, tmp_path: Path) -> None:
+    """As of `dump` the exit code is that of a disk that fails; of an export the rest is there."""
+    bad, out = Bad(log_file(store), 2 * PAGE, PAGE), tmp_path / "out"
+    export = ["export", str(store), "--to", str(out), "--columns", "position", "--json"]
+    query = ["sql", "SELECT count(*) AS n FROM messages", str(store), "--format", "ndjson"]
+    commands = [export, query, ["stats", str(store)], ["diff", str(store), str(store)]]
+    answers = run(commands, [bad], tmp_path)
+    assert {answer.code for answer in answers} == {5}
+    assert all(names(answer, bad) for answer in answers)
+    report = json.loads(answers[0].out)
+    assert [one["position"] for one in report["damage"]] == [7293]
+    assert pq.read_table(out).num_rows == report["rows"] > 0
 
 
 def test_verify_makes_a_finding_of_it(store: Path, tmp_path: Path) -> None:
