@@ -6,7 +6,7 @@ from ..store.counted import counted
 from .diff_options import A, B, compared
 from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, showing
+from .pipeline_options import Spark, session_showing
 from .unread import Partial
 
 
@@ -32,15 +32,9 @@ def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Commo
     """The command with the session that is asked for. Raises SparkUnavailable, typer.Exit."""
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
-    from ..pipeline.spark import spark_session
-    from ..pipeline.watch import watched
 
     with compared(a, b, partial, common) as pair:
         tell_local("diff", list(pair.a), spark, common)
         common.explain(f"starting Spark on {master} for {counted(len(pair.a), 'pair')} of stores")
-        with (
-            showing("comparing", pair.bytes, 1, common) as tell,
-            spark_session(master, settings) as session,
-            watched(session, tell),
-        ):
+        with session_showing("comparing", pair.bytes, 1, (master, settings), common) as session:
             pair.found(*on_spark(session, pair.a, pair.b, common.config()))

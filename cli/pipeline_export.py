@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..store.counted import counted
 from .export_options import ExportOptions, FileFormat, answer, report_of
 from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, To, showing
+from .pipeline_options import Spark, Stores, To, session_showing
 from .unread import tell_unread
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @shared(FileFormat, "That of the files.", without=("rate",))
@@ -43,8 +37,6 @@ def export_on_spark(
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
-    from ..pipeline.spark import spark_session
-    from ..pipeline.watch import watched
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes
 
@@ -53,12 +45,7 @@ def export_on_spark(
     left_out = tell_unread(unread, others=bool(sizes), partial=options.partial)
     tell_local("export", list(sizes), spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(sizes), 'store')}")
-    with showing("exporting", sum(sizes.values()), STAGES, common) as tell:
-
-        @contextmanager
-        def session() -> Iterator[SparkSession]:
-            with spark_session(master, settings) as opened, watched(opened, tell):
-                yield opened
-
-        manifest = run(list(sizes), asked, how, to, on_spark(session), mode=mode)
+    shown = "exporting", sum(sizes.values()), STAGES, (master, settings), common
+    job = on_spark(lambda: session_showing(*shown))
+    manifest = run(list(sizes), asked, how, to, job, mode=mode)
     answer(report_of(to, manifest, left_out), options, common)

@@ -15,6 +15,8 @@ from .command_line import path_text
 from .options import Common
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ..pipeline.watch import Done, Tell
 
 _STORES = "Store directories, patterns, @FILE with one a line"
@@ -129,6 +131,29 @@ def showing(
             worked = max(worked, now)
 
         yield tell
+
+
+@contextmanager
+def session_showing(
+    what: str,
+    total_bytes: int,
+    stages: int | None,
+    place: tuple[str, Mapping[str, str]],
+    common: Common,
+) -> Iterator[SparkSession]:
+    """A session of Spark, whose jobs a bar shows as `showing` does. place: as of `Spark.place`.
+
+    Raises SparkUnavailable.
+    """
+    from ..pipeline.spark import spark_session
+    from ..pipeline.watch import watched
+
+    with (
+        showing(what, total_bytes, stages, common) as tell,
+        spark_session(*place) as session,
+        watched(session, tell),
+    ):
+        yield session
 
 
 def words_of(done: Done, stages: int | None) -> str:

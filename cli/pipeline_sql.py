@@ -7,7 +7,7 @@ import typer
 from ..store.counted import counted
 from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, showing, source_options
+from .pipeline_options import Spark, Stores, session_showing, source_options
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
 from .unread import tell_lacking, tell_unread
 
@@ -38,13 +38,10 @@ def ask_spark(
     query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common
 ) -> None:
     """Answer a query on Spark. Raises typer.Exit with the exit code, and what ends a command."""
-    from ..pipeline.spark import spark_session
-
     master, settings = spark.place(common)
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking
     from ..pipeline.sql_plan import understood
-    from ..pipeline.watch import watched
     from ..store.arrow.ask import Ask
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.view_rows import readable
@@ -54,11 +51,7 @@ def ask_spark(
     left_out = tell_unread(gone, others=bool(ask.stores), partial=given.partial)
     tell_local("sql", ask.stores, spark, common)
     common.explain(f"starting Spark on {master} for {counted(len(ask.stores), 'store')}")
-    with (
-        showing("asking", 0, None, common) as tell,
-        spark_session(master, SETTINGS | settings) as session,
-        watched(session, tell),
-    ):
+    with session_showing("asking", 0, None, (master, SETTINGS | settings), common) as session:
         register(session)
         asked = understood(session, query)
         columns = shown_columns(asked.columns, common)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .local_first import tell_local
 from .options import Common, shared
-from .pipeline_options import Spark, Stores, showing
+from .pipeline_options import Spark, Stores, session_showing
 from .stats_answer import StatsOptions, answer
 from .unread import tell_unread
 
@@ -37,9 +37,7 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     common.open_output().check(options.columns)
     from dataclasses import replace
 
-    from ..pipeline.spark import spark_session
     from ..pipeline.stats import count_on, tasks_of
-    from ..pipeline.watch import watched
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes
     from ..store.counted import counted
@@ -50,11 +48,8 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     tell_local("stats", list(sizes), spark, common)
     tasks = tasks_of(replace(ask, stores=tuple(sizes)), wanted)
     common.explain(f"starting Spark on {master} for {counted(len(tasks), 'part')} of logs")
-    with (
-        showing("counting", sum(sizes.values()), 1, common) as tell,
-        spark_session(master, settings) as session,
-        watched(session, tell),
-    ):
+    place = master, settings
+    with session_showing("counting", sum(sizes.values()), 1, place, common) as session:
         found, failed = count_on(session, tasks, wanted)
     others = len(failed) < len(sizes)
     left_out += tell_unread(failed, others=others, partial=options.partial)
