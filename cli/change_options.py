@@ -8,28 +8,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .exit_codes import ExitCode
-from .options import Common, say
+from .options import Common, keep_journal_in, say
 from .terminal import colour_wanted, escape, escape_lines, is_terminal
 from .terminal_page import on_terminal
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
+    from ..store.next_commands import Given
     from ..store.write.files import Files
 
-Apply = Annotated[bool, typer.Option("--apply", help="Carry the plan out.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[
     float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
-]
-JournalDirectory = Annotated[
-    Path | None,
-    typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
 ]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
@@ -41,11 +38,50 @@ def can_ask() -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
-def asks_before(apply: bool, yes: bool) -> bool:
-    """Whether the plan is to be confirmed. Raises BadParameter where nobody can be asked."""
-    if apply and not yes and not can_ask():
-        raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
-    return apply and not yes
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How a command that asks first changes a store."""
+
+    yes: Yes = False
+    wait: Wait = 0
+    follow_links: FollowLinks = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """How a plan is carried out; the annotations are the declaration of the options."""
+
+    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False
+    yes: Yes = False
+    wait: Wait = 0
+    journal: Annotated[
+        Path | None,
+        typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
+    ] = None
+    follow_links: FollowLinks = False
+
+    def check(self) -> None:
+        """Raises BadParameter where nobody can be asked who has to be."""
+        if self.asks and not can_ask():
+            raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+
+    @property
+    def asks(self) -> bool:
+        """The plan is to be confirmed."""
+        return self.apply and not self.yes
+
+    def open(self, store: Path, common: Common) -> Layout:
+        """The layout of a store, with the place of its journal. Raises NotAStore, Missing."""
+        from ..store.layout import Layout
+
+        layout = Layout.open(store, common.config())
+        if self.journal is not None:
+            keep_journal_in(layout, self.journal)
+        return layout
+
+    def given(self, broker_version: str | None, common: Common) -> Given:
+        """What was said: a command that is proposed repeats it."""
+        return common.given(broker_version, self.journal, self.follow_links)
 
 
 def agree(question: str, plan: str, common: Common, code: ExitCode | None = None) -> None:

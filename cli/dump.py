@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,20 +12,7 @@ import typer
 
 from .kind_option import Kind
 from .options import PASSED_OVER, Common, command_app, shared
-from .selection_options import (
-    MAX_BODY_BYTES,
-    Grep,
-    Key,
-    MaxBody,
-    Queue,
-    Since,
-    Tag,
-    Topic,
-    UniqueKey,
-    Until,
-    Where,
-    selection_of,
-)
+from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
 
 if TYPE_CHECKING:
     from ..store.recognise import Recognised
@@ -33,6 +21,23 @@ if TYPE_CHECKING:
     from .file_kinds.chunks import Chunk, Record
 
 app = command_app()
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How much of a record is shown; the annotations are the declaration of the options."""
+
+    hex: Annotated[
+        bool, typer.Option("--hex", help="The bytes of each record beside its fields.")
+    ] = False
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.",
+        ),
+    ] = False
+    max_body: MaxBody = MAX_BODY_BYTES
 
 
 @app.command()
@@ -55,27 +60,9 @@ def dump(
         int | None,
         typer.Option("--count", "-n", metavar="N", min=0, help="Print N records at most."),
     ] = None,
-    hex_view: Annotated[
-        bool, typer.Option("--hex", help="The bytes of each record beside its fields.")
-    ] = False,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw",
-            help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.",
-        ),
-    ] = False,
-    max_body: MaxBody = MAX_BODY_BYTES,
-    topic: Topic = None,
-    queue: Queue = None,
-    key: Key = None,
-    unique_key: UniqueKey = None,
-    tag: Tag = None,
-    since: Since = None,
-    until: Until = None,
-    where: Where = None,
-    grep: Grep = None,
     *,
+    conditions: Conditions,
+    view: View,
     common: Common,
 ) -> None:
     """Decode every record, one by one.
@@ -102,20 +89,9 @@ def dump(
 
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")
-    selection = selection_of(
-        topic=topic,
-        queue_id=queue,
-        key=key,
-        unique_key=unique_key,
-        tag=tag,
-        since=since,
-        until=until,
-        where=where,
-        grep=grep,
-        max_body_bytes=max_body,
-    )._replace(whole=raw or hex_view)
-    chunks = _chunks(what, at, raw, selection, common)
-    if hex_view:
+    selection = conditions.selection(view.max_body)._replace(whole=view.raw or view.hex)
+    chunks = _chunks(what, at, view.raw, selection, common)
+    if view.hex:
         _print_hex(chunks, count, common)
     else:
         _print_records(chunks, what, count, common)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,20 +11,7 @@ import typer
 
 from .command_line import path_text
 from .options import PASSED_OVER, Common, command_app, shared
-from .selection_options import (
-    MAX_BODY_BYTES,
-    Grep,
-    Key,
-    MaxBody,
-    Queue,
-    Raw,
-    Since,
-    Tag,
-    Topic,
-    UniqueKey,
-    Until,
-    Where,
-)
+from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
 
 app = command_app()
 
@@ -39,45 +27,53 @@ class GetFormat(StrEnum):
     HEX = "hex"
 
 
-@app.command()
-@shared(GetFormat, unread=PASSED_OVER)
-def get(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
-    topic: Topic = None,
-    queue: Queue = None,
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One message, or some of a queue; the annotations are the declaration of the options."""
+
     offset: Annotated[
         int | None,
         typer.Option(
             "--offset", metavar="N", min=0, help="From this queue offset on; alone, one message."
         ),
-    ] = None,
+    ] = None
     count: Annotated[
         int | None,
         typer.Option(
             "--count", metavar="C", min=1, help="The first C messages, with --offset from there on."
         ),
-    ] = None,
+    ] = None
     at: Annotated[
         int | None,
         typer.Option("--at", metavar="POSITION", min=0, help="The one at this physical offset."),
-    ] = None,
+    ] = None
     message_id: Annotated[
         str | None,
         typer.Option(
             "--message-id", metavar="HEX", help="The one with this id, of a broker or of a client."
         ),
-    ] = None,
-    unique_key: UniqueKey = None,
-    key: Key = None,
-    since: Since = None,
-    until: Until = None,
-    tag: Tag = None,
-    where: Where = None,
-    grep: Grep = None,
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Printing:
+    """How many of what is found are printed, and how; the annotations are the declaration."""
+
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
-    ] = None,
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last one first.")] = False,
+    ] = None
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last one first.")] = False
+    raw: Raw = False
+    max_body: MaxBody = MAX_BODY_BYTES
+
+
+@app.command()
+@shared(GetFormat, unread=PASSED_OVER)
+def get(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
+    *,
+    conditions: Conditions,
+    place: Place,
     follow: Annotated[
         bool,
         typer.Option(
@@ -101,9 +97,7 @@ def get(
             help="One answer for each address, a line each.",
         ),
     ] = None,
-    raw: Raw = False,
-    max_body: MaxBody = MAX_BODY_BYTES,
-    *,
+    printing: Printing,
     common: Common,
 ) -> None:
     """Read messages by any address.
@@ -152,23 +146,24 @@ def get(
     """
     from .get_answer import Question, answer, answer_offset_at
 
+    raw = printing.raw
     question = Question(
-        topic=topic,
-        queue_id=queue,
-        offset=offset,
-        how_many=count,
-        at=at,
-        message_id=message_id,
-        unique_key=unique_key,
-        key=key,
-        since=since,
-        until=until,
-        tag=tag,
-        where=where,
-        grep=grep,
-        limit=limit,
-        reverse=reverse,
-        max_body_bytes=max_body,
+        topic=conditions.topic,
+        queue_id=conditions.queue,
+        offset=place.offset,
+        how_many=place.count,
+        at=place.at,
+        message_id=place.message_id,
+        unique_key=conditions.unique_key,
+        key=conditions.key,
+        since=conditions.since,
+        until=conditions.until,
+        tag=conditions.tag,
+        where=conditions.where,
+        grep=conditions.grep,
+        limit=printing.limit,
+        reverse=printing.reverse,
+        max_body_bytes=printing.max_body,
         whole=raw or common.format.value == GetFormat.HEX.value,
     )
     if addresses is not None:

@@ -17,7 +17,7 @@ from ..store.selection import Selection, is_pattern
 from ..store.store import Store
 from ..store.time_range import parse_time
 from .searched_text import searched_text
-from .selection_options import selection_of
+from .selection_options import Conditions
 
 if TYPE_CHECKING:
     from ..store.message import Message
@@ -72,9 +72,9 @@ class Question(NamedTuple):
 
     def selection(self) -> Selection:
         """The conditions. Raises InvalidInput."""
-        return selection_of(
+        conditions = Conditions(
             topic=self.topic,
-            queue_id=self.queue_id,
+            queue=self.queue_id,
             key=self.key,
             unique_key=self.unique_key,
             tag=self.tag,
@@ -82,8 +82,8 @@ class Question(NamedTuple):
             until=self.until,
             where=self.where,
             grep=self.grep,
-            max_body_bytes=self.max_body_bytes,
-        )._replace(whole=self.whole)
+        )
+        return conditions.selection(self.max_body_bytes)._replace(whole=self.whole)
 
     @property
     def by_key(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +19,40 @@ if TYPE_CHECKING:
 app = command_app()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Views:
+    """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
+
+    delays: Annotated[
+        bool, typer.Option("--delays", help="What waits in each delay level, and when it fires.")
+    ] = False
+    timers: Annotated[
+        bool,
+        typer.Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
+    ] = False
+    retries: Annotated[
+        bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
+    ] = False
+    pop: Annotated[
+        bool,
+        typer.Option("--pop", help="What POP consumers have: until when, what came back."),
+    ] = False
+    transactions: Annotated[
+        bool,
+        typer.Option("--transactions", help="Prepared messages: open, committed, rolled back."),
+    ] = False
+    now: Annotated[
+        str | None,
+        typer.Option("--now", metavar="TIME", help="What is due then (default: now)."),
+    ] = None
+
+    @property
+    def names(self) -> list[str]:
+        """Those that were asked for."""
+        flags = (field.name for field in dataclass_fields(self) if field.name != "now")
+        return [name for name in flags if getattr(self, name)]
+
+
 @app.command()
 @shared(unread=PASSED_OVER)
 def inspect(
@@ -24,29 +60,8 @@ def inspect(
         Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
     ],
     kind: Kind = None,
-    delays: Annotated[
-        bool, typer.Option("--delays", help="What waits in each delay level, and when it fires.")
-    ] = False,
-    timers: Annotated[
-        bool,
-        typer.Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
-    ] = False,
-    retries: Annotated[
-        bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
-    ] = False,
-    pop: Annotated[
-        bool,
-        typer.Option("--pop", help="What POP consumers have: until when, what came back."),
-    ] = False,
-    transactions: Annotated[
-        bool,
-        typer.Option("--transactions", help="Prepared messages: open, committed, rolled back."),
-    ] = False,
-    now: Annotated[
-        str | None,
-        typer.Option("--now", metavar="TIME", help="What is due then (default: now)."),
-    ] = None,
     *,
+    views: Views,
     common: Common,
 ) -> None:
     """Describe a store or a file: what it is, how much, from when to when, in what state.
@@ -70,16 +85,8 @@ def inspect(
     from ..store.recognise import STORE, recognise
 
     what = recognise(path, kind, common.config())
-    asked = {
-        "delays": delays,
-        "timers": timers,
-        "retries": retries,
-        "pop": pop,
-        "transactions": transactions,
-    }
-    views = [name for name, wanted in asked.items() if wanted]
-    if views:
-        _views(what, views, now, common)
+    if views.names:
+        _views(what, views.names, views.now, common)
         return
     code: ExitCode | None = None
     if what.kind == STORE:

@@ -68,6 +68,168 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Many messages out of a file; the annotations are the declaration of the options."""
+
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE|DIR|-",
+            parser=path_text,
+            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
+        ),
+    ] = None
+    form: Annotated[
+        InputFormat | None,
+        typer.Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
+    ] = None
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="With --from: leave out what the store has, by topic, queue, unique key.",
+        ),
+    ] = False
+    no_answers: Annotated[
+        bool, typer.Option("--no-answers", help="With --from: no answer for each message.")
+    ] = False
+    keep_times: Annotated[
+        bool, typer.Option("--keep-times", help="With --from: take store_timestamp as it is.")
+    ] = False
+    on_damage: OnDamageOption = OnDamage.FAIL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message; the annotations are the declaration of the options."""
+
+    queue: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="TAGS.")] = None
+    keys: Annotated[
+        str | None, typer.Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
+    ] = None
+    properties: Annotated[
+        list[str] | None, typer.Option("--property", metavar="K=V", help="A property; repeatable.")
+    ] = None
+    body_file: Annotated[
+        Path | None, typer.Option("--body-file", metavar="FILE", help="The body is in FILE.")
+    ] = None
+    delay_level: Annotated[
+        int | None,
+        typer.Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
+    ] = None
+    deliver_at: Annotated[
+        str | None,
+        typer.Option(
+            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
+        ),
+    ] = None
+    transaction: Annotated[
+        Transaction | None,
+        typer.Option(
+            "--transaction",
+            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
+        ),
+    ] = None
+    half: Annotated[
+        str | None,
+        typer.Option(
+            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
+        ),
+    ] = None
+    compress: Annotated[
+        Compression | None, typer.Option("--compress", help="Compress the body as a client does.")
+    ] = None
+    compress_over: Annotated[
+        int,
+        typer.Option(
+            "--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."
+        ),
+    ] = 4096
+
+    @property
+    def is_given(self) -> bool:
+        """Something is said of it."""
+        default = Message(transaction=self.transaction, half=self.half)
+        return replace(self, compress_over=default.compress_over) != default
+
+    @property
+    def ends_transaction(self) -> bool:
+        """It is a half message that is to be decided."""
+        return self.half is not None or self.transaction in (
+            Transaction.COMMIT,
+            Transaction.ROLLBACK,
+        )
+
+    def record(self, topic: str) -> dict[str, Any]:
+        """It as a JSON object, but for its body. Raises InvalidInput."""
+        return {
+            "topic": topic,
+            "queue_id": self.queue,
+            "properties": _properties(self.properties),
+            "tags": self.tag,
+            "keys": self.keys,
+        }
+
+    def wishes(self) -> Wishes:
+        """What is asked of a broker. Raises InvalidInput."""
+        from ..store.errors import InvalidInput
+        from ..store.time_range import parse_time
+        from ..store.write.producer import Wishes
+
+        try:
+            deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
+        except InvalidInput as error:
+            raise InvalidInput(f"--deliver-at: {error}") from None
+        kind, half = self.compress, self.transaction is Transaction.HALF
+        wishes = Wishes(
+            self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
+        )
+        return replace(wishes, half=half)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writing:
+    """How the store is written; the annotations are the declaration of the options."""
+
+    as_broker: AsBroker = None
+    store_host: Annotated[
+        str | None,
+        typer.Option(
+            "--store-host",
+            metavar="IP:PORT",
+            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
+        ),
+    ] = None
+    flush: Annotated[
+        Flush | None,
+        typer.Option(
+            "--flush", help="sync: at once (default for one message); async: every second."
+        ),
+    ] = None
+    wait: Annotated[
+        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
+    ] = 10
+    no_topic_config: Annotated[
+        bool, typer.Option("--no-topic-config", help="Leave config/topics.json alone.")
+    ] = False
+    follow_links: Annotated[
+        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    ] = False
+
+    def options(self) -> WriterOptions:
+        """The same for `StoreWriter`. Raises InvalidInput."""
+        from ..store.write.message_json import parse_host
+        from ..store.write.put import WriterOptions
+
+        host = None if self.store_host is None else parse_host(self.store_host, "--store-host")
+        return WriterOptions(
+            self.as_broker, host, not self.no_topic_config, self.wait, self.follow_links
+        )
+
+
 @app.command()
 @shared()
 def put(
@@ -78,101 +240,10 @@ def put(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="Body; without it stdin is the body.")
     ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="FILE|DIR|-",
-            parser=path_text,
-            help="Many: NDJSON or CSV as `mqstore dump` prints it, Parquet, Arrow, Avro, a directory.",
-        ),
-    ] = None,
-    form: Annotated[
-        InputFormat | None,
-        typer.Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="With --from: leave out what the store has, by topic, queue, unique key.",
-        ),
-    ] = False,
-    no_answers: Annotated[
-        bool, typer.Option("--no-answers", help="With --from: no answer for each message.")
-    ] = False,
-    queue: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="TAGS.")] = None,
-    keys: Annotated[
-        str | None, typer.Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
-    ] = None,
-    properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="A property; repeatable.")
-    ] = None,
-    body_file: Annotated[
-        Path | None, typer.Option("--body-file", metavar="FILE", help="The body is in FILE.")
-    ] = None,
-    delay_level: Annotated[
-        int | None,
-        typer.Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
-    ] = None,
-    deliver_at: Annotated[
-        str | None,
-        typer.Option(
-            "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
-        ),
-    ] = None,
-    transaction: Annotated[
-        Transaction | None,
-        typer.Option(
-            "--transaction",
-            help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
-        ),
-    ] = None,
-    half: Annotated[
-        str | None,
-        typer.Option(
-            "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
-        ),
-    ] = None,
-    compress: Annotated[
-        Compression | None, typer.Option("--compress", help="Compress the body as a client does.")
-    ] = None,
-    compress_over: Annotated[
-        int,
-        typer.Option(
-            "--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."
-        ),
-    ] = 4096,
-    as_broker: AsBroker = None,
-    store_host: Annotated[
-        str | None,
-        typer.Option(
-            "--store-host",
-            metavar="IP:PORT",
-            help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
-        ),
-    ] = None,
-    keep_times: Annotated[
-        bool, typer.Option("--keep-times", help="With --from: take store_timestamp as it is.")
-    ] = False,
-    on_damage: OnDamageOption = OnDamage.FAIL,
-    flush: Annotated[
-        Flush | None,
-        typer.Option(
-            "--flush", help="sync: at once (default for one message); async: every second."
-        ),
-    ] = None,
-    wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
-    ] = 10,
-    no_topic_config: Annotated[
-        bool, typer.Option("--no-topic-config", help="Leave config/topics.json alone.")
-    ] = False,
-    follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
-    ] = False,
     *,
+    source: Source,
+    message: Message,
+    writing: Writing,
     common: Common,
 ) -> None:
     """Append messages exactly as a broker would.
@@ -197,45 +268,42 @@ def put(
       mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
-    from ..store.write.message_json import parse_host
     from ..store.write.on_damage import CorruptedBodies
-    from ..store.write.put import WriterOptions
 
-    host = None if store_host is None else parse_host(store_host, "--store-host")
-    tell_nearest(as_broker, common)
-    options = WriterOptions(as_broker, host, not no_topic_config, wait, follow_links)
+    options = writing.options()
+    tell_nearest(writing.as_broker, common)
     target = Target(store, options, common)
-    corrupted = CorruptedBodies(on_damage)
+    corrupted = CorruptedBodies(source.on_damage)
+    said = topic is not None or message.is_given
     with common.open_output(growing=True) as out:
-        if source is not None:
-            given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
-            if any(each is not None for each in (*given, transaction, half)) or queue:
+        if source.path is not None:
+            if said or message.transaction is not None or message.half is not None:
                 raise InvalidInput("--from takes its messages from FILE, not from the command line")
             from .put_many import Many, put_many
 
-            at_once = flush is Flush.SYNC
-            many = Many(source, form, keep_times, at_once, resume, not no_answers, corrupted)
+            at_once = writing.flush is Flush.SYNC
+            many = Many(
+                source.path,
+                source.form,
+                source.keep_times,
+                at_once,
+                source.resume,
+                not source.no_answers,
+                corrupted,
+            )
             answers = put_many(target, many, out)
-        elif half is not None or transaction in (Transaction.COMMIT, Transaction.ROLLBACK):
-            given = (topic, tag, keys, properties, body_file, delay_level, deliver_at, compress)
-            if any(each is not None for each in given) or queue:
+        elif message.ends_transaction:
+            if said:
                 raise InvalidInput("a half message is decided as it is: there is only STORE")
             from .put_decision import decide
 
-            answers = decide(target, transaction, half, out)
+            answers = decide(target, message.transaction, message.half, out)
         else:
-            record = {
-                "topic": topic,
-                "queue_id": queue,
-                "properties": _properties(properties),
-                "tags": tag,
-                "keys": keys,
-            }
+            record = message.record(topic or "")
             if topic is None:
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
-            wishes = _wishes(delay_level, deliver_at, compress, compress_over)
-            wishes = replace(wishes, half=transaction is Transaction.HALF)
-            answers = _put_one(target, record, _body(body, body_file), wishes, out)
+            read = _body(body, message.body_file)
+            answers = _put_one(target, record, read, message.wishes(), out)
         out.records(answers, text=_text, columns=COLUMNS)
     if corrupted.met:
         raise typer.Exit(ExitCode.NO)
@@ -302,21 +370,6 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
     keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
     return MessageReader(keys, keep_times=keep_times)
-
-
-def _wishes(
-    delay_level: int | None, deliver_at: str | None, compress: Compression | None, over: int
-) -> Wishes:
-    """What the command line asks of a broker. Raises InvalidInput."""
-    from ..store.errors import InvalidInput
-    from ..store.time_range import parse_time
-    from ..store.write.producer import Wishes
-
-    try:
-        deliver_ms = None if deliver_at is None else parse_time(deliver_at)
-    except InvalidInput as error:
-        raise InvalidInput(f"--deliver-at: {error}") from None
-    return Wishes(delay_level, deliver_ms, compress.value if compress else "", over)
 
 
 def _put_one(

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from .broker_version import BrokerVersion
-from .change_options import (
-    Apply,
-    FollowLinks,
-    JournalDirectory,
-    Wait,
-    Yes,
-    agree,
-    asks_before,
-    files_of,
-    reading_the_log,
-)
+from .change_options import Change, agree, files_of, reading_the_log
 from .command_line import path_text
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, Format, command_app, keep_journal_in, shared
+from .options import Common, Format, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -78,12 +68,8 @@ def recover(
         ),
     ] = False,
     broker_version: BrokerVersion = None,
-    apply: Apply = False,
-    yes: Yes = False,
-    wait: Wait = 0,
-    journal: JournalDirectory = None,
-    follow_links: FollowLinks = False,
     *,
+    change: Change,
     common: Common,
 ) -> None:
     """Say what a broker's start would do to a store and lose, and plan its recovery.
@@ -111,42 +97,44 @@ def recover(
       mqstore recover /data/store --apply --journal /mnt/other-disk
       mqstore recover /data/store --replica /mnt/slave/store
     """
-    asks = asks_before(apply, yes)
+    change.check()
     from ..store.layout import Layout
     from .config_text import left_lost
 
-    layout = Layout.open(store, common.config())
-    if journal is not None:
-        keep_journal_in(layout, journal)
-    before = _examine(
-        layout, broker_version, policy, lost_tag, replica or "", force_empty_log, common
-    )
+    layout = change.open(store, common)
+    asked = _Asked(broker_version, policy, lost_tag)
+    before = _examine(layout, asked, common, replica or "", force_empty_log)
     found, applied, after = before.recovery, None, None
     for note in found.notes:
         common.warn(note)
     code = exit_code_of_status(before.verdict.status)
     found.name_lost(*_rows_of(common))
-    if apply and (found.plan is None or not found.nothing_to_do):
-        applied = _apply(layout, before, asks, wait, follow_links, common)
-        again = Layout.open(layout.root, layout.broker_config)
-        after = _examine(again, broker_version, policy, lost_tag, "", False, common)
+    if change.apply and (found.plan is None or not found.nothing_to_do):
+        applied = _apply(layout, before, change, common)
+        after = _examine(Layout.open(layout.root, layout.broker_config), asked, common)
         lost = bool(found.plan and found.plan.lost.messages)
         lost |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
         code = ExitCode.DONE if clean and not lost else ExitCode.NO
-    given = common.given(broker_version, journal, follow_links)
+    given = change.given(broker_version, common)
     _print(before, applied, after, given, code, common)
     raise typer.Exit(code)
 
 
+class _Asked(NamedTuple):
+    """What a store is looked at for."""
+
+    version: str | None
+    policy: Policy
+    lost_tag: str
+
+
 def _examine(
     layout: Layout,
-    version: str | None,
-    policy: Policy,
-    lost_tag: str,
-    replica: str,
-    force_empty_log: bool,
+    asked: _Asked,
     common: Common,
+    replica: str = "",
+    force_empty_log: bool = False,
 ) -> Judged:
     from ..store.recovery.recovery import examine
     from ..store.recovery.wish import Policy as Planned
@@ -155,13 +143,13 @@ def _examine(
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(
-            layout, version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
+            layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
         )
         found = examine(
             layout,
-            version,
-            policy=Planned(policy.value),
-            lost_tag=lost_tag,
+            asked.version,
+            policy=Planned(asked.policy.value),
+            lost_tag=asked.lost_tag,
             replica=replica,
             force_empty_log=force_empty_log,
             jobs=common.jobs,
@@ -179,9 +167,7 @@ def _rows_of(common: Common) -> tuple[int, ...]:
     return (ROWS + 1,) if common.format is Format.TEXT and not common.verbose else ()
 
 
-def _apply(
-    layout: Layout, before: Judged, asks: bool, wait: float, follow_links: bool, common: Common
-) -> Applied:
+def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.layout import Layout
     from ..store.page_cache import at_rate
@@ -192,7 +178,7 @@ def _apply(
     if found.plan is None and not found.interrupted:
         assert found.refusal is not None
         raise found.refusal
-    if asks:
+    if change.asks:
         from .recover_text import question, recovery_text
 
         plan = recovery_text(before, None, None, common, asking=True)
@@ -203,9 +189,9 @@ def _apply(
         return plan_again(Layout.open(layout.root, layout.broker_config), version, found.wish)
 
     shown = None if found.interrupted else found.plan
-    files = files_of(layout, follow_links)
+    files = files_of(layout, change.follow_links)
     with at_rate(common.rate):
-        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=wait)
+        return apply(layout, shown, again, files, seen=found.seen, wait_seconds=change.wait)
 
 
 def _print(

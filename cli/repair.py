@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from .broker_version import BrokerVersion, tell_nearest
-from .change_options import (
-    Apply,
-    FollowLinks,
-    JournalDirectory,
-    Wait,
-    Yes,
-    agree,
-    asks_before,
-    files_of,
-    half_rate,
-    reading_the_log,
-)
+from .change_options import Change, agree, files_of, half_rate, reading_the_log
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, command_app, keep_journal_in, shared
+from .options import Common, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.layout import Layout
@@ -36,36 +26,52 @@ if TYPE_CHECKING:
 app = command_app()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """The parts of a store that are to be repaired; the annotations are the declaration."""
+
+    queue: Annotated[
+        list[str] | None,
+        typer.Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
+    ] = None
+    index: Annotated[bool, typer.Option("--index", help="The index files.")] = False
+    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False
+    config: Annotated[
+        bool, typer.Option("--config", help="Broken files of config/, offsets outside a queue.")
+    ] = False
+    timer: Annotated[bool, typer.Option("--timer", help="Timer log and timer wheel.")] = False
+    ext: Annotated[bool, typer.Option("--ext", help="consumequeue_ext.")] = False
+    compaction: Annotated[bool, typer.Option("--compaction", help="Compaction topics.")] = False
+    all_: Annotated[
+        bool, typer.Option("--all", help="All of that, and what `recover` does to the log.")
+    ] = False
+    finding: Annotated[
+        list[str] | None,
+        typer.Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
+    ] = None
+
+    def choice(self) -> Choice:
+        """What is asked for. Raises InvalidInput, BadParameter."""
+        from ..store.repair.parts import CHOICES, Choice, Part, chosen, part_of_code, queue_of
+
+        queues, codes = self.queue or [], self.finding or []
+        parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}
+        if self.all_:
+            if queues or codes or parts:
+                raise typer.BadParameter("--all takes every part: no other can be named beside it")
+            return Choice()
+        parts |= {part_of_code(code) for code in codes}
+        return chosen(parts, tuple(queue_of(text) for text in queues))
+
+
 @app.command()
 @shared()
 def repair(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
-    queue: Annotated[
-        list[str] | None,
-        typer.Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
-    ] = None,
-    index: Annotated[bool, typer.Option("--index", help="The index files.")] = False,
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False,
-    config: Annotated[
-        bool, typer.Option("--config", help="Broken files of config/, offsets outside a queue.")
-    ] = False,
-    timer: Annotated[bool, typer.Option("--timer", help="Timer log and timer wheel.")] = False,
-    ext: Annotated[bool, typer.Option("--ext", help="consumequeue_ext.")] = False,
-    compaction: Annotated[bool, typer.Option("--compaction", help="Compaction topics.")] = False,
-    all_: Annotated[
-        bool, typer.Option("--all", help="All of that, and what `recover` does to the log.")
-    ] = False,
-    finding: Annotated[
-        list[str] | None,
-        typer.Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
-    ] = None,
-    broker_version: BrokerVersion = None,
-    apply: Apply = False,
-    yes: Yes = False,
-    wait: Wait = 0,
-    journal: JournalDirectory = None,
-    follow_links: FollowLinks = False,
     *,
+    parts: Parts,
+    broker_version: BrokerVersion = None,
+    change: Change,
     common: Common,
 ) -> None:
     """Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.
@@ -90,45 +96,20 @@ def repair(
       mqstore repair /data/store --finding I-101 --apply --yes
       mqstore repair /data/store --config --format json
     """
-    flags = {
-        "index": index,
-        "checkpoint": checkpoint,
-        "config": config,
-        "timer": timer,
-        "ext": ext,
-        "compaction": compaction,
-    }
-    choice = _choice(flags, queue or [], finding or [], all_)
-    if apply and choice.everything and not all_:
+    choice = parts.choice()
+    if change.apply and choice.everything and not parts.all_:
         raise typer.BadParameter("--apply: say which part, or --all")
-    asks = asks_before(apply, yes)
-    from ..store.layout import Layout
-
-    layout = Layout.open(store, common.config())
-    if journal is not None:
-        keep_journal_in(layout, journal)
+    change.check()
+    layout = change.open(store, common)
     tell_nearest(broker_version, common)
     before = _examine(layout, choice, broker_version, common)
     applied = after = None
-    if apply and not before.repair.nothing_to_do:
-        applied = _apply(layout, before, asks, wait, follow_links, common)
+    if change.apply and not before.repair.nothing_to_do:
+        applied = _apply(layout, before, change, common)
         after = _examine_again(before.repair, broker_version, common)
-    given = common.given(broker_version, journal, follow_links)
+    given = change.given(broker_version, common)
     _print(before, applied, after, given, common)
     raise typer.Exit(_code(before, after))
-
-
-def _choice(flags: dict[str, bool], queues: list[str], codes: list[str], all_: bool) -> Choice:
-    """What the options ask for. Raises InvalidInput."""
-    from ..store.repair.parts import Choice, Part, chosen, part_of_code, queue_of
-
-    if all_:
-        if queues or codes or any(flags.values()):
-            raise typer.BadParameter("--all takes every part: no other can be named beside it")
-        return Choice()
-    parts = {Part(name) for name, wanted in flags.items() if wanted}
-    parts |= {part_of_code(code) for code in codes}
-    return chosen(parts, tuple(queue_of(text) for text in queues))
 
 
 class Judged(NamedTuple):
@@ -180,9 +161,7 @@ def _code(before: Judged, after: Judged | None) -> ExitCode:
     return ExitCode.UNCLEAN if to_do else code
 
 
-def _apply(
-    layout: Layout, before: Judged, asks: bool, wait: float, follow_links: bool, common: Common
-) -> Applied:
+def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.counted import counted
     from ..store.layout import Layout
@@ -191,7 +170,7 @@ def _apply(
     from ..store.repair.repair import plan_again
 
     found = before.repair
-    if asks:
+    if change.asks:
         what = f"{counted(len(found.plan.edits), 'change')}. Carry them out?"
         if found.interrupted:
             what = "Go on with what was cut off?"
@@ -204,10 +183,10 @@ def _apply(
         return plan_again(Layout.open(layout.root, layout.broker_config), found.request)
 
     shown = None if found.interrupted else found.plan
-    files = files_of(layout, follow_links)
+    files = files_of(layout, change.follow_links)
     with at_rate(common.rate):
         return apply(
-            layout, shown, again, files, seen=found.seen, wait_seconds=wait, command="repair"
+            layout, shown, again, files, seen=found.seen, wait_seconds=change.wait, command="repair"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from .options import FOUND, Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..store.salvage.compact import Selection
     from ..store.salvage.salvage import Salvaged, Told, Wanted
 
 app = command_app()
@@ -33,6 +35,32 @@ class GradeName(StrEnum):
 
     WHOLE = "whole"
     BODY = "body"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """The messages that are wanted; the annotations are the declaration of the options."""
+
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
+    ] = None
+
+    def selection(self) -> Selection:
+        """What they let through. Raises InvalidInput."""
+        from ..store.salvage.compact import Selection
+        from ..store.time_range import parse_range
+
+        names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())
+        return Selection(frozenset(names), parse_range(self.since, self.until))
 
 
 @app.command()
@@ -63,20 +91,9 @@ def salvage(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what is there. Writes nothing.")
     ] = False,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
-    ] = None,
-    broker_version: BrokerVersion = None,
     *,
+    limits: Limits,
+    broker_version: BrokerVersion = None,
     common: Common,
 ) -> None:
     """Carve messages out of anything: damaged segments, disk images, devices, core dumps.
@@ -99,10 +116,10 @@ def salvage(
     """
     if (to is None) == (not dry_run):
         raise typer.BadParameter("--to DIR is needed, or --dry-run")
-    limited = topic is not None or since is not None or until is not None
+    limited = limits != Limits()
     if limited and layout is LayoutKind.ORIGINAL:
         raise typer.BadParameter("--topic, --since and --until need --layout compact")
-    wanted = _wanted(layout, grade, topic, since, until, broker_version, common)
+    wanted = _wanted(layout, grade, limits, broker_version, common)
     done = _salvage(images, to, wanted, common)
     with common.open_output() as out:
         out.record(_json(done, images, to, layout), text=_text)
@@ -110,25 +127,17 @@ def salvage(
 
 
 def _wanted(
-    layout: LayoutKind,
-    grade: GradeName,
-    topics: list[str] | None,
-    since: str | None,
-    until: str | None,
-    version: str | None,
-    common: Common,
+    layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common
 ) -> Wanted:
-    from ..store.salvage.compact import Selection
     from ..store.salvage.grade import Grade
     from ..store.salvage.salvage import LayoutKind as Kind
     from ..store.salvage.salvage import Wanted
-    from ..store.time_range import parse_range
 
     tell_nearest(version, common)
-    names = frozenset(name.encode("utf-8", "surrogateescape") for name in topics or ())
-    selection = Selection(names, parse_range(since, until))
     taken = Grade[grade.name]
-    return Wanted(Kind(layout.value), taken, selection, version, common.config(), common.rate)
+    return Wanted(
+        Kind(layout.value), taken, limits.selection(), version, common.config(), common.rate
+    )
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:

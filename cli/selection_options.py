@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,39 +76,41 @@ MaxBody = Annotated[
 MAX_BODY_BYTES = 64 << 20
 
 
-def selection_of(
-    *,
-    topic: str | None,
-    queue_id: int | None,
-    key: str | None,
-    unique_key: str | None,
-    tag: str | None,
-    since: str | None,
-    until: str | None,
-    where: str | None,
-    grep: str | None,
-    max_body_bytes: int,
-) -> Selection:
-    """The conditions of a command line. Raises InvalidInput."""
-    from ..store.errors import InvalidInput
-    from ..store.selection import Selection
-    from ..store.time_range import parse_range
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """Which messages are wanted; the annotations are the declaration of the options."""
 
-    if queue_id is not None and topic is None:
-        raise InvalidInput("--queue needs --topic")
-    if tag is not None and not tag.replace("||", "").strip():
-        raise InvalidInput("--tag: no tag given")
-    return Selection(
-        topic=topic,
-        queue_id=queue_id,
-        key=key,
-        unique_key=unique_key,
-        tag=tag,
-        times=parse_range(since, until),
-        where=_where(where),
-        grep=_pattern(grep),
-        max_body_bytes=max_body_bytes,
-    )
+    topic: Topic = None
+    queue: Queue = None
+    key: Key = None
+    unique_key: UniqueKey = None
+    tag: Tag = None
+    since: Since = None
+    until: Until = None
+    where: Where = None
+    grep: Grep = None
+
+    def selection(self, max_body_bytes: int) -> Selection:
+        """What they let through. Raises InvalidInput."""
+        from ..store.errors import InvalidInput
+        from ..store.selection import Selection
+        from ..store.time_range import parse_range
+
+        if self.queue is not None and self.topic is None:
+            raise InvalidInput("--queue needs --topic")
+        if self.tag is not None and not self.tag.replace("||", "").strip():
+            raise InvalidInput("--tag: no tag given")
+        return Selection(
+            topic=self.topic,
+            queue_id=self.queue,
+            key=self.key,
+            unique_key=self.unique_key,
+            tag=self.tag,
+            times=parse_range(self.since, self.until),
+            where=_where(self.where),
+            grep=_pattern(self.grep),
+            max_body_bytes=max_body_bytes,
+        )
 
 
 def _where(text: str | None) -> Condition | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .change_options import FollowLinks, Wait, Yes, agree, can_ask, files_of
+from .change_options import Writing, agree, can_ask, files_of
 from .options import Common, command_app, keep_journal_in, shared
 
 if TYPE_CHECKING:
@@ -34,16 +34,14 @@ def undo(
     force: Annotated[
         bool, typer.Option("--force", help="Also where the store has changed since.")
     ] = False,
-    yes: Yes = False,
-    wait: Wait = 0,
     journal: Annotated[
         Path | None,
         typer.Option(
             "--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."
         ),
     ] = None,
-    follow_links: FollowLinks = False,
     *,
+    writing: Writing,
     common: Common,
 ) -> None:
     """Take back what `recover` or `repair` did: bytes, times and names of every file as they were.
@@ -72,13 +70,13 @@ def undo(
         return
     if purge and session is None:
         raise typer.BadParameter("--purge needs a SESSION")
-    if not yes and not can_ask():
+    if not writing.yes and not can_ask():
         raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
-    files = files_of(layout, follow_links)
+    files = files_of(layout, writing.follow_links)
     record = (
-        _purge(layout, session or "", yes, files, common)
+        _purge(layout, session or "", writing.yes, files, common)
         if purge
-        else _undo(layout, session, force, yes, wait, files, common)
+        else _undo(layout, session, force, writing, files, common)
     )
     with common.open_output() as out:
         out.record(record, text=_TEXTS[record["type"]])
@@ -124,8 +122,7 @@ def _undo(
     layout: Layout,
     name: str | None,
     force: bool,
-    yes: bool,
-    wait: float,
+    writing: Writing,
     files: Files,
     common: Common,
 ) -> dict[str, Any]:
@@ -135,15 +132,15 @@ def _undo(
     from ..store.recovery.apply import barriers
 
     journal = undoing.session_to_undo(layout, name)
-    if not yes and journal is not None:
+    if not writing.yes and journal is not None:
         changes = counted(len(journal.steps), "change")
         what = f"Take back {journal.command} {journal.session}, {changes}?"
         agree(what, _changes_text(layout, journal, common), common)
-    elif not yes:
+    elif not writing.yes:
         lines = [f"  {path}" for path in barriers(layout)]
         plan = "A start barrier keeps brokers from starting, of a recovery that was cut off:"
         agree("Remove it?", "\n".join([plan, *lines]), common)
-    done = undoing.undo(layout, journal, files, force=force, wait_seconds=wait)
+    done = undoing.undo(layout, journal, files, force=force, wait_seconds=writing.wait)
     return {
         "type": "undone",
         "session": done.session,

@@ -6,7 +6,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from shutil import get_terminal_size
@@ -56,18 +56,16 @@ def parse_duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
-@app.command()
-@shared(VerifyFormat, unread=FOUND)
-def verify(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Stores, or parts of them.")
-    ],
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What is checked; the annotations are the declaration of the options."""
+
     quick: Annotated[
         bool,
         typer.Option(
             "--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."
         ),
-    ] = False,
+    ] = False
     sample: Annotated[
         float | None,
         typer.Option(
@@ -76,7 +74,7 @@ def verify(
             parser=parse_percent,
             help="Read so much of the log, other parts in each run.",
         ),
-    ] = None,
+    ] = None
     max_duration: Annotated[
         float | None,
         typer.Option(
@@ -85,16 +83,16 @@ def verify(
             parser=parse_duration,
             help="Stop reading after 90s, 10m, 2h, … and report what was found.",
         ),
-    ] = None,
-    since: Since = None,
+    ] = None
+    since: Since = None
     topic: Annotated[
         str | None,
         typer.Option("--topic", "-t", metavar="T", help="Of queues and files only this topic's."),
-    ] = None,
+    ] = None
     queue: Annotated[
         int | None,
         typer.Option("--queue", metavar="Q", min=0, help="Only this queue of the topic."),
-    ] = None,
+    ] = None
     only: Annotated[
         str | None,
         typer.Option(
@@ -103,7 +101,35 @@ def verify(
             help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
             " timer, config, compaction.",
         ),
-    ] = None,
+    ] = None
+
+    def scope(self, broker_version: str | None) -> Scope:
+        """What is asked for. Raises BadParameter, InvalidInput."""
+        from ..store.time_range import parse_range
+        from ..store.verify.scene import Scope
+
+        if self.queue is not None and self.topic is None:
+            raise typer.BadParameter("--queue needs --topic")
+        return Scope(
+            quick=self.quick,
+            topic=self.topic,
+            queue_id=self.queue,
+            groups=groups_of(self.only),
+            since_ms=parse_range(self.since, None).since_ms if self.since is not None else None,
+            sample_percent=self.sample,
+            max_duration_s=self.max_duration,
+            broker_version=broker_version,
+        )
+
+
+@app.command()
+@shared(VerifyFormat, unread=FOUND)
+def verify(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Stores, or parts of them.")
+    ],
+    *,
+    limits: Limits,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -113,7 +139,6 @@ def verify(
         ),
     ] = None,
     broker_version: BrokerVersion = None,
-    *,
     common: Common,
 ) -> None:
     """Check every invariant of a store and report each that does not hold. Writes nothing.
@@ -141,12 +166,10 @@ def verify(
       mqstore verify /data/store --rate 200M --max-duration 1h --resume /var/tmp/verify.json
       mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
-    if queue is not None and topic is None:
-        raise typer.BadParameter("--queue needs --topic")
     if resume is not None and len(paths) > 1:
         raise typer.BadParameter("--resume: one store at a time")
+    scope = limits.scope(broker_version)
     tell_nearest(broker_version, common)
-    scope = _scope(quick, sample, max_duration, since, topic, queue, only, broker_version)
     saved = None
     if resume is not None:
         from .verify_resume import Resume
@@ -177,7 +200,7 @@ def verify(
                 if stop:
                     return
 
-        print_verdicts(verdicts(), common, common.given(broker_version), quick=quick)
+        print_verdicts(verdicts(), common, common.given(broker_version), quick=limits.quick)
     codes += [exit_code_of_status(verdict.status) for _, verdict in found]
     raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
@@ -196,31 +219,6 @@ def groups_of(only: str | None) -> frozenset[str] | None:
     if groups is not None and (unknown := sorted(groups - set(GROUPS))):
         raise typer.BadParameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
     return groups
-
-
-def _scope(
-    quick: bool,
-    sample: float | None,
-    max_duration: float | None,
-    since: str | None,
-    topic: str | None,
-    queue: int | None,
-    only: str | None,
-    broker_version: str | None,
-) -> Scope:
-    from ..store.time_range import parse_range
-    from ..store.verify.scene import Scope
-
-    return Scope(
-        quick=quick,
-        topic=topic,
-        queue_id=queue,
-        groups=groups_of(only),
-        since_ms=parse_range(since, None).since_ms if since is not None else None,
-        sample_percent=sample,
-        max_duration_s=max_duration,
-        broker_version=broker_version,
-    )
 
 
 def _lasting(scope: Scope) -> dict[str, Any]:

@@ -361,3 +361,15 @@ def test_no_machine_is_named(pattern: re.Pattern[str]) -> None:
         if pattern.search(line)
     ]
     assert not wrong
+
+
+def test_no_function_of_the_cli_takes_more_than_eight_parameters() -> None:
+    """Options that belong together are a group: a dataclass that says what it makes of them."""
+    long = []
+    for path in sorted((ROOT / "cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                count = sum(each.arg not in ("self", "cls") for each in taken)
+                long += [f"{path.name}: {node.name} takes {count}"] if count > 8 else []
+    assert not long
