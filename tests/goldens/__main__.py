@@ -1,6 +1,7 @@
 """Make goldens, compare two of them. See the package.
 
     python -m tests.goldens make DIR [--seed N] [--slice S] [--part I/N] [--only COMMAND] [--like TEXT]
+                                  [--every-version]
     python -m tests.goldens compare OLD NEW [--lines N]
     python -m tests.goldens check [--rewrite]
 
@@ -28,6 +29,8 @@ def main() -> int:
     made.add_argument("--part", default="1/1", metavar="I/N", help="one of N parts of them")
     made.add_argument("--only", default="", metavar="COMMAND", help="one command, e.g. recover")
     made.add_argument("--like", default="", metavar="TEXT", help="cases with this in their name")
+    every = "damaged stores under each broker version, not under one of them"
+    made.add_argument("--every-version", action="store_true", help=every)
     two = commands.add_parser("compare")
     two.add_argument("old", type=Path)
     two.add_argument("new", type=Path)
@@ -45,7 +48,9 @@ def main() -> int:
 
     if given.command == "check":
         return check(SLICE, rewrite=given.rewrite)
-    wanted = Wanted(given.seed, given.slice, given.part, given.only, given.like)
+    wanted = Wanted(
+        given.seed, given.slice, given.part, given.only, given.like, given.every_version
+    )
     return make(given.folder, wanted)
 
 

@@ -70,16 +70,17 @@ class Case:
         return int.from_bytes(hashlib.sha256(name).digest()[:8]) / 2**64
 
 
-def cases(seed: int) -> Iterator[Case]:
-    """All of them."""
+def cases(seed: int, *, every_version: bool = False) -> Iterator[Case]:
+    """All of them. every_version: a damaged store under each, not under one drawn by the seed."""
     for name in stores.ALL:
         for version in (GUESS, *VERSIONS):
             yield Case(name, "whole", version, full=not version)
     for damaged in _damaged():
         yield damaged
         if damaged.version == GUESS:
-            other = damaged.chance(seed).choice(VERSIONS)
-            yield Case(damaged.store, damaged.damage, other, full=False)
+            drawn = damaged.chance(seed).choice(VERSIONS)
+            for version in VERSIONS if every_version else (drawn,):
+                yield Case(damaged.store, damaged.damage, version, full=False)
 
 
 def _damaged() -> Iterator[Case]:

@@ -28,20 +28,24 @@ _DAY_S = 86400
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which rows: share of the cases, part I of N, one command, a text in their names ("": all)."""
+    """Which rows: share of the cases, part I of N, one command, a text in their names ("": all).
+
+    every_version: as in `cases`.
+    """
 
     seed: int = 1
     share: float = 1.0
     part: str = "1/1"
     only: str = ""
     like: str = ""
+    every_version: bool = False
 
     def cases(self) -> Iterator[Case]:
         """Those of this part, in the order of all."""
         part, parts = map(int, self.part.split("/"))
         chosen = [
             case
-            for case in cases(self.seed)
+            for case in cases(self.seed, every_version=self.every_version)
             if case.number(self.seed) < self.share and self.like in str(case)
         ]
         yield from chosen[part - 1 :: parts]

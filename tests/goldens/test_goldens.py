@@ -96,6 +96,7 @@ def test_parts_and_slices_have_each_case_once() -> None:
     assert sorted(parts) == sorted(whole)
     small = {str(case) for case in Wanted(share=0.01).cases()}
     assert small < {str(case) for case in Wanted(share=0.05).cases()}
+    assert set(whole) < {str(case) for case in Wanted(every_version=True).cases()}
 
 
 def test_a_case_is_the_same_store_each_time(tmp_path: Path) -> None:
