@@ -17,7 +17,7 @@ import pytest
 
 from .. import stores
 from .datadriven import run_here
-from .test_pipes import ENVIRONMENT
+from .peak import ENVIRONMENT
 
 STORE = "5.3.3-clean"
 KEY = next(

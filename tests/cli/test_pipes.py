@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,8 @@ import pytest
 
 from .. import huge_store, stores
 from ..slices import pick
+from .peak import ENVIRONMENT, peak_bytes
 
-SOURCE = Path(__file__).parents[2] / "src"
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE)}
 MQSTORE = f'"{sys.executable}" -m mqstore'
 
 
@@ -55,22 +53,6 @@ def test_ndjson_goes_through_a_pipe_whole(tmp_path: Path) -> None:
     assert len(messages) == stores.truth("5.3.3-clean")["message_count"]
 
 
-_PEAK = (
-    "import resource, subprocess, sys; "
-    "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
-    "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-)
-
-
-def _peak_kib(*arguments: str) -> int:
-    """Most memory that a command had, in KiB."""
-    command = [sys.executable, "-c", _PEAK, sys.executable, "-m", "mqstore", *arguments]
-    done = subprocess.run(
-        command, env=ENVIRONMENT, capture_output=True, text=True, check=True, timeout=900
-    )
-    return int(done.stdout)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("format", pick(["ndjson", "json", "csv", "text"], "memory"))
 def test_memory_is_flat(format: str, tmp_path: Path) -> None:
@@ -79,7 +61,7 @@ def test_memory_is_flat(format: str, tmp_path: Path) -> None:
     for mebibytes in (16, 64):
         root = tmp_path / str(mebibytes)
         huge_store.make(root, 1, 4, 1, mebibytes << 20)
-        peaks.append(_peak_kib("dump", str(root), "--format", format))
+        peaks.append(peak_bytes("dump", str(root), "--format", format))
     small, large = peaks
-    assert large - small < 8 << 10
-    assert large < 200 << 10
+    assert large - small < 8 << 20
+    assert large < 200 << 20
