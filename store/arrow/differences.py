@@ -28,8 +28,8 @@ HOW = ("only_a", "only_b", "changed")
 FIELDS = ("position", "total_size", "topic", "queue_id", "queue_offset", DIGEST, BODY_CRC_OK)
 DAMAGE_MAX = 1000
 """Of more places that could not be read only the numbers are kept."""
-WAITING_MAX = 3_000_000
-"""Messages of both sides in memory at once: some 250 MiB."""
+WAITING_MAX = 1_500_000
+"""Messages of both sides in memory at once: with what it takes to compare them, some 250 MiB."""
 _ENOUGH = 0.75
 """Where so many of them wait for their like, there is too little room for new ones."""
 _STEP = 1 << 18
