@@ -56,7 +56,7 @@ _DROPPED_OPTIONS = (
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
 )
 _QUERIES = "SQLQueryContextLogger"
-_EXCEPTION = re.compile(r"[\w.]+(Error|Exception)\b")
+_EXCEPTION = re.compile(r'(Exception in thread "[^"]*" )?[\w.]+(Error|Exception)\b')
 _SHIM = """#!/bin/sh
 for option do
   shift

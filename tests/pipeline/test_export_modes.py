@@ -8,8 +8,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
-from contextlib import nullcontext
+import subprocess
+import sys
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -382,6 +385,30 @@ def test_an_end_that_is_told_changes_no_message(name: str, tmp_path: Path) -> No
     assert pq.read_table(out).to_pylist() == rows(Ask.of({"path": str(root)}))
     again = export([str(root)], {}, how, out, HERE, mode=Mode.SINCE_LAST)
     assert again["files"] == [] and DataSet.at(out).files == 1
+
+
+@pytest.mark.slow
+def test_a_program_that_is_killed_again_and_again(tmp_path: Path) -> None:
+    """SIGKILL at any time, and messages that come meanwhile: in the end each is there once."""
+    root, out = tmp_path / "store", tmp_path / "out"
+    chances = random.Random(15)
+    words = [sys.executable, "-m", "mqstore", "export", str(root), "--to", str(out), "-q"]
+    words += ["--since-last", "--by-day", "--columns", "body,position,store"]
+    count = 0
+    for _ in range(20):
+        lines = [{"topic": "T", "body": str(count + n)} for n in range(chances.randint(1, 2000))]
+        count += len(lines)
+        (tmp_path / "rows").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        put_all = ["put", str(root), "--from", str(tmp_path / "rows"), "--no-answers", "-q"]
+        assert run([*put_all, "--set", "mappedFileSizeCommitLog=65536"]) == 0
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as killed:
+            with suppress(subprocess.TimeoutExpired):
+                assert killed.wait(chances.uniform(0.5, 2)) == 0
+            killed.kill()
+    for _ in range(2):
+        assert subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode == 0
+        assert sorted(map(int, bodies(out))) == list(range(count))
+    assert names(tmp_path) == ["out", "rows", "store"]
 
 
 @pytest.mark.spark

@@ -168,6 +168,8 @@ def test_the_line_that_tells(text: str) -> None:
     assert session.telling_line("WARNING: w\n\nInvalid maximum heap size\nError: x") == (
         "Invalid maximum heap size"
     )
+    told = 'Exception in thread "main" java.lang.RuntimeException: [download failed: a.jar]'
+    assert session.telling_line(f":: loading settings\n{told}\n\tat x") == told
 
 
 def test_where_a_master_is() -> None:
