@@ -12,6 +12,8 @@ from .byte_reader import Unread
 if TYPE_CHECKING:
     from .mapped_file_queue import MappedFile
 
+_ZEROS = bytes(1 << 16)
+
 
 class Windows(ABC):
     """What can be read of files, in the ways that readers need it."""
@@ -128,3 +130,12 @@ def _apart(
         begin = max(begin, -(-(each.end - at) // unit_bytes) * unit_bytes)
     if begin < len(data):
         yield at + begin, bytes(data[begin:])
+
+
+def is_zero(data: bytes | bytearray | memoryview) -> bool:
+    """All bytes are zero."""
+    view = memoryview(data)
+    return all(
+        bytes(piece) == _ZEROS[: len(piece)]
+        for piece in (view[at : at + len(_ZEROS)] for at in range(0, len(view), len(_ZEROS)))
+    )

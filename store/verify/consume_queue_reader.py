@@ -16,6 +16,7 @@ from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
 from ..byte_reader import noted_of
 from ..consume_queue import ConsumeQueue
 from ..errors import Missing
+from ..file_windows import is_zero
 from ..mapped_file_queue import MappedFile, MappedFileQueue, file_name
 from ..recovery.queue_units import UNIT_DTYPE, Units, is_valid
 from ..recovery.snapshot import QueueId
@@ -119,7 +120,8 @@ class QueueReader:
         return found
 
     def windows(self) -> Iterator[tuple[int, Units]]:
-        """All units as (queue offset of the first, units), in order; holes of files left out.
+        """All units as (queue offset of the first, units), in order; holes of files, and what
+        is zeros all over, left out.
 
         Raises Unreadable.
         """
@@ -151,6 +153,8 @@ class QueueReader:
             if self._rate_bytes:
                 time.sleep(max(0.0, size / self._rate_bytes - (time.monotonic() - began)))
             for at, data in parts:
+                if is_zero(data):  # as in a file whose holes a copy has filled
+                    continue
                 count = len(data) // UNIT_BYTES
                 yield (file.start + at) // UNIT_BYTES, np.frombuffer(data, UNIT_DTYPE, count)
             number += size // UNIT_BYTES

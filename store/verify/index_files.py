@@ -9,6 +9,7 @@ from typing import Any
 from ...formats.index_file import HEADER_BYTES, file_size, items_offset
 from ..counted import counted
 from ..errors import Missing, StoreError
+from ..file_windows import is_zero
 from ..index_file import IndexFile
 from ..mapped_file_queue import MappedFile, MappedFileQueue
 from ..one_record import read_message
@@ -153,7 +154,7 @@ def _first_data(files: MappedFileQueue, start: int) -> int | None:
     at = files.next_data(file, start)
     while at is not None and at < file.size:
         data = files.read_file(file, at, _BLOCK_BYTES)
-        rest = data.lstrip(b"\0")
+        rest = b"" if is_zero(data) else data.lstrip(b"\0")
         if rest or not data:
             return at + len(data) - len(rest) if rest else None
         at = files.next_data(file, at + len(data))

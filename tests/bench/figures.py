@@ -328,9 +328,13 @@ def _copy_bare(store: Path, copy: Path) -> None:
 
 
 def _copy_linked(store: Path, copy: Path, *, crashed: bool, without: tuple[str, ...] = ()) -> None:
-    """A copy whose log is the same files: a load writes nothing to records that are whole."""
+    """A copy whose log is the same files: a load writes nothing to records that are whole. Holes stay
+    holes, as a broker has left them.
+    """
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(store, copy, ignore=shutil.ignore_patterns("commitlog", *without))
+    copy.mkdir()
+    parts = [path for path in store.iterdir() if path.name not in ("commitlog", *without)]
+    run(["cp", "-r", "--sparse=always", *parts, copy])
     (copy / "commitlog").mkdir()
     for file in log_files(store):
         (copy / "commitlog" / file.name).hardlink_to(file)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.errors import Unreadable
+from mqstore.store.file_windows import is_zero
 from mqstore.store.mapped_file_queue import (
     OPEN_FILES,
     Gap,
@@ -140,3 +141,13 @@ def test_names_are_positions() -> None:
     assert start_of(file_name(2**63 - 1)) == 2**63 - 1
     assert start_of("123") == 123
     assert [start_of(name) for name in ("", "x", "-1", "+1", " 1", "1_0", str(2**63))] == [None] * 7
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 16, (1 << 17) + 3])
+def test_zeros_all_over(size: int) -> None:
+    data = bytearray(size)
+    assert is_zero(data) and is_zero(bytes(data)) and is_zero(memoryview(data))
+    for at in {0, size // 2, size - 1} if size else ():
+        data[at] = 1
+        assert not is_zero(data)
+        data[at] = 0
