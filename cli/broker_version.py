@@ -1,6 +1,6 @@
 """`--broker-version` and `--as-broker`: which brokers' rules hold.
 
-A number without a profile takes the nearest one, and that is said; `store/recovery/profiles.py` has
+A number without a profile takes the nearest one, and that is said; `store/broker/profiles.py` has
 the rule.
 """
 
@@ -15,7 +15,7 @@ from .options import Common
 
 def parse_version(text: str) -> str:
     """A version that some profile stands for, as it was typed. Raises InvalidInput."""
-    from ..store.recovery.profiles import profile_of
+    from ..store.broker.profiles import profile_of
 
     profile_of(text)
     return text
@@ -23,7 +23,7 @@ def parse_version(text: str) -> str:
 
 def tell_nearest(version: str | None, common: Common) -> None:
     """Say whose rules are taken for a version that has no profile of its own."""
-    from ..store.recovery.profiles import is_exact, profile_of
+    from ..store.broker.profiles import is_exact, profile_of
 
     if version is not None and not is_exact(version):
         nearest = profile_of(version).version

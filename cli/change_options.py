@@ -20,9 +20,9 @@ from .terminal import colour_wanted, escape, escape_lines, is_terminal
 from .terminal_page import on_terminal
 
 if TYPE_CHECKING:
-    from ..store.layout import Layout
+    from ..store.disk.files import Files
+    from ..store.disk.layout import Layout
     from ..store.next_commands import Given
-    from ..store.write.files import Files
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[
@@ -72,7 +72,7 @@ class Change:
 
     def open(self, store: Path, common: Common) -> Layout:
         """The layout of a store, with the place of its journal. Raises NotAStore, Missing."""
-        from ..store.layout import Layout
+        from ..store.disk.layout import Layout
 
         layout = Layout.open(store, common.config())
         if self.journal is not None:
@@ -118,8 +118,8 @@ def _is_yes(question: str) -> bool:
 
 def files_of(layout: Layout, follow_links: bool) -> Files:
     """What changes the files of a store, and nothing outside of it. Raises Refused."""
-    from ..store.write.confine import confine
-    from ..store.write.files import Files
+    from ..store.disk.confine import confine
+    from ..store.disk.files import Files
 
     files = Files()
     confine(files, layout, follow_links=follow_links)
@@ -138,7 +138,7 @@ def reading_the_log(
     """A progress bar, and the limit of reading (bytes a second); what it gives is told the log position
     reached.
     """
-    from ..store.page_cache import at_rate
+    from ..store.disk.page_cache import at_rate
 
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0

@@ -103,7 +103,7 @@ def _of_layouts(
 ) -> tuple[str, str, dict[str, Any], tuple[str, ...]]:
     from ..formats.derive import columns_of
     from ..formats.kinds import KINDS
-    from ..store.rocksdb_records import is_shown
+    from ..store.settings.rocksdb import is_shown
 
     known = dict(KINDS["rocksdb"].layouts)
     fields = {

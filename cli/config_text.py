@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..store.recovery.config_start import ConfigStart
-    from ..store.recovery.recovery import Recovery
+    from ..store.recover.recovery import Recovery
+    from ..store.start.config import ConfigStart
 
 _BARE = "there is no configuration here: a broker that starts on it serves none of its topics yet"
 
 
 def left_lost(found: Recovery, after: Recovery) -> ConfigStart | None:
     """What a start would have lost and a recovery has not brought back, None for nothing."""
-    from ..store.recovery.config_start import still_lost
-    from ..store.recovery.profiles import profile_of
+    from ..store.broker.profiles import profile_of
+    from ..store.start.config import still_lost
 
     if found.config.bare or not found.config.loses:
         return None
@@ -25,7 +25,7 @@ def left_lost(found: Recovery, after: Recovery) -> ConfigStart | None:
 
 def back_unsettled(found: Recovery, left: ConfigStart | None) -> str:
     """What a recovery has brought back without its settings, "" for nothing. left: of `left_lost`."""
-    from ..store.recovery.config_start import back_unsettled as told
+    from ..store.start.config import back_unsettled as told
 
     return "" if found.config.bare or not found.config.loses else told(found.config, left)
 

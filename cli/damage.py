@@ -85,8 +85,8 @@ def _scenario_text(record: Mapping[str, Any]) -> str:
 
 def _drill(store: Path, to: Path, name: str, seed: int, common: Common) -> Drill:
     from ..store.damage.drill import drill, scenario_of
-    from ..store.store import Store
-    from ..store.write.files import Files
+    from ..store.disk.files import Files
+    from ..store.search.store import Store
 
     chosen = scenario_of(name)
     with Store(store, common.config()) as opened:

@@ -15,8 +15,8 @@ from .options import PASSED_OVER, Common, command_app, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
 
 if TYPE_CHECKING:
-    from ..store.recognise import Recognised
-    from ..store.selection import Selection
+    from ..store.inspect.recognise import Recognised
+    from ..store.search.selection import Selection
     from .dump_log import Messages
     from .file_kinds.chunks import Chunk, Record
 
@@ -85,7 +85,7 @@ def dump(
       mqstore dump /data/store/index --format csv --output index.csv
       mqstore dump copied-segment.bin --as commit-log --hex --count 1
     """
-    from ..store.recognise import recognise
+    from ..store.inspect.recognise import recognise
 
     what = recognise(path, kind, common.config())
     common.explain(f"{path} is of kind {what.kind} ({what.reason})")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from .file_kinds.chunks import Chunk, Piece, Range, Record
 
 if TYPE_CHECKING:
-    from ..store.commit_log import Batch, CommitLog, Extent
-    from ..store.recognise import Recognised
-    from ..store.selection import Selection
+    from ..store.inspect.recognise import Recognised
+    from ..store.log.commit_log import Batch, CommitLog, Extent
+    from ..store.search.selection import Selection
     from .options import Common
     from .progress import Progress
 
@@ -35,7 +35,7 @@ class Messages:
 
     def records(self) -> Iterator[Record]:
         """By the names of the output."""
-        from ..store.message import messages
+        from ..store.log.message import messages
 
         for message in messages(self.batch):
             yield message.to_json(raw=self.raw, max_body=self.max_body_bytes)
@@ -83,7 +83,7 @@ def _items(
     progress: Progress,
 ) -> Iterator[Chunk | Messages]:
     """The wanted ones of one log."""
-    from ..store.commit_log import Batch
+    from ..store.log.commit_log import Batch
 
     asks = selection.asks
     for item in log.scan(_begin(log, at), reuse=True):
@@ -106,7 +106,7 @@ def _is_usual(log: CommitLog, what: Recognised, item: Extent) -> bool:
     """What compaction leaves is no damage."""
     if what.kind != _COMPACTION_LOG:
         return False
-    from ..store.compaction import is_usual
+    from ..store.search.compaction import is_usual
 
     return is_usual(log, item)
 
@@ -115,8 +115,8 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
     """The logs at a path: those of all queues below it where they are compaction logs, else one."""
     if what.kind != _COMPACTION_LOG or what.path.is_file():
         return [open_log(what, common)]
-    from ..store.commit_log import CommitLog
-    from ..store.layout import COMPACTION, COMPACTION_LOG
+    from ..store.disk.layout import COMPACTION, COMPACTION_LOG
+    from ..store.log.commit_log import CommitLog
     from .file_kinds.queues import queue_files
 
     whole = what.path.absolute().name == COMPACTION
@@ -127,11 +127,11 @@ def open_logs(what: Recognised, common: Common) -> list[CommitLog]:
 def open_log(what: Recognised, common: Common) -> CommitLog:
     """The log at a path: a store's, that of a directory, or one file."""
     from ..formats.commit_log import DLEDGER, PLAIN
-    from ..store.commit_log import CommitLog
-    from ..store.layout import Layout
-    from ..store.mapped_file_queue import MappedFileQueue
-    from ..store.recognise import DLEDGER_DATA, STORE
-    from ..store.tiered import open_segments, segment_start
+    from ..store.disk.file_queue import MappedFileQueue
+    from ..store.disk.layout import Layout
+    from ..store.inspect.recognise import DLEDGER_DATA, STORE
+    from ..store.log.commit_log import CommitLog
+    from ..store.tiered.segments import open_segments, segment_start
 
     if what.kind == STORE:
         return CommitLog.open(Layout.open(what.path, common.config()), rate_bytes=common.rate)

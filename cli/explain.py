@@ -11,9 +11,9 @@ from .options import Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..store.marks import MarkStory
-    from ..store.recovery.bugs import BrokerBug
-    from ..store.recovery.cases import Case
+    from ..store.log.status_texts import MarkStory
+    from ..store.recover.bugs import BrokerBug
+    from ..store.recover.cases import Case
     from ..store.verify.catalogue import Invariant
 
 app = command_app()
@@ -72,9 +72,9 @@ _COLUMNS = (
 
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """What there is to explain, by what is typed."""
-    from ..store.marks import mark_stories
-    from ..store.recovery.bugs import bugs
-    from ..store.recovery.cases import CASES
+    from ..store.log.status_texts import mark_stories
+    from ..store.recover.bugs import bugs
+    from ..store.recover.cases import CASES
     from ..store.verify.catalogue import catalogue
 
     yield from ((code, _of_invariant(told)) for code, told in catalogue().items())

@@ -54,7 +54,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     from ..pipeline.export import here
     from ..store.arrow.fleet import stores_of
     from ..store.arrow.remote import log_sizes
-    from ..store.page_cache import at_rate
+    from ..store.disk.page_cache import at_rate
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())

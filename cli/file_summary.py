@@ -10,7 +10,7 @@ from .file_kinds import file_kind
 from .terminal import bytes_text, time_text
 
 if TYPE_CHECKING:
-    from ..store.recognise import Recognised
+    from ..store.inspect.recognise import Recognised
     from .options import Common
 
 _LABEL = 28

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..store.errors import InvalidInput, Unsupported
-from ..store.found import Found
-from ..store.store import Store
+from ..store.search.found import Found
+from ..store.search.store import Store
 from .get_answer import Question, print_found
 
 if TYPE_CHECKING:
-    from ..store.selection import Selection
+    from ..store.search.selection import Selection
     from .options import Common
     from .output import Output
 
@@ -44,9 +44,9 @@ def follow_log(path: Path, question: Question, raw: bool, common: Common) -> Non
 
 def _messages(store: Store, selection: Selection, common: Common, out: Output) -> Iterator[Found]:
     """The wanted ones of all new messages, for ever."""
-    from ..store.follow import Follower
-    from ..store.found import Via
-    from ..store.log_search import found_in, time_bounds
+    from ..store.search.follow import Follower
+    from ..store.search.found import Via
+    from ..store.search.log_search import found_in, time_bounds
 
     start = store.log_end.position
     if selection.times.since_ms:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..store.addresses import Address, Finder, parse_address
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
-from ..store.found import Found, Via
-from ..store.store import Store
+from ..store.search.addresses import Address, Finder, parse_address
+from ..store.search.found import Found, Via
+from ..store.search.store import Store
 from .get_answer import Question, body_of, piece_of
 from .ndjson_input import opened, whole_lines
 
 if TYPE_CHECKING:
-    from ..store.message import Message
+    from ..store.log.message import Message
     from .options import Common
     from .output import Output
 

@@ -8,19 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..store.addresses import is_unique_key
 from ..store.errors import InvalidInput, NotFound, StoreError
-from ..store.find import find, offset_at
-from ..store.found import Found, Via
-from ..store.message import is_batch_record
-from ..store.selection import Selection, is_pattern
-from ..store.store import Store
-from ..store.time_range import parse_time
+from ..store.log.message import is_batch_record
+from ..store.search.addresses import is_unique_key
+from ..store.search.find import find, offset_at
+from ..store.search.found import Found, Via
+from ..store.search.selection import Selection, is_pattern
+from ..store.search.store import Store
+from ..store.search.time_range import parse_time
 from .searched_text import searched_text
 from .selection_options import Conditions
 
 if TYPE_CHECKING:
-    from ..store.message import Message
+    from ..store.log.message import Message
     from .file_kinds.chunks import Piece
     from .options import Common
     from .output import Output
@@ -189,7 +189,7 @@ def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator
         if selection.takes(message):
             yield Found(message, Via.ADDRESS)
         return
-    from ..store.log_search import found_in
+    from ..store.search.log_search import found_in
 
     record = replace(store.log.record(message.position), mark=message.mark)
     yield from found_in(selection.wanted(record), Via.ADDRESS)

@@ -14,7 +14,7 @@ from .kind_option import Kind
 from .options import PASSED_OVER, Common, command_app, shared
 
 if TYPE_CHECKING:
-    from ..store.recognise import Recognised
+    from ..store.inspect.recognise import Recognised
 
 app = command_app()
 
@@ -82,7 +82,7 @@ def inspect(
       mqstore inspect /data/store --retries --format json | jq .groups
       mqstore inspect /data/store --pop
     """
-    from ..store.recognise import STORE, recognise
+    from ..store.inspect.recognise import STORE, recognise
 
     what = recognise(path, kind, common.config())
     if views.names:
@@ -90,7 +90,7 @@ def inspect(
         return
     code: ExitCode | None = None
     if what.kind == STORE:
-        from ..store.description import describe_path
+        from ..store.inspect.description import describe_path
         from ..store.verify.first_sight import at_first_sight
         from .store_text import store_json, store_text
 
@@ -111,9 +111,9 @@ def inspect(
 def _views(what: Recognised, views: list[str], now: str | None, common: Common) -> None:
     """Views over the messages of a store. Raises InvalidInput for what is none."""
     from ..store.errors import InvalidInput
-    from ..store.recognise import STORE
-    from ..store.store import Store
-    from ..store.time_range import parse_time
+    from ..store.inspect.recognise import STORE
+    from ..store.search.store import Store
+    from ..store.search.time_range import parse_time
     from .views import print_views
 
     if what.kind != STORE:

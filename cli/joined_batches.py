@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..store.write.message_json import INNER, is_message
+from ..store.put.message_json import INNER, is_message
 from .arrow_input import Rows
 from .ndjson_input import Line
 

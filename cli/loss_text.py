@@ -9,7 +9,7 @@ from ..store.counted import counted
 from .terminal import time_text
 
 if TYPE_CHECKING:
-    from ..store.recovery.recovery import Recovery
+    from ..store.recover.recovery import Recovery
     from .options import Common
 
 ROWS = 12

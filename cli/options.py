@@ -29,9 +29,9 @@ from typer.models import OptionInfo
 from .command_line import COMMON_OPTIONS, Command, Group, PathType
 
 if TYPE_CHECKING:
-    from ..store.config import BrokerConfig
+    from ..store.disk.broker_conf import BrokerConfig
+    from ..store.disk.layout import Layout
     from ..store.errors import UnreadableRange
-    from ..store.layout import Layout
     from ..store.next_commands import Given
     from .output import Output
     from .progress import Progress
@@ -118,7 +118,7 @@ class Common:
 
     def config(self) -> BrokerConfig:
         """The broker's configuration from `--broker-config` and `--set`."""
-        from ..store.config import BrokerConfig
+        from ..store.disk.broker_conf import BrokerConfig
 
         config = BrokerConfig.from_file(self.broker_config) if self.broker_config else None
         return (config or BrokerConfig()).with_set(self.set or ())
@@ -285,8 +285,8 @@ def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[
 
     store: that of the command. Raises UnreadableRange, at the end where they are passed over.
     """
-    from ..store.byte_reader import noting
     from ..store.counted import counted
+    from ..store.disk.byte_reader import noting
     from ..store.errors import NotFound, UnreadableRange
 
     with noting(around=unread != REFUSED) as noted:

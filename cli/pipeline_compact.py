@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..store.counted import counted
-from ..store.write.on_damage import CorruptedBodies, OnDamage
+from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
 from .exit_codes import ExitCode, exit_code_of
@@ -59,7 +59,7 @@ def compact(
     from ..store.arrow.compact import compact_stores
     from ..store.arrow.fleet import as_path, folders_of, stores_of
     from ..store.arrow.remote import log_sizes
-    from ..store.page_cache import at_rate
+    from ..store.disk.page_cache import at_rate
 
     tell_nearest(as_broker, common)
     config, roots = common.config(), stores_of(stores)

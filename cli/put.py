@@ -20,9 +20,9 @@ from .exit_codes import ExitCode
 from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
 
 if TYPE_CHECKING:
-    from ..store.write.message_json import MessageReader
-    from ..store.write.producer import Wishes
-    from ..store.write.put import Stored, StoreWriter, WriterOptions
+    from ..store.put.message_json import MessageReader
+    from ..store.put.producer import Wishes
+    from ..store.put.writer import Stored, StoreWriter, WriterOptions
     from .output import Output
 
 app = command_app()
@@ -176,8 +176,8 @@ class Message:
     def wishes(self) -> Wishes:
         """What is asked of a broker. Raises InvalidInput."""
         from ..store.errors import InvalidInput
-        from ..store.time_range import parse_time
-        from ..store.write.producer import Wishes
+        from ..store.put.producer import Wishes
+        from ..store.search.time_range import parse_time
 
         try:
             deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
@@ -221,8 +221,8 @@ class Writing:
 
     def options(self) -> WriterOptions:
         """The same for `StoreWriter`. Raises InvalidInput."""
-        from ..store.write.message_json import parse_host
-        from ..store.write.put import WriterOptions
+        from ..store.put.message_json import parse_host
+        from ..store.put.writer import WriterOptions
 
         host = None if self.store_host is None else parse_host(self.store_host, "--store-host")
         return WriterOptions(
@@ -268,7 +268,7 @@ def put(
       mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
-    from ..store.write.on_damage import CorruptedBodies
+    from ..store.put.on_damage import CorruptedBodies
 
     options = writing.options()
     tell_nearest(writing.as_broker, common)
@@ -324,7 +324,7 @@ class Target:
         `reader` then makes messages as the store's broker does.
         """
         from ..store.counted import counted
-        from ..store.write.put import StoreWriter
+        from ..store.put.writer import StoreWriter
 
         writer = StoreWriter.open(self.store, self.common.config(), self.options)
         reader.final_separator = writer.profile.final_separator
@@ -364,9 +364,9 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
     new_keys: False refuses a message without a key.
     """
-    from ..store.write.message_json import MessageReader
-    from ..store.write.new_message import NewMessage
-    from ..store.write.unique_keys import NoKeys, UniqueKeys
+    from ..store.put.keys import NoKeys, UniqueKeys
+    from ..store.put.message_json import MessageReader
+    from ..store.put.new_message import NewMessage
 
     keys = UniqueKeys(NewMessage.born_host[0]) if new_keys else NoKeys()
     return MessageReader(keys, keep_times=keep_times)
@@ -376,8 +376,8 @@ def _put_one(
     target: Target, record: dict[str, Any], body: bytes, wishes: Wishes, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
-    from ..store.write.limits import check_producer_topic
-    from ..store.write.producer import as_stored
+    from ..store.put.limits import check_producer_topic
+    from ..store.put.producer import as_stored
 
     reader = new_reader()
     # what makes no sense is refused before anything is touched

@@ -15,9 +15,9 @@ def decide(
     target: Target, transaction: Transaction | None, name: str | None, out: Output
 ) -> Iterator[dict[str, Any]]:
     """End a transaction: the real message where it is a commit, and the op record."""
+    from ..store.disk.layout import Layout
     from ..store.errors import InvalidInput
-    from ..store.layout import Layout
-    from ..store.write.transaction import committed, decided, open_half
+    from ..store.put.transaction import committed, decided, open_half
 
     if name is None or transaction not in (Transaction.COMMIT, Transaction.ROLLBACK):
         raise InvalidInput("--transaction commit and rollback go together with --half KEY")

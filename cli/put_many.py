@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
-from ..store.write.batch import NewBatch
-from ..store.write.bulk import STEP_ROWS, StoredColumns, append_ahead
-from ..store.write.message_columns import columns_of, columns_where
-from ..store.write.message_json import BATCH, MessageReader, is_corrupted, is_message
-from ..store.write.new_message import NewMessage
-from ..store.write.on_damage import CorruptedBodies
-from ..store.write.put import Stored, StoreWriter
+from ..store.put.batch import NewBatch
+from ..store.put.bulk import STEP_ROWS, StoredColumns, append_ahead
+from ..store.put.message_columns import columns_of, columns_where
+from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
+from ..store.put.new_message import NewMessage
+from ..store.put.on_damage import CorruptedBodies
+from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined
 from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
-    from ..store.write.present_keys import PresentKeys
+    from ..store.put.present_keys import PresentKeys
     from .output import Output
 
 SYNC_SECONDS = 1.0
@@ -161,7 +161,7 @@ def _lacks_a_key(columns: dict[str, Any]) -> bool:
 
 
 def _present_in(writer: StoreWriter) -> PresentKeys:
-    from ..store.write.present_keys import PresentKeys
+    from ..store.put.present_keys import PresentKeys
 
     return PresentKeys.of(writer.layout)
 

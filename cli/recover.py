@@ -15,16 +15,16 @@ from .exit_codes import ExitCode, exit_code_of_status
 from .options import Common, Format, command_app, shared
 
 if TYPE_CHECKING:
-    from ..store.layout import Layout
+    from ..store.disk.layout import Layout
     from ..store.next_commands import Given
-    from ..store.recovery.apply import Applied
-    from ..store.verify.beside_plan import Judged
+    from ..store.session.apply import Applied
+    from ..store.verify.parallel_plan import Judged
 
 app = command_app()
 
 
 class Policy(StrEnum):
-    """The policies of `store.recovery.plan`, named here so that `--help` need not import it."""
+    """The policies of `store.plan.plan`, named here so that `--help` need not import it."""
 
     KEEP = "keep"
     BROKER = "broker"
@@ -98,7 +98,7 @@ def recover(
       mqstore recover /data/store --replica /mnt/slave/store
     """
     change.check()
-    from ..store.layout import Layout
+    from ..store.disk.layout import Layout
     from .config_text import left_lost
 
     layout = change.open(store, common)
@@ -136,10 +136,10 @@ def _examine(
     replica: str = "",
     force_empty_log: bool = False,
 ) -> Judged:
-    from ..store.recovery.recovery import examine
-    from ..store.recovery.wish import Policy as Planned
+    from ..store.plan.options import Policy as Planned
+    from ..store.recover.recovery import examine
     from ..store.repair.widened import widened
-    from ..store.verify.beside_plan import Judged, verified_before, with_start
+    from ..store.verify.parallel_plan import Judged, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(
@@ -169,10 +169,10 @@ def _rows_of(common: Common) -> tuple[int, ...]:
 
 def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
-    from ..store.layout import Layout
-    from ..store.page_cache import at_rate
-    from ..store.recovery.apply import apply
+    from ..store.disk.layout import Layout
+    from ..store.disk.page_cache import at_rate
     from ..store.repair.widened import plan_again
+    from ..store.session.apply import apply
 
     found = before.recovery
     if found.plan is None and not found.interrupted:

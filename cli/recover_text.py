@@ -24,14 +24,14 @@ from .terminal import escape, time_text
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
-    from ..store.layout import Layout
-    from ..store.recovery.apply import Applied
-    from ..store.recovery.edits import Edit
-    from ..store.recovery.journal import Step
-    from ..store.recovery.predict import FileChange
-    from ..store.recovery.recovery import Recovery
-    from ..store.recovery.tally import Share, Tally
-    from ..store.verify.beside_plan import Judged
+    from ..store.audit.tally import Share, Tally
+    from ..store.disk.edits import Edit
+    from ..store.disk.layout import Layout
+    from ..store.recover.predict import FileChange
+    from ..store.recover.recovery import Recovery
+    from ..store.session.apply import Applied
+    from ..store.session.journal import Step
+    from ..store.verify.parallel_plan import Judged
     from .options import Common
 
 ROWS = 12
@@ -181,7 +181,7 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
-    from ..store.recovery.by_source import by_source
+    from ..store.start.by_source import by_source
 
     worst, plan = found.prediction, found.plan
     guess = found.generation

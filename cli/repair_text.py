@@ -15,9 +15,9 @@ from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.next_commands import Given
-    from ..store.recovery.apply import Applied
-    from ..store.repair.beyond import Beyond
     from ..store.repair.repair import Repair
+    from ..store.repair.unrepairable import Beyond
+    from ..store.session.apply import Applied
     from .options import Common
     from .repair import Judged
 

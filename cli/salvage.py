@@ -57,7 +57,7 @@ class Limits:
     def selection(self) -> Selection:
         """What they let through. Raises InvalidInput."""
         from ..store.salvage.compact import Selection
-        from ..store.time_range import parse_range
+        from ..store.search.time_range import parse_range
 
         names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())
         return Selection(frozenset(names), parse_range(self.since, self.until))
@@ -141,9 +141,9 @@ def _wanted(
 
 
 def _salvage(images: list[Path], to: Path | None, wanted: Wanted, common: Common) -> Salvaged:
+    from ..store.disk.files import Files
     from ..store.salvage.salvage import check_target, look, write
     from ..store.salvage.source import Source, paths_of
-    from ..store.write.files import Files
 
     paths = paths_of(images)
     if to is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from ..store.found import Via
+from ..store.search.found import Via
 from .terminal import time_text
 
 if TYPE_CHECKING:
-    from ..store.store import Store
+    from ..store.search.store import Store
 
 _WAYS = {
     Via.SCAN: "in the log, by a scan",

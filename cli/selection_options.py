@@ -11,8 +11,8 @@ import typer
 from .options import parse_bytes
 
 if TYPE_CHECKING:
-    from ..store.selection import Selection
-    from ..store.where import Where as Condition
+    from ..store.broker.filter import Where as Condition
+    from ..store.search.selection import Selection
 
 Topic = Annotated[
     str | None,
@@ -93,8 +93,8 @@ class Conditions:
     def selection(self, max_body_bytes: int) -> Selection:
         """What they let through. Raises InvalidInput."""
         from ..store.errors import InvalidInput
-        from ..store.selection import Selection
-        from ..store.time_range import parse_range
+        from ..store.search.selection import Selection
+        from ..store.search.time_range import parse_range
 
         if self.queue is not None and self.topic is None:
             raise InvalidInput("--queue needs --topic")
@@ -118,7 +118,7 @@ def _where(text: str | None) -> Condition | None:
 
     if text is None:
         return None
-    from ..store.where import Where
+    from ..store.broker.filter import Where
 
     try:
         where = Where(text)

@@ -68,7 +68,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
 def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:
     from ..store.arrow.ask import FAIL_UNREADABLE, Ask
-    from ..store.time_range import parse_range
+    from ..store.search.time_range import parse_range
 
     times, config = parse_range(options.since, options.until), dict(common.config())
     return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)

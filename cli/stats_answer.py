@@ -48,14 +48,14 @@ class StatsOptions:
     @property
     def columns(self) -> tuple[str, ...]:
         """Those of the answer."""
-        from ..store.stats import COUNTS
+        from ..store.inspect.stats import COUNTS
 
         return ("type", *self.wanted, *COUNTS)
 
     def asked(self, roots: Sequence[str], common: Common) -> Ask:
         """What it asks of stores. Raises InvalidInput, BadParameter."""
         from ..store.arrow.ask import FAIL_UNREADABLE, Ask
-        from ..store.time_range import parse_range
+        from ..store.search.time_range import parse_range
 
         return Ask(
             tuple(roots),

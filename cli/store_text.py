@@ -14,10 +14,10 @@ from .terminal import bytes_text, escape, time_text
 from .verdict_text import verdict_json
 
 if TYPE_CHECKING:
-    from ..store.consume_queue import QueueSummary
-    from ..store.description import Description
-    from ..store.options import Option
-    from ..store.sizes import Size
+    from ..store.index.sizes import Size
+    from ..store.inspect.description import Description
+    from ..store.inspect.options import Option
+    from ..store.queues.read import QueueSummary
     from ..store.verify.verdict import Verdict
 
 TOPICS_SHOWN = 20
@@ -214,7 +214,7 @@ class _Page:
 
     def _config(self) -> Iterator[str]:
         """Files with entries in one line, those that a broker does not take in one each."""
-        from ..store.config_summary import WHOLE, entries_text
+        from ..store.settings.summary import WHOLE, entries_text
 
         found = self._store.config
         told = [entries_text(one.entries) for one in found if one.state == WHOLE and one.entries]

@@ -13,9 +13,9 @@ from .options import Common, command_app, keep_journal_in, shared
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..store.layout import Layout
-    from ..store.recovery.journal import Journal
-    from ..store.write.files import Files
+    from ..store.disk.files import Files
+    from ..store.disk.layout import Layout
+    from ..store.session.journal import Journal
 
 app = command_app()
 
@@ -60,7 +60,7 @@ def undo(
       mqstore undo /data/store 20261121T031500.123456Z --yes
       mqstore undo /data/store 20261121T031500.123456Z --purge
     """
-    from ..store.layout import Layout
+    from ..store.disk.layout import Layout
 
     layout = Layout.open(store, common.config())
     if journal is not None:
@@ -84,7 +84,7 @@ def undo(
 
 def _list(layout: Layout, common: Common) -> None:
     from ..store.counted import counted
-    from ..store.recovery.undo import list_sessions
+    from ..store.session.undo import list_sessions
     from .terminal import bytes_text, escape, time_text
 
     def line(record: Mapping[str, Any]) -> str:
@@ -128,8 +128,8 @@ def _undo(
 ) -> dict[str, Any]:
     """Raises NotFound, Refused and all that `undo` does."""
     from ..store.counted import counted
-    from ..store.recovery import undo as undoing
-    from ..store.recovery.apply import barriers
+    from ..store.session import undo as undoing
+    from ..store.session.apply import barriers
 
     journal = undoing.session_to_undo(layout, name)
     if not writing.yes and journal is not None:
@@ -154,8 +154,8 @@ def _undo(
 
 def _purge(layout: Layout, name: str, yes: bool, files: Files, common: Common) -> dict[str, Any]:
     from ..store.errors import NotFound
-    from ..store.recovery.journal import Journal, State, sessions
-    from ..store.recovery.undo import folders_of, journal_to_purge, purge
+    from ..store.session.journal import Journal, State, sessions
+    from ..store.session.undo import folders_of, journal_to_purge, purge
 
     folder = next((each for each in sessions(layout.journal) if each.name == name), None)
     if folder is None or Journal(layout.root, folder, "").state is State.UNSEALED:

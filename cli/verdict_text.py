@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .terminal import escape
 
 if TYPE_CHECKING:
-    from ..store.verify.finding import Finding
+    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 

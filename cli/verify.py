@@ -21,7 +21,7 @@ from .selection_options import Since
 
 if TYPE_CHECKING:
     from ..store.next_commands import Given
-    from ..store.verify.scene import Scope
+    from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
 app = command_app()
@@ -105,8 +105,8 @@ class Limits:
 
     def scope(self, broker_version: str | None) -> Scope:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.time_range import parse_range
-        from ..store.verify.scene import Scope
+        from ..store.search.time_range import parse_range
+        from ..store.verify.context import Scope
 
         if self.queue is not None and self.topic is None:
             raise typer.BadParameter("--queue needs --topic")
@@ -273,7 +273,7 @@ def _verdict(
 
 
 def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
-    from ..store.store import Store
+    from ..store.search.store import Store
     from ..store.verify.run import verify
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.errors import NotAStore, Unreadable, Unsupported
-from ..store.layout import (
+from ..store.disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMMIT_LOG,
     COMPACTION,
@@ -21,11 +20,12 @@ from ..store.layout import (
     TIMER_LOG,
     Layout,
 )
+from ..store.errors import NotAStore, Unreadable, Unsupported
 
 if TYPE_CHECKING:
-    from ..store.config import BrokerConfig
-    from ..store.verify.finding import Finding
-    from ..store.verify.scene import Scope
+    from ..store.disk.broker_conf import BrokerConfig
+    from ..store.verify.context import Scope
+    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 _DEEPEST = 6

@@ -10,12 +10,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ..store.disk.regular_file import read_regular
 from ..store.errors import InvalidInput, Missing
-from ..store.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from ..store.verify.finding import Finding
-    from ..store.verify.scene import LogFacts
+    from ..store.verify.context import LogFacts
+    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 _VERSION = 2
@@ -64,7 +64,7 @@ class Resume:
     @classmethod
     def _of(cls, path: Path, root: str, asked: dict[str, Any], saved: dict[str, Any]) -> Self:
         from ..store.verify.catalogue import Severity
-        from ..store.verify.finding import Finding
+        from ..store.verify.findings import Finding
 
         if saved["mqstore_verify"] != _VERSION:
             raise ValueError("another version")
@@ -84,7 +84,7 @@ class Resume:
     def joined(self, verdict: Verdict) -> Verdict:
         """A verdict over what this run has read and what earlier ones have."""
         from ..store.verify.catalogue import catalogue
-        from ..store.verify.finding import order
+        from ..store.verify.findings import order
         from ..store.verify.verdict import status_of
 
         told = catalogue()
@@ -141,8 +141,8 @@ def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
 
 def _facts_of(told: dict[str, Any]) -> LogFacts:
     """The inverse. Raises ValueError, TypeError, KeyError."""
-    from ..store.recovery.snapshot import QueueId
-    from ..store.verify.scene import LogFacts
+    from ..store.disk.snapshot import QueueId
+    from ..store.verify.context import LogFacts
 
     facts = LogFacts(**{name: type(getattr(LogFacts, name))(told[name]) for name in _NUMBERS})
     for name in ("first_offset", "next_offset"):

@@ -11,7 +11,7 @@ from ..store.counted import counted
 
 if TYPE_CHECKING:
     from ..store.next_commands import Command, Given
-    from ..store.verify.finding import Finding
+    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -104,7 +104,7 @@ def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[st
 
 def headline(root: Path | str, mine: list[Finding]) -> str:
     """The fault, told of the largest of findings of one code, how many more there are, and the code."""
-    from ..store.verify.finding import how_many_more
+    from ..store.verify.findings import how_many_more
 
     first = max(mine, key=lambda finding: finding.count)
     more = how_many_more(first, mine)
@@ -119,7 +119,7 @@ _CODES = 6
 
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
-    from ..store.layout import is_uri
+    from ..store.disk.layout import is_uri
     from ..store.next_commands import calls_for_something, next_commands, refused, tidying_commands
     from ..store.verify.catalogue import Severity
 
@@ -181,7 +181,7 @@ def _commands(commands: list[Command]) -> Iterator[str]:
 def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
     from ..store.next_commands import MENDS, cure_of, refused
-    from ..store.repair.beyond import why_beyond
+    from ..store.repair.unrepairable import why_beyond
 
     mended = {code for each in commands if each.changes for code in each.codes}
     left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}

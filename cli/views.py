@@ -9,7 +9,7 @@ from ..store.counted import counted
 from .terminal import escape, time_text
 
 if TYPE_CHECKING:
-    from ..store.store import Store
+    from ..store.search.store import Store
     from .options import Common
 
 Record = Mapping[str, Any]
@@ -32,31 +32,31 @@ def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> 
 
 
 def _delays(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.views.delays import delays
+    from ..store.inspect.delays import delays
 
     return delays(store, now_ms, note).to_json()
 
 
 def _timers(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.views.timers import timers
+    from ..store.inspect.timers import timers
 
     return timers(store, now_ms, note).to_json()
 
 
 def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.views.retries import retries
+    from ..store.inspect.retries import retries
 
     return retries(store, note).to_json()
 
 
 def _pop(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.views.pop import pop
+    from ..store.inspect.pop import pop
 
     return pop(store, now_ms, note).to_json()
 
 
 def _transactions(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.views.transactions import transactions
+    from ..store.inspect.transactions import transactions
 
     return transactions(store, note).to_json()
 

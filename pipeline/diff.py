@@ -19,7 +19,7 @@ from ..store.arrow.fleet import as_path, names_of
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.part_differences import Left, look, met
 from ..store.errors import StoreError
-from ..store.split import SPLIT_BYTES_MAX
+from ..store.log.splits import SPLIT_BYTES_MAX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

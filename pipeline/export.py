@@ -18,13 +18,13 @@ from ..store.arrow.export_ends import LogRange, ranges_of
 from ..store.arrow.export_formats import FileKind, holds_note
 from ..store.arrow.export_rows import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.log_rows import LogPart, parts_of
+from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
-from ..store.split import split_bytes_for
-from ..store.write.adding import REPLACES, publish
-from ..store.write.files import Files, write_new
-from ..store.write.on_damage import OnDamage
-from ..store.write.publishing import Into, publish_job
-from ..store.write.stage import DRAFT, Stage
+from ..store.log.splits import split_bytes_for
+from ..store.output.adding import REPLACES, publish
+from ..store.output.publishing import Into, publish_job
+from ..store.output.stage import DRAFT, Stage
+from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..store.dispatch import IndexItems
-from ..store.index_file import Geometry, Header
-from ..store.layout import INDEX
-from ..store.recovery.profiles import profile_of
-from ..store.write.index import IndexWriter, file_name
+from ..store.broker.dispatch import IndexItems
+from ..store.broker.profiles import profile_of
+from ..store.disk.layout import INDEX
+from ..store.index.files import Geometry, Header
+from ..store.index.write import IndexWriter, file_name
 from .log_part import AnyPart
 from .plan import Plan
 from .queue_files import Place

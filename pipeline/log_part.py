@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from ..formats import log_part
 from ..formats.derive import dtype_of
-from ..store.byte_reader import fill, opened
+from ..store.disk.byte_reader import fill, opened
+from ..store.disk.files import Files, write_new
 from ..store.errors import Unreadable, from_os_error
-from ..store.write.files import Files, write_new
 
 ROW, ITEM = dtype_of(log_part.ROW), dtype_of(log_part.ITEM)
 

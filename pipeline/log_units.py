@@ -17,19 +17,19 @@ import numpy.typing as npt
 
 from ..formats.consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import dtype_of
-from ..store.batch import Batch
-from ..store.commit_log import CommitLog, ExtentKind
-from ..store.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch
+from ..store.broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch
+from ..store.broker.profiles import profile_of
+from ..store.disk.file_queue import LARGEST_START
+from ..store.disk.files import Files
 from ..store.errors import InvalidInput
-from ..store.mapped_file_queue import LARGEST_START
-from ..store.mark import Mark
-from ..store.recovery.batch_queue_state import batch_units
-from ..store.recovery.profiles import profile_of
-from ..store.split import Split, scan_split
-from ..store.write.batch_consume_queue import BatchQueuesWriter
-from ..store.write.consume_queue import queue_directory
-from ..store.write.consume_queue_ext import BitMaps, ExtWriter
-from ..store.write.files import Files
+from ..store.log.batch import Batch
+from ..store.log.commit_log import CommitLog, ExtentKind
+from ..store.log.record_status import Mark
+from ..store.log.splits import Split, scan_split
+from ..store.queues.start_batches import batch_units
+from ..store.queues.write import queue_directory
+from ..store.queues.write_batches import BatchQueuesWriter
+from ..store.queues.write_ext import BitMaps, ExtWriter
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan
 

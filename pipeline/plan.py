@@ -10,13 +10,13 @@ from typing import Any, Self
 
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.fleet import folders_of
-from ..store.config import BrokerConfig
+from ..store.broker.generation import generation_of
+from ..store.broker.profiles import profile_of
+from ..store.disk.broker_conf import BrokerConfig
+from ..store.disk.layout import Layout
+from ..store.disk.snapshot import list_queues, topics_with_batches, usual_file_bytes
 from ..store.errors import InvalidInput, StoreError, Unsupported
-from ..store.generation import generation_of
-from ..store.layout import Layout
-from ..store.recovery.profiles import profile_of
-from ..store.recovery.snapshot import list_queues, topics_with_batches, usual_file_bytes
-from ..store.store import Store
+from ..store.search.store import Store
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from ..formats.consume_queue import UNIT_BYTES
-from ..store.layout import CONSUME_QUEUE
-from ..store.mapped_file_queue import file_name
-from ..store.recovery.queue_units import UNIT_DTYPE, pre_fill
-from ..store.write.consume_queue import QueueWriter, queue_directory
-from ..store.write.files import Files
+from ..store.disk.file_queue import file_name
+from ..store.disk.files import Files
+from ..store.disk.layout import CONSUME_QUEUE
+from ..store.queues.units import UNIT_DTYPE, pre_fill
+from ..store.queues.write import QueueWriter, queue_directory
 from .log_part import AnyPart, FileKey, Rows
 from .plan import StorePlan
 

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..store.disk.files import Files
 from ..store.errors import StoreError
-from ..store.split import splits
-from ..store.write.files import Files
-from ..store.write.publishing import publish_job
-from ..store.write.stage import Stage
+from ..store.log.splits import splits
+from ..store.output.publishing import publish_job
+from ..store.output.stage import Stage
 from .index_files import slices_of
 from .plan import Plan, StorePlan
 from .rebuild_steps import Made, complete

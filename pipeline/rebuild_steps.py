@@ -13,14 +13,14 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from ..store.batch import NO_FILE
-from ..store.checkpoint import Checkpoint, read_checkpoint
-from ..store.recovery.checkpoint_edit import checkpoint_edit, new_checkpoint
-from ..store.recovery.edits import Edit
-from ..store.recovery.profiles import profile_of
-from ..store.recovery.snapshot import Snapshot, list_entries
-from ..store.recovery.timer_edits import new_wheel
-from ..store.write.stage import Stage
+from ..store.broker.profiles import profile_of
+from ..store.disk.checkpoint import Checkpoint, read_checkpoint
+from ..store.disk.edits import Edit
+from ..store.disk.snapshot import Snapshot, list_entries
+from ..store.log.batch import NO_FILE
+from ..store.output.stage import Stage
+from ..store.plan.checkpoint import checkpoint_edit, new_checkpoint
+from ..store.timer.edits import new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
 from .queue_files import Place, QueueFile, close_gaps

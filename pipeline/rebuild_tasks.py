@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zlib import crc32
 
-from ..store.split import Split
-from ..store.write.files import Files
-from ..store.write.stage import Stage, Unflushed
+from ..store.disk.files import Files
+from ..store.log.splits import Split
+from ..store.output.stage import Stage, Unflushed
 from .index_files import make_index_file, slices_of
 from .log_part import AnyPart, FileKey, LogPart, SavedPart, keys_of
 from .log_units import BatchQueue, Found, LogReader

@@ -10,8 +10,8 @@ from ..store.arrow.ask import Ask
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.arrow.log_stats import STORE, Counted, count_part
 from ..store.errors import StoreError
-from ..store.stats import Stats
-from ..store.time_range import TimeRange
+from ..store.inspect.stats import Stats
+from ..store.search.time_range import TimeRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

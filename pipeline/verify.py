@@ -23,16 +23,16 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.fetched import in_directory
-from ..store.config import BrokerConfig
+from ..store.disk.broker_conf import BrokerConfig
+from ..store.disk.layout import is_uri
 from ..store.errors import StoreError
-from ..store.layout import is_uri
-from ..store.store import Store
-from ..store.verify.beside import GROUPS_BESIDE, Left, has_parts
+from ..store.search.store import Store
 from ..store.verify.catalogue import GROUPS, Severity
-from ..store.verify.finding import Finding, order
+from ..store.verify.context import Scope
+from ..store.verify.findings import Finding, order
 from ..store.verify.log_pass import not_asked_for
+from ..store.verify.parallel import GROUPS_BESIDE, Left, has_parts
 from ..store.verify.run import LookedAt, look_at, together, verify
-from ..store.verify.scene import Scope
 from ..store.verify.verdict import Verdict, status_of
 from .failures import failures
 

@@ -15,10 +15,10 @@ from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
 
+from .disk.layout import COMPACTION, Layout, is_uri
 from .errors import StoreError
-from .layout import COMPACTION, Layout, is_uri
 from .verify.catalogue import Severity, catalogue
-from .verify.finding import Finding
+from .verify.findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})

@@ -22,7 +22,7 @@ from mqstore.formats.consume_queue_ext import END, UNIT_BYTES_MAX
 from mqstore.formats.message import SMALLEST
 from mqstore.formats.timer_check import TIMER_CHECK
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
-from mqstore.store.mapped_file_queue import file_name
+from mqstore.store.disk.file_queue import file_name
 
 from .damage import ALL_KINDS, DROP_FILE, Victim, damage
 

@@ -14,7 +14,7 @@ import typer.main
 
 from mqstore.cli.app import COMMANDS, app, run
 from mqstore.cli.exit_codes import ExitCode
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from tests.stores import unpack
 
 ROOT = Path(__file__).parents[1]

@@ -29,9 +29,9 @@ LONG_MODULES: dict[str, str] = {}
 
 # modules that read bytes themselves: why
 READERS = {
-    "store/byte_reader.py": "the one reader",
-    "store/page_cache.py": "its way around the page cache",
-    "store/recovery/replica.py": "maps a temporary file",
+    "store/disk/byte_reader.py": "the one reader",
+    "store/disk/page_cache.py": "its way around the page cache",
+    "store/plan/replica.py": "maps a temporary file",
 }
 
 # modules besides the file layer that change files, none of a store: why
@@ -158,7 +158,7 @@ def test_functions_fit_a_screen() -> None:
 
 
 def test_one_reader_reads() -> None:
-    """Bytes of files come through `store/byte_reader.py`: complete, or named; and nothing is mapped."""
+    """Bytes of files come through `store/disk/byte_reader.py`: complete, or named; and nothing is mapped."""
     reads = {
         "pread",
         "preadv",
@@ -298,10 +298,10 @@ def test_commands_import_nothing_heavy_to_show_their_help() -> None:
 
 
 def test_only_the_file_layer_changes_files() -> None:
-    """Everything that changes a store goes through `store/write/files.py`, where tests inject faults."""
+    """Everything that changes a store goes through `store/disk/files.py`, where tests inject faults."""
     wrong = []
     for path in modules("store"):
-        if path == ROOT / "store/write/files.py" or str(path.relative_to(ROOT)) in WRITERS:
+        if path == ROOT / "store/disk/files.py" or str(path.relative_to(ROOT)) in WRITERS:
             continue
         for node in nodes(path):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):

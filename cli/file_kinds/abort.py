@@ -9,7 +9,7 @@ from .chunks import Chunk, Single, only_record
 from .one_file import read_head
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 

@@ -10,14 +10,14 @@ from .one_file import lacking
 from .queues import ends, queue_files
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units up to the last valid one, queue by queue; `at`: number of the first unit."""
     from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
-    from ...store.batch_consume_queue import BatchConsumeQueue
+    from ...store.queues.read_batches import BatchConsumeQueue
 
     for topic, queue_id, files in queue_files(what):
         with BatchConsumeQueue(topic or "", queue_id or 0, files) as queue:
@@ -38,7 +38,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Batches and messages of all queues; of one queue its ends."""
-    from ...store.batch_consume_queue import BatchConsumeQueue
+    from ...store.queues.read_batches import BatchConsumeQueue
 
     found, batches = [], 0
     for topic, queue_id, files in queue_files(what):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from construct import Construct
 
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 Record = Mapping[str, Any]

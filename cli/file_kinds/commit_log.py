@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Records from the first to the last one; all of it is walked, without the bodies' CRCs."""
-    from ...store.commit_log import Batch
+    from ...store.log.commit_log import Batch
     from ..dump_log import open_log
 
     log = open_log(what, common)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Records of all logs, walked without the bodies' CRCs; of one log its ends too."""
-    from ...store.commit_log import Batch
-    from ...store.compaction import is_usual
+    from ...store.log.commit_log import Batch
+    from ...store.search.compaction import is_usual
     from ..dump_log import open_logs
 
     messages, damaged, times, ends = 0, 0, list[int](), list[int]()

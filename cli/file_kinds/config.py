@@ -9,7 +9,7 @@ from .chunks import Chunk
 from .config_json import file_chunks
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
@@ -18,9 +18,9 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
     `at`: number of the first entry of each file.
     """
-    from ...store.config_file import config_files
-    from ...store.config_summary import databases
-    from ...store.rocksdb import HINT, readable
+    from ...store.queues.rocksdb import HINT, readable
+    from ...store.settings.read import config_files
+    from ...store.settings.summary import databases
     from .rocksdb import database_chunks
 
     for kind, path, name in config_files(what.path):
@@ -35,7 +35,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """One line for each file without its .bak, and for what only the .bak has."""
-    from ...store.config_summary import summaries_of
+    from ...store.settings.summary import summaries_of
 
     found = list(summaries_of(what.path))
     return {"contents": [f"{one.file}: {one.text}" for one in found]}

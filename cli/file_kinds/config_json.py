@@ -10,7 +10,7 @@ from .chunks import Chunk, Piece, Range, Texts
 from .one_file import read_head, unreadable
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
@@ -23,8 +23,8 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
     """The same for a file of a directory."""
     from itertools import islice
 
-    from ...store.config_file import LARGEST_BYTES, read_config_file
-    from ...store.config_summary import summary_of
+    from ...store.settings.read import LARGEST_BYTES, read_config_file
+    from ...store.settings.summary import summary_of
 
     file = read_config_file(path, kind)
     if file.note:
@@ -46,8 +46,8 @@ def file_chunks(path: Path, kind: str, at: int, common: Common) -> Iterator[Chun
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """What is in it, and whether a broker takes it."""
-    from ...store.config_file import read_config_file
-    from ...store.config_summary import summary_of
+    from ...store.settings.read import read_config_file
+    from ...store.settings.summary import summary_of
 
     found = summary_of(read_config_file(what.path, what.kind))
     return {"state": found.state, "contents": [found.text]}

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ...store.consume_queue_ext import ExtUnit
-    from ...store.mapped_file_queue import MappedFileQueue
-    from ...store.recognise import Recognised
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.inspect.recognise import Recognised
+    from ...store.queues.read_ext import ExtUnit
     from ..options import Common
 
 _AT_ONCE = 1 << 10
@@ -30,9 +30,9 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
     An address in consumequeue_ext is looked up there.
     """
     from ...formats.consume_queue import UNIT, UNIT_BYTES
-    from ...store.consume_queue import ConsumeQueue
-    from ...store.layout import CONSUME_QUEUE_EXT
-    from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.disk.layout import CONSUME_QUEUE_EXT
+    from ...store.queues.read import ConsumeQueue
 
     for topic, queue_id, files in queue_files(what):
         with ExitStack() as opened:
@@ -63,7 +63,7 @@ def _parts(
 
     from ...formats.consume_queue import EXT_ADDRESS_MAX
     from ...formats.consume_queue_ext import ADDRESS_BASE
-    from ...store.consume_queue_ext import ext_units_at
+    from ...store.queues.read_ext import ext_units_at
 
     if ext is None or not (units["tags_code"] <= EXT_ADDRESS_MAX).any():
         yield first, units, None
@@ -78,7 +78,7 @@ def _parts(
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Units of all queues there are; of one queue also its offsets."""
-    from ...store.consume_queue import ConsumeQueue
+    from ...store.queues.read import ConsumeQueue
 
     found = []
     for topic, queue_id, files in queue_files(what):

@@ -10,15 +10,15 @@ from .chunks import Chunk, Record, Units
 from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
-    from ...store.mapped_file_queue import MappedFileQueue
-    from ...store.recognise import Recognised
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Units that were written; `at`: number of the first one."""
     from ...formats.dledger_index import UNIT, UNIT_BYTES
-    from ...store.dledger_index import index_units, is_valid
+    from ...store.tiered.dledger_index import index_units, is_valid
 
     with _files(what) as files:
         for part in index_units(files, at or 0):
@@ -38,7 +38,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """How many entries it names, of which terms, and where the last one ends."""
-    from ...store.dledger_index import index_units, is_valid
+    from ...store.tiered.dledger_index import index_units, is_valid
 
     units = invalid = 0
     numbers, terms, end = list[int](), list[int](), None
@@ -68,6 +68,6 @@ def _unit_state(invalid: set[int], record: dict[str, Any]) -> Record:
 
 
 def _files(what: Recognised) -> MappedFileQueue:
-    from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.disk.file_queue import MappedFileQueue
 
     return single_file(what.path) if what.path.is_file() else MappedFileQueue.open(what.path)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from .chunks import Chunk, Single, Units
 
 if TYPE_CHECKING:
-    from ...store.config import BrokerConfig
-    from ...store.index_file import IndexFile
-    from ...store.recognise import Recognised
+    from ...store.disk.broker_conf import BrokerConfig
+    from ...store.index.files import IndexFile
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of index files, oldest first; `at`: number of the first item."""
     from ...formats.index_file import HEADER, ITEM, ITEM_BYTES, items_offset
-    from ...store.compressed import is_compressed, plain_of, whole_size
+    from ...store.disk.compressed import is_compressed, plain_of, whole_size
     from .one_file import broken, unreadable
 
     for file in index_files(what.path, common.config()):
@@ -70,6 +70,6 @@ def summary(what: Recognised, common: Common) -> dict[str, Any]:
 
 def index_files(path: Path, config: BrokerConfig) -> list[IndexFile]:
     """The index files at a path, oldest first."""
-    from ...store.index import Index, open_index_file
+    from ...store.index.read import Index, open_index_file
 
     return [open_index_file(path, config)] if path.is_file() else Index.open(path, config).files

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from .chunks import Range
 
 if TYPE_CHECKING:
-    from ...store.compressed import Plain
-    from ...store.mapped_file_queue import MappedFileQueue
+    from ...store.disk.compressed import Plain
+    from ...store.disk.file_queue import MappedFileQueue
 
 
 def single_file(path: Path) -> MappedFileQueue:
     """One file as a stream of its own: its name tells where it begins, if it is a number."""
-    from ...store.compressed import plain_name
-    from ...store.mapped_file_queue import MappedFileQueue, start_of
+    from ...store.disk.compressed import plain_name
+    from ...store.disk.file_queue import MappedFileQueue, start_of
 
     return MappedFileQueue.of_file(path, start_of(plain_name(path.name)) or 0)
 
@@ -33,7 +33,7 @@ def lacking(files: MappedFileQueue, *, silent: bool = False) -> Iterator[Range]:
 
 def unreadable(path: str, start: int = 0) -> Iterator[Range]:
     """The ranges of a file that begins at `start` which were met and could not be read."""
-    from ...store.byte_reader import noted_of
+    from ...store.disk.byte_reader import noted_of
 
     for unread in noted_of(path):
         place = {"type": "damage", "position": start + unread.offset, "size": unread.length}
@@ -54,6 +54,6 @@ def broken(name: str, start: int, size: int, content: Plain, *, silent: bool) ->
 
 
 def read_head(path: Path, limit: int) -> bytes:
-    from ...store.regular_file import read_regular
+    from ...store.disk.regular_file import read_regular
 
     return read_regular(path, limit)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from .one_file import single_file
 
 if TYPE_CHECKING:
-    from ...store.consume_queue import QueueSummary
-    from ...store.mapped_file_queue import MappedFileQueue
-    from ...store.recognise import Recognised
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.inspect.recognise import Recognised
+    from ...store.queues.read import QueueSummary
 
 
 def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
@@ -36,8 +36,8 @@ def ends(found: Sequence[QueueSummary]) -> dict[str, Any]:
 
 def queue_files(what: Recognised) -> Iterator[tuple[str | None, int | None, MappedFileQueue]]:
     """The queues at or below a path; topic and queue id are None where no place names them."""
-    from ...store.mapped_file_queue import MappedFileQueue
-    from ...store.tiered import SEGMENTS, open_segments
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.tiered.segments import SEGMENTS, open_segments
 
     if what.kind in SEGMENTS.values():
         yield *(what.queue or (None, None)), open_segments(what.path)
@@ -51,7 +51,7 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
     None where the place of the path names no queue, or where there is no such directory.
     """
-    from ...store.recognise import QUEUES
+    from ...store.inspect.recognise import QUEUES
 
     if topic is None or queue_id is None:
         return None
@@ -63,8 +63,8 @@ def beside(what: Recognised, name: str, topic: str | None, queue_id: int | None)
 
 def _queues(what: Recognised) -> Iterator[tuple[str | None, int | None, Path]]:
     """The queues at or below a path, with their directories, or the one of a single file."""
-    from ...store.consume_queue import queue_directories
-    from ...store.recognise import QUEUES, Recognised
+    from ...store.inspect.recognise import QUEUES, Recognised
+    from ...store.queues.read import queue_directories
 
     if what.queue is not None or what.path.is_file():
         topic, queue_id = what.queue or (None, None)

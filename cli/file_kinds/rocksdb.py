@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from .chunks import Chunk, Piece, Texts
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
-    from ...store.rocksdb_records import Entry
+    from ...store.inspect.recognise import Recognised
+    from ...store.settings.rocksdb import Entry
     from ..options import Common
 
 
@@ -22,8 +22,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def database_chunks(path: Path, at: int, raw: bool = False) -> Iterator[Chunk]:
     """The same for a directory."""
-    from ...store.rocksdb import RocksDb
-    from ...store.rocksdb_records import as_bytes, read_entries
+    from ...store.queues.rocksdb import RocksDb
+    from ...store.settings.rocksdb import as_bytes, read_entries
 
     with RocksDb.open(path) as database:
         entries = as_bytes(database) if raw else read_entries(database)
@@ -43,9 +43,9 @@ def _pieces(number: int, entry: Entry) -> Any:
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Column families and what is in them; of consume queues the queues and their messages."""
     from ...formats.rocksdb_consume_queue import BOUNDS
-    from ...store.config_summary import count_entries, entries_text
-    from ...store.rocksdb import RocksDb
-    from ...store.rocksdb_consume_queue import RocksdbConsumeQueues
+    from ...store.queues.read_rocksdb import RocksdbConsumeQueues
+    from ...store.queues.rocksdb import RocksDb
+    from ...store.settings.summary import count_entries, entries_text
 
     with RocksDb.open(what.path) as database:
         families = list(database.column_families)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from .chunks import Chunk, Range, Record, Single, Units
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment; `at`: number of the first item."""
     from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
-    from ...store.tiered import open_segments
-    from ...store.tiered_index import Extent, items, read_index, slot_of
+    from ...store.tiered.index import Extent, items, read_index, slot_of
+    from ...store.tiered.segments import open_segments
 
     with open_segments(what.path) as files:
         for file in files.files:
@@ -52,8 +52,8 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Segments, items and times of all."""
     from ...formats.tiered_index import HEADER_BYTES
-    from ...store.tiered import open_segments
-    from ...store.tiered_index import Extent, items, read_index
+    from ...store.tiered.index import Extent, items, read_index
+    from ...store.tiered.segments import open_segments
 
     count = unlinked = 0
     damaged, times = 0, list[int]()

@@ -9,16 +9,16 @@ from .chunks import Chunk, Range, Units
 from .one_file import lacking, single_file
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Units, BLANKs and damage; `at`: position in the timer log."""
     from ...formats.timer_log import UNIT
-    from ...store.mapped_file_queue import MappedFileQueue
-    from ...store.timer import TimerUnits
-    from ...store.timer import timer_log as scan
+    from ...store.disk.file_queue import MappedFileQueue
+    from ...store.timer.read import TimerUnits
+    from ...store.timer.read import timer_log as scan
 
     path = what.path
     with single_file(path) if path.is_file() else MappedFileQueue.open(path) as files:

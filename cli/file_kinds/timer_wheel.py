@@ -9,14 +9,14 @@ from .chunks import Chunk, Units
 from .one_file import unreadable
 
 if TYPE_CHECKING:
-    from ...store.recognise import Recognised
+    from ...store.inspect.recognise import Recognised
     from ..options import Common
 
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Slots that were ever used, with `raw` all; `at`: number of a slot."""
     from ...formats.timer_wheel import SLOT, SLOT_BYTES
-    from ...store.timer import timer_wheel as scan
+    from ...store.timer.read import timer_wheel as scan
 
     for part in scan(what.path, at or 0, unused=raw):
         numbers = part.number.tolist()
@@ -26,7 +26,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
-    from ...store.timer import timer_wheel
+    from ...store.timer.read import timer_wheel
 
     used, messages, ticks = 0, 0, list[int]()
     for part in timer_wheel(what.path):

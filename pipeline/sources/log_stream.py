@@ -29,13 +29,13 @@ from ...store.arrow.ask import ALWAYS, Ask
 from ...store.arrow.log_rows import LogPart, rows_of
 from ...store.arrow.remote import open_log
 from ...store.counted import counted
+from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
-from ...store.layout import Layout, is_uri
-from ...store.live_end import LiveEnd
-from ...store.log_search import time_bounds
-from ...store.selected import DamageWarning
-from ...store.split import SPLIT_BYTES_MAX, splits
-from ...store.store import Store
+from ...store.log.splits import SPLIT_BYTES_MAX, splits
+from ...store.search.live_end import LiveEnd
+from ...store.search.log_search import time_bounds
+from ...store.search.selected import DamageWarning
+from ...store.search.store import Store
 from .parts import Part
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -24,11 +24,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from ...store.arrow.append_rows import NEEDED, NewStore, make_store
 from ...store.arrow.row_files import batches_of
 from ...store.counted import counted
+from ...store.disk.files import Files
+from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
-from ...store.layout import is_uri
-from ...store.write.files import Files
-from ...store.write.publishing import finish_left, publish_job, require_empty
-from ...store.write.stage import Stage, new_rows, one_job, remove_rows, require_outside
+from ...store.output.publishing import finish_left, publish_job, require_empty
+from ...store.output.stage import Stage, new_rows, one_job, remove_rows, require_outside
 
 _ROWS = "rows"
 _TAKEN = "another write to this directory began behind this one"

@@ -20,7 +20,7 @@ from ...store.arrow.offset_table import OffsetTable
 from ...store.arrow.queue_table import QueueTable
 from ...store.arrow.table import Table, TablePart, columns_asked, parts_of, table_rows
 from ...store.arrow.timer_table import TimerTable
-from ...store.selected import DamageWarning
+from ...store.search.selected import DamageWarning
 from .parts import PartsReader
 
 

@@ -12,31 +12,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mqstore.store.batch import Batch, Extent
-    from mqstore.store.config import BrokerConfig
+    from mqstore.store.broker.filter import Where
+    from mqstore.store.disk.broker_conf import BrokerConfig
     from mqstore.store.errors import StoreError
-    from mqstore.store.message import Message
-    from mqstore.store.selected import DamageWarning
-    from mqstore.store.store import Store
+    from mqstore.store.log.batch import Batch, Extent
+    from mqstore.store.log.message import Message
+    from mqstore.store.put.new_message import NewMessage
+    from mqstore.store.put.writer import StoreWriter, WriterOptions
+    from mqstore.store.search.selected import DamageWarning
+    from mqstore.store.search.store import Store
     from mqstore.store.verify.run import verify
     from mqstore.store.verify.verdict import Verdict
-    from mqstore.store.where import Where
-    from mqstore.store.write.new_message import NewMessage
-    from mqstore.store.write.put import StoreWriter, WriterOptions
 
 _MODULES = {
-    "Batch": "store.batch",
-    "BrokerConfig": "store.config",
-    "DamageWarning": "store.selected",
-    "Extent": "store.batch",
-    "Message": "store.message",
-    "NewMessage": "store.write.new_message",
-    "Store": "store.store",
+    "Batch": "store.log.batch",
+    "BrokerConfig": "store.disk.broker_conf",
+    "DamageWarning": "store.search.selected",
+    "Extent": "store.log.batch",
+    "Message": "store.log.message",
+    "NewMessage": "store.put.new_message",
+    "Store": "store.search.store",
     "StoreError": "store.errors",
-    "StoreWriter": "store.write.put",
+    "StoreWriter": "store.put.writer",
     "Verdict": "store.verify.verdict",
-    "Where": "store.where",
-    "WriterOptions": "store.write.put",
+    "Where": "store.broker.filter",
+    "WriterOptions": "store.put.writer",
     "verify": "store.verify.run",
 }
 """Where each name of the package lives; `mqstore.store.errors` has all errors."""

@@ -9,18 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..config import BrokerConfig
+from ..broker.write_profile import writer_profile
+from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded
-from ..write.bulk import STEP_ROWS, append_ahead
-from ..write.message_columns import columns_of
-from ..write.message_json import MessageReader, is_message
-from ..write.new_message import NewMessage
-from ..write.on_damage import CorruptedBodies, OnDamage
-from ..write.options import WriterOptions
-from ..write.profile import writer_profile
-from ..write.publishing import publish_made
-from ..write.put import StoreWriter
-from ..write.unique_keys import UniqueKeys
+from ..output.publishing import publish_made
+from ..put.bulk import STEP_ROWS, append_ahead
+from ..put.keys import UniqueKeys
+from ..put.message_columns import columns_of
+from ..put.message_json import MessageReader, is_message
+from ..put.new_message import NewMessage
+from ..put.on_damage import CorruptedBodies, OnDamage
+from ..put.options import WriterOptions
+from ..put.writer import StoreWriter
 from .ask import BODY, BODY_CRC_OK, parse_object
 from .messages import columns_of_rows, corrupted_rows, record_of
 from .sorted_rows import sorted_batches

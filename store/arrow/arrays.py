@@ -13,7 +13,7 @@ import pyarrow as pa
 from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_string
-from ..dictionary import dictionary
+from ..columns.dictionary import dictionary
 from ..errors import LimitExceeded
 
 _NO_TEXT = re.compile("[\ud800-\udfff]")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import acero
 from pyarrow import compute as pc
 
-from ..batch import Batch
+from ..log.batch import Batch
 from .log_columns import rows_of_batch
 
 _KEPT = "kept"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..config import BrokerConfig
+from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, StoreError, UnreadableRange
-from ..time_range import TimeRange, parse_range
+from ..search.time_range import TimeRange, parse_range
 from .fleet import stores_of
 
 REPORT = "report"

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from ...formats import message_properties as names
 from ...formats.derive.ragged import Ints
 from ...formats.property_columns import find
-from ..batch import Batch
-from ..write.publishing import publish_made
+from ..log.batch import Batch
+from ..output.publishing import publish_made
 from .append_rows import NewStore, make_store
 from .arrays import few_texts, numbers, text_of
 from .ask import Ask

@@ -19,8 +19,8 @@ from typing import Self
 
 import pyarrow as pa
 
+from ..disk.layout import JOURNAL
 from ..errors import Refused, Unreadable, from_os_error
-from ..layout import JOURNAL
 from .export_ends import LogEnded
 from .export_formats import NOTE, note_of
 from .export_rows import ExportHow

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import Layout, is_uri
 from ..errors import Refused, UnreadableRange
-from ..layout import Layout, is_uri
-from ..live_end import end_of
-from ..mapped_file_queue import MappedFileQueue
-from ..split import Split
+from ..log.splits import Split
+from ..search.live_end import end_of
 from .ask import ALWAYS, Ask
 from .log_rows import Damage
 from .remote import open_log

@@ -19,9 +19,9 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
+from ..disk.files import Files
 from ..errors import from_os_error
-from ..write.files import Files
-from ..write.stage import DRAFT
+from ..output.stage import DRAFT
 from .export_formats import FileKind, Sink, open_sink
 
 DAY_COLUMN = "store_timestamp"

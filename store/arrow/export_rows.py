@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..write.files import Files
-from ..write.on_damage import CorruptedBodies, OnDamage
+from ..disk.files import Files
+from ..put.on_damage import CorruptedBodies, OnDamage
 from .ask import BODY_CRC_OK, Ask
 from .export_files import DAY_COLUMN, FILE_BYTES, ExportFile, ExportFiles
 from .export_formats import NOTE, FileKind, holds_note

@@ -19,8 +19,8 @@ import pyarrow as pa
 from pyarrow import fs
 
 from ..counted import counted
+from ..disk.layout import is_uri
 from ..errors import Missing, NoSpace, StoreError, Unreadable, from_os_error
-from ..layout import is_uri
 
 _COPY_BYTES = 1 << 20
 

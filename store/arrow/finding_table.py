@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
+from ..disk.layout import Layout
 from ..errors import StoreError
-from ..layout import Layout
 from ..next_commands import Given, settings
-from ..store import Store
+from ..search.store import Store
 from ..verify.catalogue import Severity
+from ..verify.context import Scope
 from ..verify.finding_json import findings_json
 from ..verify.run import verify
-from ..verify.scene import Scope
 from .ask import Ask
 from .table import PROBLEM, Table, Values
 

@@ -8,8 +8,8 @@ from glob import glob, has_magic
 from pathlib import Path
 from urllib.parse import quote
 
+from ..disk.layout import is_uri
 from ..errors import InvalidInput, Missing, from_os_error
-from ..layout import is_uri
 
 LIST = "@"
 """A word that begins so names a file with a store on each line."""

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from ...formats.index_file import ITEM
-from ..index import Index, open_index_file
-from ..layout import INDEX, Layout
+from ..disk.layout import INDEX, Layout
+from ..index.read import Index, open_index_file
 from .ask import Ask
 from .table import Table, Values, fields_of_schema
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from ..consume_queue import QueueSummary
+from ..disk.layout import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, Layout
 from ..errors import Missing, NotAStore
-from ..layout import BATCH_CONSUME_QUEUE, CONFIG, CONSUME_QUEUE, Layout
-from ..store import Store
-from ..write.tail import batch_queues
+from ..put.tail import batch_queues
+from ..queues.read import QueueSummary
+from ..search.store import Store
 from .ask import Ask
 from .offset_table import offsets_of
 from .table import Table, Values

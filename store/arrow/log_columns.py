@@ -27,9 +27,9 @@ from ...formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6
 from ...formats.property_columns import Items, ends_with_crc_item
 from ...formats.quick_tables import IPV4_BYTES, IPV6_BYTES
 from ...formats.sys_flag import SysFlag
-from ..batch import Batch
-from ..body import Body, unpack
-from ..dictionary import dictionary
+from ..columns.dictionary import dictionary
+from ..log.batch import Batch
+from ..log.body import Body, unpack
 from .arrays import (
     batch_of,
     binary_of,

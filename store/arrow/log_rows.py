@@ -17,16 +17,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..byte_reader import Noted, each_noting, noting
-from ..commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..disk.byte_reader import Noted, each_noting, noting
+from ..disk.layout import is_uri
 from ..errors import Unreadable
-from ..layout import is_uri
-from ..log_search import time_bounds
-from ..mark import Mark
-from ..selection import Selection
-from ..split import Split, scan_split, split_bytes_for, splits
-from ..store import Store
-from ..time_range import TimeRange
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..log.record_status import Mark
+from ..log.splits import Split, scan_split, split_bytes_for, splits
+from ..search.log_search import time_bounds
+from ..search.selection import Selection
+from ..search.store import Store
+from ..search.time_range import TimeRange
 from .ask import ALWAYS, BODY, NO_BODY, STORED_BODY, Ask, with_notes
 from .log_columns import CHECKED, COLUMNS, USUAL, rows_of_batch
 from .remote import open_log

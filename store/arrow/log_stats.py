@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from ..forked import Forked, cores
-from ..stats import Stats
+from ..disk.workers import Forked, cores
+from ..inspect.stats import Stats
 from .ask import Ask
 from .log_rows import Damage, LogPart, messages_of, parts_of
 

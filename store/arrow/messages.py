@@ -14,11 +14,11 @@ from ...formats.derive import Ragged
 from ...formats.derive.ragged import Ints
 from ...formats.message_properties import ITEM_SEPARATOR, KEYS, NAME_VALUE_SEPARATOR, TAGS, UNIQ_KEY
 from ...formats.property_columns import Items, item_texts, with_items
-from ..dictionary import dictionary
+from ..columns.dictionary import dictionary
 from ..errors import InvalidInput
-from ..write.message_columns import NO_CRC
-from ..write.message_json import NUMBER_LIMITS, MessageReader, parse_host
-from ..write.stored_body import COMPRESSED, stored_body, wrong_crc
+from ..put.message_columns import NO_CRC
+from ..put.message_json import NUMBER_LIMITS, MessageReader, parse_host
+from ..put.stored_body import COMPRESSED, stored_body, wrong_crc
 
 if TYPE_CHECKING:
     import pyarrow as pa

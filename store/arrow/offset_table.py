@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...formats.kinds import KINDS
-from ..config_file import config_files, read_config_file
-from ..delay_level import SCHEDULE_TOPIC
-from ..layout import CONFIG, Layout
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..disk.layout import CONFIG, Layout
+from ..settings.read import config_files, read_config_file
 from .ask import OFFSET_TABLES, Ask
 from .table import PROBLEM, Table, Values
 

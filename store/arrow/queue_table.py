@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ...formats.consume_queue import PRE_FILL, UNIT
-from ..consume_queue import ConsumeQueues
-from ..layout import CONSUME_QUEUE, Layout
-from ..selection import matches
+from ..disk.layout import CONSUME_QUEUE, Layout
+from ..queues.read import ConsumeQueues
+from ..search.selection import matches
 from .ask import Ask
 from .table import Table, Values, fields_of_schema
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from ..broker.filter import Where
 from ..errors import InvalidInput
-from ..selected import OnDamage, Time, selected
-from ..where import Where
+from ..search.selected import OnDamage, Time, selected
 from .ask import PLAIN_BODY, with_notes
 from .log_columns import CHECKED, SCHEMA, STORE, USUAL, rows_of_batch
 
 if TYPE_CHECKING:
-    from ..store import Store
+    from ..search.store import Store
 
 Reader: TypeAlias = pa.RecordBatchReader
 _KNOWN = tuple(SCHEMA.names)

@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-from ..byte_reader import Unread
-from ..commit_log import CommitLog
-from ..compressed import Plain
-from ..config import BrokerConfig
+from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import Unread
+from ..disk.compressed import Plain
+from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from ..disk.layout import COMMIT_LOG, Layout, is_uri
 from ..errors import Missing, StoreError, Unreadable, Unsupported
-from ..layout import COMMIT_LOG, Layout, is_uri
-from ..mapped_file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from ..log.commit_log import CommitLog
 
 _BLOCK_BYTES = 1 << 20
 """What is fetched where a few bytes are wanted: around damage they are, many times."""

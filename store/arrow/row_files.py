@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ..errors import InvalidInput, StoreError, from_os_error
-from ..write.bulk import STEP_ROWS
+from ..put.bulk import STEP_ROWS
 
 FORMS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """By the end of a file's name."""

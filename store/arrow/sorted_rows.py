@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ...formats.derive.ragged import Ints
 from ..errors import InvalidInput, from_os_error
-from ..write.bulk import STEP_ROWS
+from ..put.bulk import STEP_ROWS
 from .row_files import batches_of, form_of, schema_of
 
 TIME, STORE, POSITION = "store_timestamp", "store", "position"

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from ...formats.derive import columns_of
-from ..byte_reader import Noted, each_noting
+from ..disk.byte_reader import Noted, each_noting
+from ..disk.layout import Layout, is_uri
 from ..errors import StoreError, Unreadable
-from ..layout import Layout, is_uri
 from .arrays import constant, numbers, path_text
 from .ask import Ask
 from .fetched import in_directory

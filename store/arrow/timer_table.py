@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from ...formats.timer_log import UNIT
 from ..counted import counted
-from ..layout import TIMER_LOG, Layout
-from ..mapped_file_queue import MappedFileQueue
-from ..timer import TimerUnits, timer_log
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import TIMER_LOG, Layout
+from ..timer.read import TimerUnits, timer_log
 from .ask import Ask
 from .table import PROBLEM, Table, Values, fields_of_schema
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyarrow import compute as pc
 
-from ..byte_reader import noting
+from ..disk.byte_reader import noting
+from ..disk.layout import Layout, is_uri
 from ..errors import StoreError
-from ..layout import Layout, is_uri
 from . import arrow_filter, damage_rows, log_rows
 from .ask import BODY, BODY_CRC_OK, Ask
 from .log_columns import CHECKED

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..byte_reader import data_ranges, read
+from ..disk.byte_reader import data_ranges, read
+from ..disk.file_queue import is_directory, is_file
+from ..disk.files import Files, OpenFile
+from ..disk.layout import JOURNAL
+from ..disk.regular_file import open_regular
 from ..errors import InvalidInput, NotAStore, Refused, from_os_error
-from ..layout import JOURNAL
-from ..mapped_file_queue import is_directory, is_file
-from ..regular_file import open_regular
-from ..write.files import Files, OpenFile
 
 _CHUNK_BYTES = 4 << 20
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..disk.confine import confine
+from ..disk.edits import Edit
+from ..disk.files import Files, write_new
+from ..disk.new_directory import new_directory
 from ..errors import InvalidInput, Unsupported
-from ..recovery.edits import Edit
-from ..store import Store
-from ..write.confine import confine
-from ..write.files import Files, write_new
-from ..write.new_directory import new_directory
+from ..search.store import Store
 from .copy import check_target, copy_store
 from .scenario import Scenario, Scene, scenarios
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from ...formats.commit_log import PLAIN
 from ...formats.derive import spans
 from ...formats.message import MESSAGE, SMALLEST
+from ..disk.edits import Edit
+from ..disk.file_queue import file_name
 from ..errors import NotFound
-from ..mapped_file_queue import file_name
-from ..recovery.edits import Edit
+from .corrupt import PAGE_BYTES, Spot, flip_bit, garbage, torn_tail, truncate, wrong_size, zero_page
 from .scenario import Place, Scene, create, killed, remove, scenario, write, zeros
-from .spoil import PAGE_BYTES, Spot, flip_bit, garbage, torn_tail, truncate, wrong_size, zero_page
 
 _STALE_RECORDS = 5
 _LARGEST_COPY = 1 << 24

@@ -10,14 +10,14 @@ from ...formats.checkpoint import FIELDS
 from ...formats.derive import offset_of
 from ...formats.tiered_index import HEADER
 from ...formats.timer_log import UNIT_BYTES
-from ..config_file import LARGEST_BYTES
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFileQueue
+from ..disk.regular_file import read_regular
 from ..errors import NotFound
-from ..mapped_file_queue import MappedFileQueue
-from ..recovery.edits import Edit
-from ..regular_file import read_regular
-from ..tiered import kind_of_place, open_segments
-from ..tiered_index import read_index
-from ..timer import TimerUnits, timer_log
+from ..settings.read import LARGEST_BYTES
+from ..tiered.index import read_index
+from ..tiered.segments import kind_of_place, open_segments
+from ..timer.read import TimerUnits, timer_log
 from .scenario import Scene, cut, killed, remove, replace, scenario, write, zeros
 
 _CONFIG = "config/*.json"

@@ -9,15 +9,15 @@ from pathlib import Path
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.derive import offset_of
 from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.layout import COMPACTION, COMPACTION_LOG
+from ..disk.snapshot import Entry
 from ..errors import NotFound
-from ..index import open_index_file
-from ..index_file import Header
-from ..layout import COMPACTION, COMPACTION_LOG
-from ..mapped_file_queue import MappedFileQueue, file_name
-from ..recovery.edits import Edit
-from ..recovery.queue_edits import last_byte
-from ..recovery.snapshot import Entry
-from ..write.index import file_name as index_file_name
+from ..index.files import Header
+from ..index.read import open_index_file
+from ..index.write import file_name as index_file_name
+from ..queues.edits import last_byte
 from .scenario import Scene, create, cut, killed, remove, scenario, write, zeros
 
 _MOVED_UNITS = 1 << 16

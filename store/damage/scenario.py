@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
-from ..batch import Batch
-from ..config_file import read_config_file
 from ..counted import counted
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import NotFound
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..mark import Mark
-from ..recovery.edits import Edit
-from ..store import Store
+from ..log.batch import Batch
+from ..log.record_status import Mark
+from ..search.store import Store
+from ..settings.read import read_config_file
 
 ISSUES = "https://github.com/apache/rocketmq/issues/"
 _LARGEST_FILE = 1 << 30

@@ -1,5 +1,5 @@
-"""`repair`: targeted mends of what is derived from the log, and of the configuration.
+"""`repair`: targeted repairs of what is derived from the log, and of the configuration.
 
-It shares plan, journal, apply and undo with `recover` (`store/recovery`). `parts` says what can be
-chosen, `repair` makes the plan, one module mends each part that `recover` leaves alone.
+It shares plan, journal, apply and undo with `recover`. `parts` says what can be chosen, `repair` makes
+the plan, one module is for each part that `recover` leaves alone.
 """

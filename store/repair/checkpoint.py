@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
-from ..checkpoint import Checkpoint
-from ..commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..recovery.checkpoint_edit import checkpoint_edit
-from ..recovery.edits import Edit
-from ..recovery.index_audit import IndexFix, index_files
-from ..recovery.plan import Plan
-from ..recovery.snapshot import Snapshot
-from ..regular_file import read_regular
+from ..disk.checkpoint import Checkpoint
+from ..disk.edits import Edit
+from ..disk.regular_file import read_regular
+from ..disk.snapshot import Snapshot
+from ..index.compare import IndexFix, index_files
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..plan.checkpoint import checkpoint_edit
+from ..plan.plan import Plan
 
 _REST_CODES = ("I-110",)
 _INDEX = "index_msg_timestamp"

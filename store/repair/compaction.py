@@ -21,22 +21,22 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.message import MESSAGE
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
-from ..batch_consume_queue import Units
-from ..commit_log import Batch
-from ..compaction import open_log
-from ..config_file import BACKUP
-from ..config_json import dumps, loads
-from ..consume_queue import queue_directories
+from ..broker.config_json import dumps, loads
 from ..counted import counted
-from ..layout import Layout
-from ..mapped_file_queue import MappedFileQueue, file_name
-from ..mark import Mark
-from ..recovery.edits import Edit
-from ..recovery.snapshot import QueueId
-from ..regular_file import read_regular
-from ..store import Store
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.layout import Layout
+from ..disk.regular_file import read_regular
+from ..disk.snapshot import QueueId
+from ..log.commit_log import Batch
+from ..log.record_status import Mark
+from ..queues.read import queue_directories
+from ..queues.read_batches import Units
+from ..search.compaction import open_log
+from ..search.store import Store
+from ..settings.read import BACKUP
 from ..verify.compaction_files import CompactedQueue, compacted_queues, leftovers
-from ..verify.scene import Scene, Scope
+from ..verify.context import Scene, Scope
 from .compaction_log import closed_files, log_edits, log_lengths, log_sizes, restored
 
 _LARGEST_BYTES = 64 << 20

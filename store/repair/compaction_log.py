@@ -16,15 +16,15 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import offset_of
 from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
-from ..commit_log import Batch, CommitLog
-from ..compaction import open_log
-from ..consume_queue import ConsumeQueue, queue_directories
 from ..counted import counted
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.layout import Layout
 from ..errors import NotFound
-from ..layout import Layout
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..recovery.edits import Edit
-from ..store import Store
+from ..log.commit_log import Batch, CommitLog
+from ..queues.read import ConsumeQueue, queue_directories
+from ..search.compaction import open_log
+from ..search.store import Store
 from ..verify.compaction import FEWEST_QUEUE_FILES, log_bytes
 from ..verify.compaction_files import CompactedQueue
 

@@ -12,25 +12,25 @@ from pathlib import Path
 from typing import Any
 
 from ...formats.kinds import KINDS, Syntax
-from ..config_file import BACKUP, FILES
-from ..config_json import dumps, loads
-from ..consume_queue import queue_directories
+from ..broker.config_json import dumps, loads
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.profiles import DispatchRules, Profile
+from ..broker.system_topics import group_of_topic, is_system_topic
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, new_topic
+from ..broker.write_profile import WriterProfile
 from ..counted import counted
-from ..dispatch import LMQ_PREFIX
+from ..disk.edits import Edit
+from ..disk.file_queue import start_of
+from ..disk.layout import Layout
+from ..disk.regular_file import read_regular
+from ..disk.snapshot import Snapshot
 from ..errors import InvalidInput
-from ..layout import Layout
-from ..mapped_file_queue import start_of
-from ..recovery.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
-from ..recovery.config_rules import config_rules
-from ..recovery.config_start import ConfigStart, config_start
-from ..recovery.edits import Edit
-from ..recovery.profiles import DispatchRules, Profile
-from ..recovery.snapshot import Snapshot
-from ..regular_file import read_regular
-from ..system_topics import group_of_topic, is_system_topic
+from ..queues.read import queue_directories
+from ..settings.read import BACKUP, FILES
+from ..start.config import ConfigStart, config_start
+from ..start.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
+from ..start.config_rules import config_rules
 from ..verify.config_tables import ConfigTables
-from ..write.profile import WriterProfile
-from ..write.topics import BATCH_QUEUES, QUEUE_TYPE, new_topic
 from .config_entries import Proven, mend_entries
 from .config_offsets import Bounds, Clamped, Ranges, clamp
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..broker.topics import new_topic
+from ..broker.write_profile import WriterProfile
+from ..disk.snapshot import QueueId
 from ..errors import one_line
-from ..recovery.snapshot import QueueId
 from ..verify.config_topics import MODES, PERM_MOST
-from ..write.profile import WriterProfile
-from ..write.topics import new_topic
 
 Json = dict[Any, Any]
 _TOPICS, _GROUPS, _FILTERS, _MODES_TABLE, _OFFSETS = (

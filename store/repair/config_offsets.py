@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...formats.consumer_offset import OFFSET_TABLES
-from ..delay_level import SCHEDULE_TOPIC
-from ..dispatch import LMQ_PREFIX
-from ..recovery.snapshot import QueueId
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.dispatch import LMQ_PREFIX
+from ..disk.snapshot import QueueId
 
 Json = dict[Any, Any]
 Ranges = Mapping[QueueId, tuple[int, int]]

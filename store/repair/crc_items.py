@@ -12,9 +12,9 @@ import numpy as np
 
 from ...formats.message_properties import CRC_DIGITS_AT, CRC_ITEM_BYTES, crc_item
 from ...formats.property_columns import ends_with_misnamed_crc_item
-from ..commit_log import Batch, CommitLog
-from ..mark import Mark
-from ..recovery.edits import Edit
+from ..disk.edits import Edit
+from ..log.commit_log import Batch, CommitLog
+from ..log.record_status import Mark
 
 _OF_THE_LOG = (Mark.NONE, Mark.AFTER_DAMAGE)
 

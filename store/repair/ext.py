@@ -15,16 +15,16 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE
-from ..commit_log import CommitLog
-from ..consume_queue_ext import ExtRange, ext_units_at
+from ..broker.dispatch import dispatch
+from ..columns.ordered import rows_of
 from ..counted import counted
-from ..dispatch import dispatch
-from ..mapped_file_queue import MappedFileQueue
-from ..ordered import rows_of
-from ..recovery.edits import Edit
-from ..recovery.queue_edits import is_whole_file, last_byte
-from ..recovery.queue_units import Units, is_valid, read_units
-from ..recovery.snapshot import Entry, Snapshot
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFileQueue
+from ..disk.snapshot import Entry, Snapshot
+from ..log.commit_log import CommitLog
+from ..queues.edits import is_whole_file, last_byte
+from ..queues.read_ext import ExtRange, ext_units_at
+from ..queues.units import Units, is_valid, read_units
 from .ext_units import Wanted, damaged_ranges, mend_range
 
 Ints = npt.NDArray[np.int64]

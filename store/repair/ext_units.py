@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ...formats.consume_queue_ext import END, END_MARK, HEAD, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
-from ..consume_queue_ext import ExtRange, ext_units
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..recovery.edits import Edit
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..queues.read_ext import ExtRange, ext_units
 
 _CODES = ("I-079",)
 

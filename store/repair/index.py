@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ..recovery.edits import Edit
-from ..recovery.index_audit import IndexFix, index_files
-from ..recovery.index_state import IndexHeader
-from ..recovery.snapshot import Snapshot
-from ..store import Store
+from ..disk.edits import Edit
+from ..disk.snapshot import Snapshot
+from ..index.compare import IndexFix, index_files
+from ..index.start import IndexHeader
+from ..search.store import Store
 from ..verify.catalogue import Severity, catalogue
-from ..verify.finding import Finding
+from ..verify.context import Scope
+from ..verify.findings import Finding
 from ..verify.run import verify
-from ..verify.scene import Scope
 
 _GROUP = "index"
 _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})

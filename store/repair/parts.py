@@ -8,8 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from ..errors import InvalidInput
-from ..layout import (
+from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
     CONSUME_QUEUE,
@@ -17,9 +16,10 @@ from ..layout import (
     TIMER_LOG,
     Layout,
 )
-from ..layout import INDEX as INDEX_FOLDER
+from ..disk.layout import INDEX as INDEX_FOLDER
+from ..disk.snapshot import QueueId
+from ..errors import InvalidInput
 from ..next_commands import RECOVER
-from ..recovery.snapshot import QueueId
 from ..verify.catalogue import catalogue
 from ..verify.start import GROUP
 
@@ -66,7 +66,7 @@ _OF_CODES = {
 }
 """Codes that another part mends than their group says."""
 _BY_HAND = frozenset({"I-084", "I-147", "I-148", "I-151", "I-153", "I-155", "I-170", "I-171"})
-"""Codes that no repair mends, whatever their group says: `beyond.toml` has the reasons."""
+"""Codes that no repair mends, whatever their group says: `unrepairable.toml` has the reasons."""
 
 
 @dataclass(frozen=True)

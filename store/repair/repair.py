@@ -14,30 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from ..byte_reader import refusing
-from ..commit_log import CommitLog
+from ..audit.verified import SoundLog
+from ..broker.generation import generation_of
+from ..broker.load import load_files, truncate
+from ..broker.profiles import Profile, profile_of
+from ..broker.record_check import BodyCheck
+from ..broker.write_profile import writer_profile
+from ..disk.byte_reader import refusing
+from ..disk.edits import Edit
+from ..disk.layout import Layout
+from ..disk.snapshot import Snapshot
+from ..disk.workers import cores
 from ..errors import NotFound, Refused, Unsupported
-from ..forked import cores
-from ..generation import generation_of
-from ..layout import Layout
+from ..index.compare import index_edits
+from ..log.commit_log import CommitLog
 from ..next_commands import proposed
-from ..recovery.edits import Edit
-from ..recovery.fingerprint import Fingerprint
-from ..recovery.index_audit import index_edits
-from ..recovery.journal import unfinished
-from ..recovery.loading import load_files, truncate
-from ..recovery.log_recovery import Switches
-from ..recovery.plan import Plan, make_plan
-from ..recovery.profiles import Profile, profile_of
-from ..recovery.record_check import BodyCheck
-from ..recovery.recovery import switches_of
-from ..recovery.simulate import Outcome
-from ..recovery.snapshot import Snapshot
-from ..recovery.sound import SoundLog
-from ..recovery.wish import Policy, Wish
-from ..store import Store
-from ..write.profile import writer_profile
-from .anew import made_anew
+from ..plan.options import Policy, Wish
+from ..plan.plan import Plan, make_plan
+from ..recover.recovery import switches_of
+from ..search.store import Store
+from ..session.fingerprint import Fingerprint
+from ..session.journal import unfinished
+from ..start.log import Switches
+from ..start.simulate import Outcome
 from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
 from .config import ConfigRepair, config_repair
@@ -46,6 +45,7 @@ from .crc_items import crc_item_edits
 from .ext import ext_repair
 from .index import index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
+from .rebuild import made_anew
 from .timer import timer_edits
 from .timer_predicted import planned_queue
 

@@ -20,21 +20,21 @@ from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from ..commit_log import Batch, CommitLog, Extent
+from ..broker.delay_level import TIMER_TOPIC
 from ..counted import counted
-from ..delay_level import TIMER_TOPIC
-from ..layout import Layout
-from ..recovery.edits import Edit
-from ..recovery.snapshot import QueueId
-from ..recovery.timer_state import QUEUE
-from ..store import Store
-from ..timer_check import TimerCheck
+from ..disk.edits import Edit
+from ..disk.layout import Layout
+from ..disk.snapshot import QueueId
+from ..disk.timer_check import TimerCheck
+from ..inspect.timer_records import numbers
+from ..log.commit_log import Batch, CommitLog, Extent
+from ..search.store import Store
+from ..timer.start import QUEUE
+from ..verify.context import Scene, Scope
 from ..verify.records import Records
-from ..verify.scene import Scene, Scope
 from ..verify.timer_entries import Entries, TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
-from ..views.timer_records import numbers
 from .timer_log import (
     MendedEntries,
     closing_blanks,

@@ -25,15 +25,15 @@ from ...formats.timer_log import (
     UNIT,
     UNIT_BYTES,
 )
-from ..delay_level import TIMER_TOPIC
+from ..broker.delay_level import TIMER_TOPIC
+from ..columns.ordered import rows_of
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFile
 from ..errors import NotFound
-from ..mapped_file_queue import MappedFile
-from ..ordered import rows_of
-from ..recovery.edits import Edit
-from ..recovery.queue_units import is_valid
-from ..store import Store
+from ..queues.units import is_valid
+from ..search.store import Store
+from ..verify.context import Scene
 from ..verify.records import Records
-from ..verify.scene import Scene
 from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 

@@ -15,15 +15,15 @@ import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.timer_wheel import SLOT
-from ..byte_reader import Unread
-from ..delay_level import TIMER_TOPIC
-from ..file_bytes import Bytes, FileBytes
-from ..layout import Layout
-from ..mapped_file_queue import MappedFile, MappedFileQueue, start_of
-from ..recovery.edits import Content, Edit
-from ..recovery.queue_units import UNIT_DTYPE, is_valid
-from ..recovery.snapshot import list_entries
-from ..verify.scene import Scene
+from ..broker.delay_level import TIMER_TOPIC
+from ..disk.byte_reader import Unread
+from ..disk.edits import Content, Edit
+from ..disk.file_bytes import Bytes, FileBytes
+from ..disk.file_queue import MappedFile, MappedFileQueue, start_of
+from ..disk.layout import Layout
+from ..disk.snapshot import list_entries
+from ..queues.units import UNIT_DTYPE, is_valid
+from ..verify.context import Scene
 from ..verify.timer_entries import TimerFiles
 
 

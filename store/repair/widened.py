@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ..broker.profiles import profile_of
+from ..disk.layout import Layout
+from ..disk.snapshot import Snapshot
 from ..errors import InvalidInput
-from ..layout import Layout
-from ..recovery.by_source import as_configured
-from ..recovery.cases import Case, case_named
-from ..recovery.config_rules import STATISTICS
-from ..recovery.plan import Plan
-from ..recovery.profiles import profile_of
-from ..recovery.recovery import Recovery, switches_of
-from ..recovery.recovery import plan_again as recovery_again
-from ..recovery.snapshot import Snapshot
-from ..recovery.wish import Policy, Wish
+from ..plan.options import Policy, Wish
+from ..plan.plan import Plan
+from ..recover.cases import Case, case_named
+from ..recover.recovery import Recovery, switches_of
+from ..recover.recovery import plan_again as recovery_again
+from ..start.by_source import as_configured
+from ..start.config_rules import STATISTICS
 from ..verify.catalogue import Severity
-from ..verify.finding import Finding
+from ..verify.findings import Finding
 from .parts import Choice, Part, part_of_code
 from .repair import Request, mend_parts
 

@@ -24,8 +24,8 @@ from ...formats.message import (
     PROPERTIES_BYTES_MAX,
     SMALLEST,
 )
-from ..log_items import WINDOW_BYTES
-from ..scan import Window, check, number_at, walk
+from ..log.log_items import WINDOW_BYTES
+from ..log.window import Window, check, number_at, walk
 from . import search
 from .grade import Grade, grades, plausible, structural
 from .runs import Run, append, runs_of

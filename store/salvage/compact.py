@@ -14,12 +14,12 @@ from ...formats.derive import Columns
 from ...formats.derive.ragged import Ints
 from ...formats.message import SysFlag
 from ...formats.tombstone import FILLER_TOPIC
-from ..config import BrokerConfig
+from ..disk.broker_conf import BrokerConfig
+from ..disk.files import Files
 from ..errors import InvalidInput, LimitExceeded
-from ..time_range import TimeRange
-from ..write.files import Files
-from ..write.options import WriterOptions
-from ..write.put import StoreWriter
+from ..put.options import WriterOptions
+from ..put.writer import StoreWriter
+from ..search.time_range import TimeRange
 from .arrange import Layer
 from .grade import Grade
 from .manifest import Manifest, batches_of

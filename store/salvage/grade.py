@@ -11,8 +11,8 @@ from ...formats.derive import Columns, Ragged
 from ...formats.derive.ragged import Ints, overlapping
 from ...formats.message import SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
-from ..scan import body_crc_ok
-from ..write.message_columns import rows_with_crc
+from ..log.window import body_crc_ok
+from ..put.message_columns import rows_with_crc
 
 Flags = npt.NDArray[np.bool_]
 

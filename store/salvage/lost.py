@@ -17,13 +17,13 @@ from ...formats.blank import BLANK
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
-from ..batch import Batch, Extent
-from ..dispatch import LMQ_PREFIX, Dispatched
-from ..recovery.keep.forms import Forms
-from ..recovery.keep.gaps import Gap
-from ..recovery.keep.lost_units import LostUnits
-from ..recovery.snapshot import QueueId
-from ..recovery.survey import Messages
+from ..audit.messages import Messages
+from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..disk.snapshot import QueueId
+from ..log.batch import Batch, Extent
+from ..plan.gaps import Gap
+from ..plan.lost_units import LostUnits
+from ..plan.tombstones import Forms
 
 
 class Missing(NamedTuple):

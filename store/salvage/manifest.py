@@ -12,7 +12,7 @@ import numpy as np
 from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Ints
 from ...formats.message import MESSAGE
-from ..write.files import Files, OpenFile
+from ..disk.files import Files, OpenFile
 from .carve import Fragment
 from .reading import windows_of
 from .runs import Run

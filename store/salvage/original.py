@@ -1,6 +1,6 @@
 """The log as it was: every record at its own position, holes closed so that brokers load it.
 
-Holes are closed as `recover` closes them (`store/recovery/keep`): a filler where nothing is known, a
+Holes are closed as `recover` closes them (`store/plan`): a filler where nothing is known, a
 tombstone for each queue offset that is not there any more, a BLANK to the end of a file. Queues, index
 and checkpoint are then made from the log by the same plan that `recover` makes.
 """
@@ -17,27 +17,27 @@ from pathlib import Path
 import numpy as np
 
 from ...formats.commit_log import DLEDGER
-from ..commit_log import CommitLog
-from ..config import BrokerConfig
+from ..audit.messages import survey
+from ..broker.topics import Topics, now_ms
+from ..broker.write_profile import LIGHT_QUEUE_OPTIONS, writer_profile
 from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
+from ..disk.confine import confine
+from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.files import Files
+from ..disk.layout import COMMIT_LOG, Layout
 from ..errors import InvalidInput, Refused
-from ..layout import COMMIT_LOG, Layout
-from ..mapped_file_queue import MappedFileQueue, file_name
-from ..recovery.apply import apply
-from ..recovery.journal import Journal
-from ..recovery.keep.fill import Fill, fills
-from ..recovery.keep.forms import Forms
-from ..recovery.keep.gaps import Gap
-from ..recovery.keep.records import Piece, encoded, padded
-from ..recovery.plan import Plan
-from ..recovery.recovery import examine, plan_again
-from ..recovery.survey import survey
-from ..recovery.undo import purge
-from ..recovery.wish import Policy
-from ..write.confine import confine
-from ..write.files import Files
-from ..write.profile import LIGHT_QUEUE_OPTIONS, writer_profile
-from ..write.topics import Topics, now_ms
+from ..log.commit_log import CommitLog
+from ..plan.fill import Fill, fills
+from ..plan.fill_records import Piece, encoded, padded
+from ..plan.gaps import Gap
+from ..plan.options import Policy
+from ..plan.plan import Plan
+from ..plan.tombstones import Forms
+from ..recover.recovery import examine, plan_again
+from ..session.apply import apply
+from ..session.journal import Journal
+from ..session.undo import purge
 from .arrange import Layer
 from .lost import MissingOffsets, placed
 from .runs import Run

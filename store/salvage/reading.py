@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...formats.commit_log import PLAIN
 from ...formats.derive.ragged import Ints
-from ..log_items import WINDOW_BYTES
-from ..scan import Window, walk
+from ..log.log_items import WINDOW_BYTES
+from ..log.window import Window, walk
 from .grade import LARGEST_RECORD
 from .runs import Run
 from .source import Sources

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ..config import BrokerConfig
 from ..counted import counted
 from ..damage.copy import check_empty
+from ..disk.broker_conf import BrokerConfig
+from ..disk.file_queue import file_name
+from ..disk.files import Files
+from ..disk.layout import COMMIT_LOG
+from ..disk.new_directory import new_directory
 from ..errors import NotFound, Refused
-from ..layout import COMMIT_LOG
-from ..mapped_file_queue import file_name
-from ..write.files import Files
-from ..write.new_directory import new_directory
 from .arrange import Arranged, Layer, arrange, split_far
 from .carve import Found, carve
 from .compact import Selection, Written, write_compact

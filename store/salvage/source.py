@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
-from ..byte_reader import fill_any, next_data
-from ..compressed import is_compressed, open_plain
+from ..disk.byte_reader import fill_any, next_data
+from ..disk.compressed import is_compressed, open_plain
+from ..disk.file_queue import is_directory, is_file
 from ..errors import Missing, Unreadable, from_os_error
-from ..mapped_file_queue import is_directory, is_file
 
 OPEN_SOURCES = 32
 """Sources that are open at a time."""

@@ -1,6 +1,6 @@
-"""`verify`: the invariants of docs/invariants.md, each one function registered under its code.
+"""`verify`: the invariants, each one function registered under its code.
 
-`catalogue` holds what is said of each, `register` which function checks it and when, `scene` what
+`catalogue` holds what is said of each, `register` which function checks it and when, `context` what
 the functions look at, `run` the order of it all. One module of checks per group of the catalogue;
 `start` is that of what the next start of a broker does. `verdict` makes one sentence of all findings.
 """

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from difflib import get_close_matches
 
-from ..consume_queue import has_topic, queue_directories
+from ..broker.topics import Topics
 from ..errors import InvalidInput, NotFound, StoreError
-from ..find import find
-from ..selection import Selection, is_pattern
-from ..store import Store
-from ..write.topics import Topics
+from ..queues.read import has_topic, queue_directories
+from ..search.find import find
+from ..search.selection import Selection, is_pattern
+from ..search.store import Store
 
 
 def check_topic(store: Store, topic: str, queue_id: int | None = None) -> None:

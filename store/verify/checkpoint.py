@@ -6,15 +6,15 @@ import os
 from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
-from ..checkpoint import Checkpoint
 from ..counted import counted
+from ..disk.checkpoint import Checkpoint
+from ..disk.regular_file import read_regular
 from ..errors import Missing, NotFound, StoreError
-from ..index_file import IndexFile
-from ..regular_file import read_regular
+from ..index.files import IndexFile
 from .catalogue import Severity
-from .consume_queue_state import may_have_none, queues_of
+from .context import Scene
+from .queue_state import may_have_none, queues_of
 from .register import after
-from .scene import Scene
 
 _INDEX_TIME = "index_msg_timestamp"
 _TIMES = ("physic_msg_timestamp", "logics_msg_timestamp", _INDEX_TIME)

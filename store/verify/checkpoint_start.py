@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..broker.load import load_files
+from ..disk.snapshot import Snapshot
 from ..errors import StoreError
-from ..recovery.loading import load_files
-from ..recovery.log_recovery import Switches, start_file
-from ..recovery.snapshot import Snapshot
-from .scene import Scene
+from ..start.log import Switches, start_file
+from .context import Scene
 
 
 class Start(NamedTuple):

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from . import (
-    commit_log_chain,
-    commit_log_dledger,
-    commit_log_keys,
-    commit_log_order,
-    commit_log_properties,
-    commit_log_records,
-    commit_log_system,
-    commit_log_topics,
+    log_chain,
+    log_dledger,
+    log_keys,
+    log_order,
+    log_properties,
+    log_records,
+    log_system,
+    log_topics,
 )
 
 __all__ = [
-    "commit_log_chain",
-    "commit_log_dledger",
-    "commit_log_keys",
-    "commit_log_order",
-    "commit_log_properties",
-    "commit_log_records",
-    "commit_log_system",
-    "commit_log_topics",
+    "log_chain",
+    "log_dledger",
+    "log_keys",
+    "log_order",
+    "log_properties",
+    "log_records",
+    "log_system",
+    "log_topics",
 ]

@@ -8,17 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.sparse_consume_queue import UNIT_BYTES
-from ..config_file import read_config_file
+from ..columns.ordered import rows_of
 from ..counted import counted
+from ..disk.snapshot import QueueId
 from ..errors import Missing
-from ..ordered import rows_of
-from ..recovery.snapshot import QueueId
+from ..settings.read import read_config_file
 from . import high_availability
 from .catalogue import Severity
 from .compaction_files import CompactedQueue, compacted_queues, leftovers
+from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before
-from .scene import Scene
 
 __all__ = ["high_availability"]
 

@@ -14,14 +14,14 @@ from ...formats import message_properties as names
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
-from ..batch_consume_queue import Units, is_valid
-from ..commit_log import Batch, CommitLog, ExtentKind
-from ..compaction import open_log
-from ..consume_queue import queue_directories
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..mark import Mark
-from ..sparse_consume_queue import SparseRange, sparse_units
-from .scene import Scene
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..log.commit_log import Batch, CommitLog, ExtentKind
+from ..log.record_status import Mark
+from ..queues.read import queue_directories
+from ..queues.read_batches import Units, is_valid
+from ..queues.read_sparse import SparseRange, sparse_units
+from ..search.compaction import open_log
+from .context import Scene
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

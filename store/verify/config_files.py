@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 from ...formats.kinds import KINDS, Syntax
-from ..config_file import FILES, TEMPORARY, ConfigFile, stand_in
 from ..errors import Unsupported
+from ..settings.read import FILES, TEMPORARY, ConfigFile, stand_in
 from .catalogue import Severity
 from .config_tables import DATABASES, FAMILIES, FAMILIES_5_4, config_tables
+from .context import Scene
 from .register import before
-from .scene import Scene
 
 _METRICS = frozenset({"timermetrics", "transactionMetrics"})
 _VERSION = "dataVersion"

@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from ...formats.consumer_offset import OFFSET_TABLES
-from ..delay_level import SCHEDULE_TOPIC
-from ..dispatch import LMQ_PREFIX
-from ..recovery.snapshot import QueueId
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.dispatch import LMQ_PREFIX
+from ..disk.snapshot import QueueId
 from .catalogue import Severity
 from .config_tables import Told, config_tables
+from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before
-from .scene import Scene
 
 _CLAMPS_SINCE = "4.9"
 _DELETED, _NEW = 2, 0

@@ -1,21 +1,21 @@
 """Files of `config/` that are missing, or whole and of another shape: what a start does (I-156).
 
-What cannot be parsed is told by I-140 and I-141. Whether something is lost: `recovery/config_start`.
+What cannot be parsed is told by I-140 and I-141. Whether something is lost: `store/start/config`.
 """
 
 from __future__ import annotations
 
 import os
 
-from ..recovery.config_load import Start
-from ..recovery.config_rules import STATISTICS, TIMER_CHECK
-from ..recovery.config_start import ConfigFileStart, ConfigStart, config_start
-from ..recovery.snapshot import QueueId
+from ..disk.snapshot import QueueId
+from ..start.config import ConfigFileStart, ConfigStart, config_start
+from ..start.config_load import Start
+from ..start.config_rules import STATISTICS, TIMER_CHECK
 from .catalogue import Severity
 from .config_tables import config_tables
+from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after
-from .scene import Scene
 
 
 @after("I-156")

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
-from ..config_file import BACKUP, FILES, ConfigFile, read_config_file
-from ..config_summary import databases
 from ..errors import Missing, StoreError
-from ..rocksdb import RocksDb
-from ..rocksdb_records import read_entries
+from ..queues.rocksdb import RocksDb
+from ..settings.read import BACKUP, FILES, ConfigFile, read_config_file
+from ..settings.rocksdb import read_entries
+from ..settings.summary import databases
 from .catalogue import Severity
-from .scene import Scene
+from .context import Scene
 from .unreadable import need_whole
 
 FAMILIES = frozenset({"default", "kvDataVersion", "forbidden"})

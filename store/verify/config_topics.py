@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from ..consume_queue import queue_directories
-from ..dispatch import LMQ_PREFIX
-from ..system_topics import is_system_topic
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.system_topics import is_system_topic
+from ..queues.read import queue_directories
 from .catalogue import Severity
 from .config_tables import ConfigTables, Row, Told, config_tables
+from .context import Scene
 from .register import after, before
-from .scene import Scene
 
 PERM_MOST = 15
 _POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"

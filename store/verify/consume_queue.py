@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from . import consume_queue_batch, consume_queue_ext, consume_queue_files, consume_queue_log
-from .consume_queue_ends import report_ends, report_missing
-from .consume_queue_log import report_waits
-from .consume_queue_rocksdb import check_database
-from .consume_queue_state import queues_of
-from .consume_queue_units import QueuePass
+from . import queue_batches, queue_ext, queue_files, queue_messages
+from .context import Scene
+from .queue_ends import report_ends, report_missing
+from .queue_messages import report_waits
+from .queue_rocksdb import check_database
+from .queue_state import queues_of
+from .queue_units import QueuePass
 from .register import after
-from .scene import Scene
 
 __all__ = [
-    "consume_queue_batch",
-    "consume_queue_ext",
-    "consume_queue_files",
-    "consume_queue_log",
+    "queue_batches",
+    "queue_ext",
+    "queue_files",
+    "queue_messages",
 ]
 
 

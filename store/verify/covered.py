@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .carried import Carried
-from .consume_queue_ranges import Flags, Ints, Ranges
-from .scene import Scene
+from ..columns.queue_ranges import Flags, Ints, Ranges
+from .context import Scene
+from .part_result import Carried
 
 
 class Covered(Carried):

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands, refused
 from .catalogue import catalogue
-from .finding import Finding
+from .findings import Finding
 from .verdict import Verdict
 
 

@@ -11,27 +11,27 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..broker.load import Refusal
+from ..broker.profiles import profile_of
 from ..counted import counted
+from ..disk.snapshot import QueueId, Snapshot
 from ..errors import Refused, UnreadableRange, Unsupported
-from ..recovery.apply import barriers
-from ..recovery.config_start import config_start
-from ..recovery.journal import unfinished
-from ..recovery.loading import Refusal
-from ..recovery.mend import mend
-from ..recovery.profiles import profile_of
-from ..recovery.snapshot import QueueId, Snapshot
-from ..recovery.timer_state import load_timer
-from ..store import Store
-from .finding import Finding, order
+from ..plan.normalize import mend
+from ..search.store import Store
+from ..session.apply import barriers
+from ..session.journal import unfinished
+from ..start.config import config_start
+from ..timer.start import load_timer
+from .context import Scene, Scope
+from .findings import Finding, order
 from .register import CHECKS, checks_of
 from .run import load_checks
-from .scene import Scene, Scope
 from .start import cut_off, forgotten
 from .unreadable import going_on, of_unread
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
-    from ..description import Description
+    from ..inspect.description import Description
 
 _GROUPS = frozenset({"layout", "config"})
 _NOT_READ = "records, queues, index and timer one by one, and what a broker's start does to them"

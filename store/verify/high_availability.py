@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..config_file import BACKUP, ConfigFile, read_config_file
 from ..errors import Missing
+from ..settings.read import BACKUP, ConfigFile, read_config_file
+from .context import Scene
 from .register import after, before
-from .scene import Scene
 
 
 @after("I-170")

@@ -16,12 +16,12 @@ import numpy.typing as npt
 from ...formats.index_file import ITEM_BYTES, SLOT_BYTES, items_offset, slots_offset
 from ..counted import counted
 from ..errors import Missing
-from ..index_file import IndexFile
+from ..index.files import IndexFile
 from .catalogue import Severity
-from .finding import Flags
+from .context import Scene
+from .findings import Flags
 from .index_files import add, header_only, index_files
 from .register import before
-from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
 _LARGEST_HASH = (1 << 31) - 1

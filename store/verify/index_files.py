@@ -8,14 +8,14 @@ from typing import Any
 
 from ...formats.index_file import HEADER_BYTES, file_size, items_offset
 from ..counted import counted
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.file_windows import is_zero
 from ..errors import Missing, StoreError
-from ..file_windows import is_zero
-from ..index_file import IndexFile
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..one_record import read_message
+from ..index.files import IndexFile
+from ..log.one_record import read_message
 from .catalogue import Severity
+from .context import Scene
 from .register import after, before
-from .scene import Scene
 
 _NAME_DIGITS = 17
 """yyyyMMddHHmmssSSS."""

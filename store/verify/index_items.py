@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ..index_file import IndexFile
+from ..index.files import IndexFile
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

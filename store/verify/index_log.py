@@ -19,17 +19,17 @@ from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
 from ..counted import counted
 from ..errors import Missing
-from ..index_file import IndexFile
-from ..lost import tombstones
-from .carried import Carried
+from ..index.files import IndexFile
+from ..log.lost import tombstones
 from .catalogue import Severity
+from .context import Scene
 from .covered import covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
 from .index_wanted import Wanted, asked_for
+from .part_result import Carried
 from .records import Records
 from .register import after, of_records
-from .scene import Scene
 from .unreadable import is_gone
 
 Ints = npt.NDArray[np.int64]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ..commit_log import CommitLog
-from ..dispatch import dispatch
+from ..broker.dispatch import dispatch
+from ..log.commit_log import CommitLog
 from .index_items import Picked
 from .records import Records
 

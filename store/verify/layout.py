@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...formats.lock import CONTENT
-from ..batch import Extent, ExtentKind
 from ..counted import counted
+from ..disk.file_queue import MappedFile, file_name
+from ..disk.layout import JOURNAL
+from ..disk.lock import holder
+from ..disk.regular_file import read_regular
+from ..disk.snapshot import Entry, list_entries
 from ..errors import Missing, StoreError
-from ..layout import JOURNAL
-from ..lock import holder
-from ..mapped_file_queue import MappedFile, file_name
-from ..recovery.snapshot import Entry, list_entries
-from ..regular_file import read_regular
-from .carried import Carried
+from ..log.batch import Extent, ExtentKind
 from .catalogue import Severity
+from .context import Scene
 from .layout_queues import check_directories
+from .part_result import Carried
 from .register import after, before, of_extents
-from .scene import Scene
 
 _FULL_PERCENT = 90
 _TOLERANCE_S = 60

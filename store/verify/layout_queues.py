@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ..compressed import is_compressed_name, plain_name
+from ..broker.profiles import OnOddFile
 from ..counted import counted
-from ..log_items import LogItems
-from ..mapped_file_queue import NAME_DIGITS, file_name, start_of
-from ..recovery.profiles import OnOddFile
-from ..recovery.snapshot import Entry, list_entries
+from ..disk.compressed import is_compressed_name, plain_name
+from ..disk.file_queue import NAME_DIGITS, file_name, start_of
+from ..disk.snapshot import Entry, list_entries
+from ..log.log_items import LogItems
 from .catalogue import Severity
-from .scene import Scene
+from .context import Scene
 
 _SLASH_NAMES = "4.9"
 """The generation that makes directories for light queues with a slash in their name (B12)."""

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..commit_log import Batch, CommitLog, Extent
 from ..errors import NotFound
-from ..mark import Mark
-from ..recent import Recent
-from ..split import record_behind
+from ..log.commit_log import Batch, CommitLog, Extent
+from ..log.record_status import Mark
+from ..log.splits import record_behind
+from ..log.tail_history import Recent
 from .catalogue import GROUPS
-from .scene import LogFacts, Scene
+from .context import LogFacts, Scene
 
 CUT_BYTES = 64 << 20
 """No batch has records on both sides of a multiple of it in a file: parts of the log begin there."""

@@ -1,6 +1,6 @@
 """What of the log is in order for a start and a plan, found in the pass that the checks are handed.
 
-`store/recovery` goes by it (`recovery/sound.py`), so that neither the prediction of a start nor the plan
+`store/recover` goes by it (`audit/verified.py`), so that neither the prediction of a start nor the plan
 of a recovery reads the log once more.
 """
 
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..commit_log import Batch, Extent
 from ..errors import StoreError
-from .carried import Carried
-from .scene import Scene
+from ..log.commit_log import Batch, Extent
+from .context import Scene
+from .part_result import Carried
 
 if TYPE_CHECKING:
-    from ..dispatch import Dispatched
-    from ..recovery.prove import Proof, Prover
-    from ..recovery.sound import SoundLog, SoundRun
+    from ..audit.prove import Proof, Prover
+    from ..audit.verified import SoundLog, SoundRun
+    from ..broker.dispatch import Dispatched
 
 
 class _Left(NamedTuple):
@@ -37,7 +37,7 @@ class ProofOfLog(Carried):
     @classmethod
     def fresh(cls, scene: Scene) -> ProofOfLog:
         """That of the store of a run."""
-        from ..recovery.recovery import proof_of
+        from ..recover.recovery import proof_of
 
         try:
             return cls(proof_of(scene.store.layout, scene.scope.broker_version))
@@ -77,7 +77,7 @@ class ProofOfLog(Carried):
 
     def take_on(self, scene: Scene, left: _Left) -> None:
         """That of the part, too."""
-        from ..recovery.sound import SoundLog
+        from ..audit.verified import SoundLog
 
         del scene
         before = self.done()

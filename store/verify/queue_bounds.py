@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from ..batch_consume_queue import BatchConsumeQueue
-from ..consume_queue import queue_directories
-from ..mapped_file_queue import MappedFileQueue
-from ..recovery.snapshot import QueueId
-from .scene import Scene
+from ..disk.file_queue import MappedFileQueue
+from ..disk.snapshot import QueueId
+from ..queues.read import queue_directories
+from ..queues.read_batches import BatchConsumeQueue
+from .context import Scene
 
 
 class QueueBounds:

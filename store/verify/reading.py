@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..commit_log import Batch, Extent
-from ..mark import Mark
-from ..recent import LOOK_BACK
-from ..recovery.topic_table import TopicTable
+from ..columns.topic_table import TopicTable
+from ..log.commit_log import Batch, Extent
+from ..log.record_status import Mark
+from ..log.tail_history import LOOK_BACK
+from .context import Scene
 from .covered import covered_of
 from .proof import ProofOfLog
 from .records import Records
 from .register import CHECKS, checks_of
-from .scene import Scene
 from .start import GROUP, why_not
 from .unreadable import Going
 
 if TYPE_CHECKING:
-    from ..dispatch import Dispatched
-    from ..recovery.snapshot import QueueId
-    from ..recovery.survey import Messages
+    from ..audit.messages import Messages
+    from ..broker.dispatch import Dispatched
+    from ..disk.snapshot import QueueId
 
 LOG_GROUPS = frozenset({"layout", "commit_log"})
 """Groups that look at records without asking what they add to queues and index."""
@@ -48,8 +48,8 @@ def read(
     if log_pass.of_log_alone:
         log_pass.run(items, progress)
         return
-    from ..dispatch_record import Further
-    from ..recovery.survey import survey
+    from ..audit.messages import survey
+    from ..broker.dispatch_record import Further
 
     rules, light = scene.profile.dispatch, scene.store.layout.options.multi_dispatch
     survey(

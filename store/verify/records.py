@@ -12,14 +12,14 @@ from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
 from ...formats.property_columns import Items
-from ..dictionary import Dictionary, dictionary
+from ..columns.dictionary import Dictionary, dictionary
 from .catalogue import Severity
-from .scene import Scene
+from .context import Scene
 
 if TYPE_CHECKING:
-    from ..commit_log import Batch
-    from ..dispatch import Dispatched
-    from ..recovery.topic_table import TopicTable
+    from ..broker.dispatch import Dispatched
+    from ..columns.topic_table import TopicTable
+    from ..log.commit_log import Batch
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

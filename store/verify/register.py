@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from .catalogue import of_group
 
 if TYPE_CHECKING:
-    from ..commit_log import Extent
-    from ..recovery.survey import Messages
+    from ..audit.messages import Messages
+    from ..log.commit_log import Extent
+    from .context import Scene
     from .records import Records
-    from .scene import Scene
 
 Once = Callable[["Scene"], None]
 OfRecords = Callable[["Scene", "Records"], None]

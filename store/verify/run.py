@@ -10,23 +10,23 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ..byte_reader import noting
+from ..disk.byte_reader import noting
+from ..disk.page_cache import aside
+from ..disk.snapshot import unmendable
 from ..errors import Missing
-from ..page_cache import aside
-from ..recovery.snapshot import unmendable
-from ..store import Store
+from ..search.store import Store
 from .catalogue import GROUPS
+from .context import Scene, Scope, never
 from .log_pass import Part, items_of, parts_of
 from .proof import proved_of
 from .reading import LogPass, read, wants_crc
 from .register import CHECKS, Once, checks_of
-from .scene import Scene, Scope, never
 from .start import start_beside
 from .unreadable import going_on
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
-    from .beside import Left
+    from .parallel import Left
 
 _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
@@ -93,7 +93,7 @@ def look_at(
 
     Nothing of a store that somebody writes, and where a run cannot be one of several.
     """
-    from .beside import look
+    from .parallel import look
 
     load_checks()
     scene, signature = Scene(store, scope, now_ms), _signature(store)
@@ -165,7 +165,7 @@ def _run(
     if (jobs == 1 and not left) or len(parts) != 1:
         check_groups(scene, groups, partial(_read_parts, scene, groups, parts, progress))
         return
-    from .beside import Beside
+    from .parallel import Beside
 
     with Beside(scene, groups, parts, jobs, left) as others:
         beside = partial(others.run, LogPass(scene, groups), progress)

@@ -1,6 +1,6 @@
 """What the next start of a broker would do, as findings (I-180 … I-188): group `start`.
 
-`store/recovery` simulates the start; here its answer joins what the other groups find, so that one
+`store/recover` simulates the start; here its answer joins what the other groups find, so that one
 verdict is made of both. The simulation runs in a process of its own while the log is read.
 """
 
@@ -12,21 +12,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ..broker.generation import generation_of
 from ..counted import counted
+from ..disk.workers import beside
 from ..errors import StoreError
-from ..forked import beside
-from ..generation import generation_of
-from .finding import Finding
+from .context import Predicted, Scene, Scope
+from .findings import Finding
 from .proof import proved_of
 from .register import after
-from .scene import Predicted, Scene, Scope
 
 if TYPE_CHECKING:
-    from ..layout import Layout
-    from ..recovery.config_start import ConfigStart
-    from ..recovery.predict import Prediction
-    from ..recovery.recovery import Recovery
-    from ..recovery.sound import SoundLog
+    from ..audit.verified import SoundLog
+    from ..disk.layout import Layout
+    from ..recover.predict import Prediction
+    from ..recover.recovery import Recovery
+    from ..start.config import ConfigStart
 
 GROUP = "start"
 _SMALL_BYTES = 4 << 20
@@ -92,8 +92,8 @@ def predict(layout: Layout, version: str | None, sound: SoundLog | None) -> Pred
 
     Raises Unreadable.
     """
-    from ..recovery.recovery import Proved, examine
-    from ..recovery.wish import Policy
+    from ..plan.options import Policy
+    from ..recover.recovery import Proved, examine
 
     proved = None if sound is None else Proved(sound, None)
     try:
@@ -105,8 +105,8 @@ def predict(layout: Layout, version: str | None, sound: SoundLog | None) -> Pred
 
 def refused_by_config(layout: Layout, version: str | None) -> Iterator[Finding]:
     """What keeps a broker from a start whatever log and queues are. Raises Unreadable."""
-    from ..recovery.config_start import config_start
-    from ..recovery.profiles import profile_of
+    from ..broker.profiles import profile_of
+    from ..start.config import config_start
 
     profile = profile_of(version or generation_of(layout).version)
     if reason := config_start(layout, profile, {}).refuses:

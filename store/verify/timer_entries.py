@@ -14,15 +14,15 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
-from ..delay_level import TIMER_TOPIC
-from ..file_bytes import Bytes, FileBytes
-from ..mapped_file_queue import MappedFile, MappedFileQueue
-from ..ordered import rows_of
-from ..timer import TimerRange, TimerUnits, timer_log, timer_wheel
-from ..timer_check import TimerCheck, read_timer_check
-from ..write.timer_entries import Ticks
+from ..broker.delay_level import TIMER_TOPIC
+from ..columns.ordered import rows_of
+from ..disk.file_bytes import Bytes, FileBytes
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.timer_check import TimerCheck, read_timer_check
+from ..timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
+from ..timer.wheel import Ticks
+from .context import Scene
 from .register import Once, after
-from .scene import Scene
 from .unreadable import need_whole
 
 Ints = npt.NDArray[np.int64]

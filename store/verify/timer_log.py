@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ..counted import counted
-from ..mapped_file_queue import MappedFile
-from ..regular_file import read_regular
-from ..timer import TimerRange
-from ..views.timer_records import NO_NUMBER
+from ..disk.file_queue import MappedFile
+from ..disk.regular_file import read_regular
+from ..inspect.timer_records import NO_NUMBER
+from ..timer.read import TimerRange
 from .catalogue import Severity
-from .scene import Scene
+from .context import Scene
 from .timer_entries import Entries, TimerLog, of_timer, timer_files
 from .timer_records import timer_columns
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..config_file import read_config_file
+from ..broker.delay_level import TIMER_TOPIC
 from ..counted import counted
-from ..delay_level import TIMER_TOPIC
+from ..disk.snapshot import QueueId
 from ..errors import Missing
-from ..recovery.snapshot import QueueId
-from ..views.timer_records import NO_NUMBER
+from ..inspect.timer_records import NO_NUMBER
+from ..settings.read import read_config_file
 from .catalogue import Severity
+from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after
-from .scene import Scene
 from .timer_entries import TimerFiles, of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains, linked_by_a_start

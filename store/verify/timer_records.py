@@ -11,15 +11,15 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
-from ..delay_level import TIMER_TOPIC
-from ..lost import tombstones
-from ..ordered import rows_of
-from ..views.timer_cancels import BY_TOPIC, compared_by
-from ..views.timer_records import numbers
-from .carried import Carried
+from ..broker.delay_level import TIMER_TOPIC
+from ..columns.ordered import rows_of
+from ..inspect.timer_cancels import BY_TOPIC, compared_by
+from ..inspect.timer_records import numbers
+from ..log.lost import tombstones
+from .context import Scene
+from .part_result import Carried
 from .records import Records
 from .register import of_records
-from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -14,7 +14,7 @@ from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
 from .catalogue import Severity
-from .scene import Scene
+from .context import Scene
 from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
 
 Ints = npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """Bytes that the disk does not give (I-015), and what cannot be checked for want of them.
 
-Readers go around such ranges and note them (`store/byte_reader.py`); a check that cannot go around ends
+Readers go around such ranges and note them (`store/disk/byte_reader.py`); a check that cannot go around ends
 there. Whichever groups are asked for, what was met is told.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..byte_reader import note, noted, noted_of, unread_of
 from ..counted import counted
+from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..errors import UnreadableRange
-from .finding import Finding
+from .context import Scene
+from .findings import Finding
 from .register import last
-from .scene import Scene
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from ..counted import counted
 from .catalogue import Severity
-from .finding import Finding
-from .scene import LogFacts
+from .context import LogFacts
+from .findings import Finding
 
 if TYPE_CHECKING:
-    from ..recovery.sound import SoundLog
+    from ..audit.verified import SoundLog
 
 
 class Status(StrEnum):
@@ -63,7 +63,7 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Its findings as a table, for notebooks."""
-        from ..html import verdict_html
+        from .html import verdict_html
 
         return verdict_html(self)
 

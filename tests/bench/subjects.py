@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mqstore.store.config import BrokerConfig
+    from mqstore.store.disk.broker_conf import BrokerConfig
 
 CONSTRUCT_RECORDS = 3000
 APPEND_MESSAGES = 400_000
@@ -23,8 +23,8 @@ APPEND_ROUNDS = 3
 
 def walk(root: str) -> dict[str, Any]:
     """Walk and check every record: chain, offsets, lengths, CRC."""
-    from mqstore.store.commit_log import Batch, CommitLog
-    from mqstore.store.layout import Layout
+    from mqstore.store.disk.layout import Layout
+    from mqstore.store.log.commit_log import Batch, CommitLog
 
     start = time.process_time()
     messages = damaged = 0
@@ -41,8 +41,8 @@ def walk(root: str) -> dict[str, Any]:
 def decode(root: str, strings: str = "views") -> dict[str, Any]:
     """Decode every field of every record to columns; `packed`: strings to copies of their own."""
     from mqstore.formats.derive import Ragged
-    from mqstore.store.commit_log import Batch, CommitLog
-    from mqstore.store.layout import Layout
+    from mqstore.store.disk.layout import Layout
+    from mqstore.store.log.commit_log import Batch, CommitLog
 
     start = time.process_time()
     messages = 0
@@ -58,10 +58,10 @@ def decode(root: str, strings: str = "views") -> dict[str, Any]:
 
 def where(root: str, expression: str) -> dict[str, Any]:
     """Scan the log for the messages that an expression lets pass, CRC checked."""
-    from mqstore.store.log_search import search_log
-    from mqstore.store.selection import Selection
-    from mqstore.store.store import Store
-    from mqstore.store.where import Where
+    from mqstore.store.broker.filter import Where
+    from mqstore.store.search.log_search import search_log
+    from mqstore.store.search.selection import Selection
+    from mqstore.store.search.store import Store
 
     start = time.process_time()
     with Store(root) as store:
@@ -72,11 +72,11 @@ def where(root: str, expression: str) -> dict[str, Any]:
 
 def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     """Check a store: all groups, or those named. Findings above warning are counted as damage."""
-    from mqstore.store.store import Store
+    from mqstore.store.search.store import Store
     from mqstore.store.verify.catalogue import Severity
+    from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
     from mqstore.store.verify.run import verify as check
-    from mqstore.store.verify.scene import Scope
 
     load_checks()
     scope = Scope(groups=frozenset(groups.split(",")) if groups else None)
@@ -91,8 +91,8 @@ def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
 def construct(root: str) -> dict[str, Any]:
     """Parse the first records with construct, one by one."""
     from mqstore.formats.message import MESSAGE
-    from mqstore.store.commit_log import Batch, CommitLog
-    from mqstore.store.layout import Layout
+    from mqstore.store.disk.layout import Layout
+    from mqstore.store.log.commit_log import Batch, CommitLog
 
     log = CommitLog.open(Layout.open(Path(root)))
     batch = next(item for item in log.scan() if isinstance(item, Batch))
@@ -129,7 +129,7 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
     import numpy as np
 
     from mqstore.formats.derive import Ragged
-    from mqstore.store.config import BrokerConfig
+    from mqstore.store.disk.broker_conf import BrokerConfig
 
     size = int(body_bytes)
     noise = np.random.default_rng(size).integers(32, 127, size * APPEND_MESSAGES // 64, np.uint8)
@@ -153,7 +153,7 @@ def append(root: str, body_bytes: str, indexed: str = "index") -> dict[str, Any]
 
 def _append(root: Path, config: BrokerConfig, columns: dict[str, Any]) -> dict[str, Any]:
     """One round: all columns into a new store of the generation that is compared with."""
-    from mqstore.store.write.put import StoreWriter, WriterOptions
+    from mqstore.store.put.writer import StoreWriter, WriterOptions
 
     shutil.rmtree(root, ignore_errors=True)
     with StoreWriter.open(root, config, WriterOptions("5.3")) as writer:
@@ -194,7 +194,7 @@ def messages(path: str) -> dict[str, Any]:
 def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
     """The command, without the start of its process; imports are done before."""
     from mqstore.cli import app, put_many
-    from mqstore.store.write import bulk
+    from mqstore.store.put import bulk
 
     assert put_many and bulk
     if source.endswith(".arrow"):

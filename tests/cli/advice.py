@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.next_commands import Given, refused, settings
-from mqstore.store.repair.beyond import why_beyond
-from mqstore.store.store import Store
+from mqstore.store.repair.unrepairable import why_beyond
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.finding_json import findings_json
 from mqstore.store.verify.run import verify

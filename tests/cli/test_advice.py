@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.drill import drill
 from mqstore.store.damage.scenario import scenarios
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity, catalogue
-from mqstore.store.write.files import Files
 
 from .. import slices, stores
 from ..store.verify.mutations import copied, mutations, original

@@ -18,12 +18,12 @@ _EACH = """
 import io, json, os, sys
 from mqstore.cli import app
 # imported once, not by each child
-from mqstore.store import description
+from mqstore.store.inspect import description
 from mqstore.store.damage import drill
-from mqstore.store.recovery import recovery
+from mqstore.store.recover import recovery
 from mqstore.store.repair import repair
 from mqstore.store.verify import run
-from mqstore.store.write import put
+from mqstore.store.put import writer as put
 number, commands = int(sys.argv[1]), json.loads(sys.argv[2])
 for command in commands:
     if not os.fork():

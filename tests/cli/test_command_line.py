@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.cli import app, did_you_mean
 from mqstore.cli.command_line import EMPTY, OLD_SPELLINGS, options_of
-from mqstore.store.recovery.profiles import VERSIONS
+from mqstore.store.broker.profiles import VERSIONS
 
 from .. import stores
 from .datadriven import run_here

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.batch import ExtentKind
-from mqstore.store.mark import Mark
-from mqstore.store.marks import mark_stories
-from mqstore.store.recovery.bugs import bugs
-from mqstore.store.recovery.cases import CASES
+from mqstore.store.log.batch import ExtentKind
+from mqstore.store.log.record_status import Mark
+from mqstore.store.log.status_texts import mark_stories
+from mqstore.store.recover.bugs import bugs
+from mqstore.store.recover.cases import CASES
 from mqstore.store.verify.catalogue import catalogue
 
 from .datadriven import run_here

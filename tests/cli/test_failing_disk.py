@@ -143,8 +143,8 @@ def test_reading_goes_on_behind_it_and_says_so(store: Path, tmp_path: Path) -> N
 
 
 def test_a_file_that_shrinks_is_named(store: Path, tmp_path: Path) -> None:
-    from mqstore.store.byte_reader import SHORTER, noting
-    from mqstore.store.mapped_file_queue import MappedFileQueue
+    from mqstore.store.disk.byte_reader import SHORTER, noting
+    from mqstore.store.disk.file_queue import MappedFileQueue
 
     path = tmp_path / "00000000000000000000"
     path.write_bytes(b"x" * 3 * PAGE)

@@ -12,8 +12,8 @@ import pytest
 
 from mqstore.cli import ndjson_input
 from mqstore.cli.output import Output
-from mqstore.store.write import put as put_module
-from mqstore.store.write.files import Files
+from mqstore.store.disk.files import Files
+from mqstore.store.put import writer as put_module
 
 from .datadriven import run_here
 from .test_put import bodies, ended, line, process

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.recovery.journal import JOURNAL, SEALED, FileState, Step
+from mqstore.store.session.journal import JOURNAL, SEALED, FileState, Step
 
 from .. import stores
 from .hostile import check_output, content, mq, swapped

@@ -37,7 +37,7 @@ PRESSED = (
 CUT_OFF = (
     "import os, signal, sys\n"
     "from mqstore.cli import app\n"
-    "from mqstore.store.write.files import Files\n"
+    "from mqstore.store.disk.files import Files\n"
     "left = [int(sys.argv.pop(1))]\n"
     "def step(self, change, path, size_bytes=0):\n"
     "    left[0] -= change == 'write'\n"

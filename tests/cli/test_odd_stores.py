@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.commit_log import CommitLog
-from mqstore.store.layout import Layout
-from mqstore.store.mapped_file_queue import file_name
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import CommitLog
 
 from ..slices import pick
 from ..stores import ALL, NAMES, config, messages, unpack

@@ -15,13 +15,13 @@ import typer
 
 from mqstore.cli.app import app
 from mqstore.cli.verify_text import page
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
-from mqstore.store.layout import Layout
 from mqstore.store.next_commands import Given, settings
-from mqstore.store.repair.beyond import beyond_of
-from mqstore.store.verify.finding import Finding
+from mqstore.store.repair.unrepairable import beyond_of
 from mqstore.store.verify.finding_json import findings_json
+from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.verdict import Status, Verdict
 
 from .. import slices, stores

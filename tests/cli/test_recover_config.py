@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config_json import loads
+from mqstore.store.broker.config_json import loads
 
 from .. import stores
-from ..store.recovery.recovered import content
+from ..store.recover.recovered import content
 from .datadriven import run_here
 
 NAME = "5.3.3-clean"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.cli.recover_text import steps_text
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.edits import Edit
+from mqstore.store.disk.edits import Edit
+from mqstore.store.disk.layout import Layout
 
 from .. import stores
 

@@ -291,7 +291,7 @@ def test_ctrl_c_gives_the_findings_so_far(world: Path, tmp_path: Path, jobs: str
 
 def _main() -> None:
     """`verify`, which says on stderr when it has begun to read the log."""
-    from mqstore.store.commit_log import CommitLog
+    from mqstore.store.log.commit_log import CommitLog
 
     read, told = CommitLog.read_around, False
 

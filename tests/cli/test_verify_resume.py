@@ -11,9 +11,9 @@ import pytest
 
 from mqstore.cli.verify_resume import Resume
 from mqstore.store.errors import InvalidInput
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 from mqstore.store.verify.verdict import Verdict
 
 from .. import slices

@@ -12,14 +12,14 @@ from mqstore.formats.derive import Ragged, spans
 from mqstore.formats.hashing import crc31, java_hash, java_string
 from mqstore.formats.message import MESSAGE, SysFlag
 from mqstore.formats.property_columns import Items
-from mqstore.store.body import compression_of, unpack
-from mqstore.store.checkpoint import Checkpoint
-from mqstore.store.message import messages
-from mqstore.store.where.where import Where
+from mqstore.store.broker.filter import Where
+from mqstore.store.disk.checkpoint import Checkpoint
+from mqstore.store.log.body import compression_of, unpack
+from mqstore.store.log.message import messages
 
 from ..formats.derive.schemas import REAL_SCHEMAS, parse
 from ..formats.derive.test_decode import agree
-from ..store.where.batches import batch_of
+from ..store.broker.batches import batch_of
 from .target import cut, target
 
 _NAMES = tuple(REAL_SCHEMAS)

@@ -9,24 +9,24 @@ from mqstore.formats.compression import ZSTD_MAGIC
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
-from mqstore.store import decompress
-from mqstore.store.batch import Batch
-from mqstore.store.commit_log import CommitLog
-from mqstore.store.compressed import forget_all
-from mqstore.store.config import BrokerConfig
-from mqstore.store.consume_queue import ConsumeQueues
-from mqstore.store.description import describe_path
-from mqstore.store.find import find, offset_at
-from mqstore.store.index import Index
-from mqstore.store.layout import Layout
-from mqstore.store.mapped_file_queue import MappedFileQueue, file_name
-from mqstore.store.message import messages
-from mqstore.store.recognise import recognise
-from mqstore.store.recovery.recovery import examine
-from mqstore.store.selection import Selection
-from mqstore.store.split import scan_split, splits
-from mqstore.store.store import Store
-from mqstore.store.timer import TimerRange, TimerUnits, timer_log, timer_wheel
+from mqstore.store.disk import decompress
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.compressed import forget_all
+from mqstore.store.disk.file_queue import MappedFileQueue, file_name
+from mqstore.store.disk.layout import Layout
+from mqstore.store.index.read import Index
+from mqstore.store.inspect.description import describe_path
+from mqstore.store.inspect.recognise import recognise
+from mqstore.store.log.batch import Batch
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.log.message import messages
+from mqstore.store.log.splits import scan_split, splits
+from mqstore.store.queues.read import ConsumeQueues
+from mqstore.store.recover.recovery import examine
+from mqstore.store.search.find import find, offset_at
+from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Store
+from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 
 from ..formats.derive.schemas import parse
 from ..store.made_log import account, log_of

@@ -16,20 +16,20 @@ from mqstore.formats import (
     sparse_consume_queue,
     tiered_index,
 )
-from mqstore.store import config_parse
-from mqstore.store.batch_consume_queue import BatchConsumeQueue
-from mqstore.store.bloom import BloomFilter, bit_map, consumer_filters
-from mqstore.store.config_file import FILES, read_config_file
-from mqstore.store.config_summary import summaries_of
-from mqstore.store.consume_queue_ext import ExtUnits, ext_unit, ext_units
-from mqstore.store.dledger_index import index_units, is_valid
-from mqstore.store.mapped_file_queue import MappedFileQueue
-from mqstore.store.rocksdb import RocksDb
-from mqstore.store.rocksdb_records import read_entries
-from mqstore.store.sparse_consume_queue import SparseUnits, sparse_units, summary_of
-from mqstore.store.tiered import open_segments
-from mqstore.store.tiered_index import items, read_index
-from mqstore.store.timer_check import TimerCheck
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.disk.timer_check import TimerCheck
+from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
+from mqstore.store.queues.read_batches import BatchConsumeQueue
+from mqstore.store.queues.read_ext import ExtUnits, ext_unit, ext_units
+from mqstore.store.queues.read_sparse import SparseUnits, sparse_units, summary_of
+from mqstore.store.queues.rocksdb import RocksDb
+from mqstore.store.settings import parse
+from mqstore.store.settings.read import FILES, read_config_file
+from mqstore.store.settings.rocksdb import read_entries
+from mqstore.store.settings.summary import summaries_of
+from mqstore.store.tiered.dledger_index import index_units, is_valid
+from mqstore.store.tiered.index import items, read_index
+from mqstore.store.tiered.segments import open_segments
 
 from .file_targets import in_files
 from .target import cut, files, target
@@ -54,7 +54,7 @@ def config_kinds(data: bytes) -> None:
 @target
 def config_text(data: bytes) -> None:
     """Broken JSON gives what stands before; the place of the problem is in the text."""
-    found = config_parse.parse(data)
+    found = parse.parse(data)
     assert 0 <= found.position <= len(data)
     assert found.problem or isinstance(found.value, dict)
 
@@ -62,7 +62,7 @@ def config_text(data: bytes) -> None:
 @target
 def filters(data: bytes) -> None:
     """consumerFilter.json: filters, and the bit map of a message."""
-    parsed = config_parse.parse(data).value
+    parsed = parse.parse(data).value
     bloom = BloomFilter.of()
     for topic in consumer_filters(parsed if isinstance(parsed, dict) else {}, bloom).values():
         assert len(bit_map(topic, bloom, {"a": "1"})) == bloom.bits // 8

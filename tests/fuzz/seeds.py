@@ -21,7 +21,7 @@ from mqstore.formats.dledger_index import UNIT_BYTES
 from mqstore.formats.index_file import ITEM_BYTES, items_offset
 from mqstore.formats.message import SysFlag
 from mqstore.formats.rocksdb_consume_queue import bound_key, unit_key
-from mqstore.store.config_file import FILES
+from mqstore.store.settings.read import FILES
 
 from .. import stores, tiered
 from ..formats.derive.schemas import REAL_SCHEMAS

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.drill import drill
 from mqstore.store.damage.scenario import scenarios
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
-from mqstore.store.store import Store
-from mqstore.store.write.files import Files
+from mqstore.store.search.store import Store
 
 from .. import recovery_cases, stores
 from ..damage import Victim

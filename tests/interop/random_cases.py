@@ -21,18 +21,18 @@ from typing import Any
 
 from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
 from mqstore.formats.message import SysFlag
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.profiles import profile_of
-from mqstore.store.recovery.record_check import size_at
-from mqstore.store.recovery.recovery import switches_of
-from mqstore.store.recovery.simulate import Outcome, simulate
-from mqstore.store.recovery.snapshot import Snapshot
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.record_check import size_at
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import Snapshot
+from mqstore.store.recover.recovery import switches_of
+from mqstore.store.start.simulate import Outcome, simulate
 from tests.damage import Span, Victim
 from tests.mishaps import Mishap
 from tests.recovery_cases import sparse_copy
 from tests.slices import SEED, rng
-from tests.store.recovery.disagreements import disagreements
+from tests.store.start.disagreements import disagreements
 
 from .conftest import TIMEOUT_SECONDS, Judge
 from .oracle import OracleDied

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import plan_again
-from mqstore.store.recovery.wish import Policy, Wish
-from mqstore.store.write.files import Files
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import plan_again
+from mqstore.store.session.apply import apply
 from tests.recovery_cases import sparse_copy
 from tests.slices import DEFAULT_SEED, SEED, rng, share
-from tests.store.recovery.recovered import started as outcome_of
-from tests.store.recovery.recovered import units_of
+from tests.store.recover.recovered import started as outcome_of
+from tests.store.recover.recovered import units_of
 
 from .conftest import Judge
 from .oracle import VERSIONS

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.compaction import compaction_queues
 from mqstore.store.errors import NotFound
-from mqstore.store.find import find
-from mqstore.store.selection import Selection
-from mqstore.store.store import Store
+from mqstore.store.search.compaction import compaction_queues
+from mqstore.store.search.find import find
+from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Store
 
 from .. import stores
 from .oracle import Oracle

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config_parse import parse
-from mqstore.store.recovery.config_databases import load_databases
-from mqstore.store.recovery.config_load import Start
+from mqstore.store.settings.parse import parse
+from mqstore.store.start.config_databases import load_databases
+from mqstore.store.start.config_load import Start
 
 from .. import stores
 from .brokers import missing

@@ -1,4 +1,4 @@
-"""What the real classes read of a configuration file's text, against `config_parse`."""
+"""What the real classes read of a configuration file's text, against `settings/parse.py`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.config_parse import parse
+from mqstore.store.settings.parse import parse
 
-from ..store.test_config_parse import REFUSED, TAKEN
+from ..store.settings.test_parse import REFUSED, TAKEN
 from .oracle import VERSIONS, compiled, java, missing
 
 pytestmark = pytest.mark.interop

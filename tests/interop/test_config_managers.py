@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mqstore.store.config_parse import parse
-from mqstore.store.recovery.config_load import Loaded, Start, Text, load_config
-from mqstore.store.recovery.config_lost import entries_of
-from mqstore.store.recovery.config_rules import LIGHT_OFFSETS, RULES
-from mqstore.store.recovery.profiles import profile_of
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.settings.parse import parse
+from mqstore.store.start.config_load import Loaded, Start, Text, load_config
+from mqstore.store.start.config_lost import entries_of
+from mqstore.store.start.config_rules import LIGHT_OFFSETS, RULES
 
 from .. import stores
 from ..slices import SEED, share

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.config_rules import RULES, TRANSACTIONS
-from mqstore.store.recovery.config_start import config_start
-from mqstore.store.recovery.profiles import profile_of
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.disk.layout import Layout
+from mqstore.store.start.config import config_start
+from mqstore.store.start.config_rules import RULES, TRANSACTIONS
 
 from .brokers import Broker, missing
 

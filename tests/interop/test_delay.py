@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.message_properties import parse
-from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.store import Store
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.search.store import Store
 
 from .conftest import Judge
 from .served import SIZES, Row, as_broker, loaded, mqstore, settings

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.dledger_index import index_units, is_valid
-from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.tiered.dledger_index import index_units, is_valid
 
 from .oracle import VERSIONS, compiled, java, missing
 

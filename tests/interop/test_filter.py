@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mqstore.store.bloom import BloomFilter
+from mqstore.store.broker.filter import Where
+from mqstore.store.broker.filter_values import FAILED, Value
 from mqstore.store.errors import InvalidInput
-from mqstore.store.where import Where
-from mqstore.store.where.values import FAILED, Value
+from mqstore.store.queues.filter_bits import BloomFilter
 
-from ..store.where.batches import batch_of
+from ..store.broker.batches import batch_of
 from .filters import VERSIONS, Filters, missing
 
 pytestmark = pytest.mark.interop

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.follow import Follower
-from mqstore.store.layout import Layout
-from mqstore.store.message import messages
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.message import messages
+from mqstore.store.search.follow import Follower
 
 from .conftest import Judge
 from .served import SIZES, Row, loaded

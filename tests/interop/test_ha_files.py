@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config_file import read_config_file, stand_in
+from mqstore.store.settings.read import read_config_file, stand_in
 
 from ..slices import rng
 from .oracle import VERSIONS, compiled, java, missing

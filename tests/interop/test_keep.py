@@ -12,19 +12,19 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import Refused
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import plan_again
-from mqstore.store.recovery.snapshot import QueueId
-from mqstore.store.recovery.wish import Policy, Wish
-from mqstore.store.write.files import Files
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import plan_again
+from mqstore.store.session.apply import apply
 from tests import recovery_cases
 from tests.recovery_cases import CONFIG, Case
 from tests.slices import pick
-from tests.store.recovery.narrow import narrow, overwrite
-from tests.store.recovery.recovered import record_bytes, started, unharmed, units_of
+from tests.store.plan.narrow import narrow, overwrite
+from tests.store.recover.recovered import record_bytes, started, unharmed, units_of
 
 from .conftest import Judge
 from .oracle import VERSIONS

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.batch_queue_state import BATCH_UNIT_DTYPE
-from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import plan_again
-from mqstore.store.recovery.wish import Policy, Wish
-from mqstore.store.write.files import Files
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.queues.start_batches import BATCH_UNIT_DTYPE
+from mqstore.store.recover.recovery import plan_again
+from mqstore.store.session.apply import apply
 from tests import recovery_cases
 
 from .conftest import Judge

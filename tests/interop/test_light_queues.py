@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.write.files import Files
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.session.apply import apply
 from tests import stores
-from tests.store.recovery.test_cut_properties import places, planned, tear_named
+from tests.store.plan.test_cut_properties import places, planned, tear_named
 
 from .conftest import Judge
 from .served import DATA, SIZES, Row, as_broker, changed, loaded, mqstore, settings

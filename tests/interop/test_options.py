@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.recovery import examine
-from mqstore.store.store import Store
+from mqstore.store.disk.layout import Layout
+from mqstore.store.recover.recovery import examine
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 from tests.slices import rng, share
 
 from .conftest import Judge

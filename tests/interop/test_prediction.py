@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.cases import CASES
-from mqstore.store.recovery.recovery import examine
-from mqstore.store.recovery.wish import Policy
+from mqstore.store.disk.layout import Layout
+from mqstore.store.plan.options import Policy
+from mqstore.store.recover.cases import CASES
+from mqstore.store.recover.recovery import examine
 from tests.mishaps import FILES
 from tests.slices import SEED, SLICE, share
 
@@ -31,7 +31,7 @@ SHOWN = 5
 Tried = Counter[tuple[str, str]]
 #: Rows of the decision table that no damage reaches, and why.
 UNREACHED = {
-    "interrupted-recovery": "needs a recovery that was cut off: tests/store/recovery/test_cases.py",
+    "interrupted-recovery": "needs a recovery that was cut off: tests/store/recover/test_cases.py",
 }
 
 

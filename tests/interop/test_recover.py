@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.mapped_file_queue import file_name
+from mqstore.store.disk.file_queue import file_name
 from tests.damage import damage
 from tests.stores import NAMES, config, truth, unpack
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 from tests import recovery_cases

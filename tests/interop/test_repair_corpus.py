@@ -17,25 +17,25 @@ import numpy as np
 import pytest
 
 from mqstore.formats.message import SysFlag
-from mqstore.store.commit_log import Batch
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused, Unsupported
-from mqstore.store.layout import Layout
-from mqstore.store.mark import Mark
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.undo import session_to_undo, undo
-from mqstore.store.repair.again import examine_again
-from mqstore.store.repair.beyond import Beyond, beyond_repair
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.log.record_status import Mark
 from mqstore.store.repair.parts import Choice
+from mqstore.store.repair.recheck import examine_again
 from mqstore.store.repair.repair import Repair, examine, plan_again
+from mqstore.store.repair.unrepairable import Beyond, beyond_repair
 from mqstore.store.salvage.grade import Grade, grades
-from mqstore.store.store import Store
-from mqstore.store.write.files import Files
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
 
 from .. import recovery_cases
 from ..recovery_cases import Case, config_of, sparse_copy
 from ..slices import pick
-from ..store.recovery.test_undo import everything
+from ..store.session.test_undo import everything
 from .conftest import Judge
 from .oracle import VERSIONS, OracleDied
 from .served import DATA, Row, changed, loaded

@@ -19,10 +19,10 @@ import pytest
 
 from mqstore.formats import pop
 from mqstore.formats.tombstone import LOST
-from mqstore.store.config import BrokerConfig
-from mqstore.store.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
-from mqstore.store.store import Store
-from mqstore.store.timer_check import read_timer_check
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.timer_check import read_timer_check
+from mqstore.store.search.store import Store
 
 from .brokers import ALL_VERSIONS, NAME, PATIENCE_SECONDS, VERSIONS_OF_5, Broker
 from .served import Row, as_broker, mqstore, put, rows, settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .. import stores, tiered
-from ..store.test_tiered import check_index, check_logs_and_queues
+from ..store.tiered.test_segments import check_index, check_logs_and_queues
 from .brokers import class_path, missing
 from .oracle import java_flags
 

@@ -13,8 +13,8 @@ import pytest
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_check import FIELDS
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
-from mqstore.store.mapped_file_queue import MappedFileQueue
-from mqstore.store.timer import TimerRange, TimerUnits, timer_log, timer_wheel
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 from tests.slices import SEED, rng
 
 from .conftest import Judge

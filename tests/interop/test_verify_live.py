@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.store import Store
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.run import verify
 

@@ -12,7 +12,7 @@ from mqstore.pipeline import rebuild
 from mqstore.pipeline.plan import Plan
 from mqstore.pipeline.rebuild_steps import Made
 from mqstore.pipeline.tasks import Task, answer_of, named, told
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.stage import Stage
 
 
 def plain_job(seed: int = 0, parts: int = 5) -> Callable[[Plan, Stage], Made]:

@@ -19,7 +19,7 @@ from mqstore.cli.pipeline_rebuild import losses_of, report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 
 from ..cli.json_schema import errors
 from ..stores import unpack

@@ -12,9 +12,9 @@ from mqstore.cli.app import run
 from mqstore.store.arrow import compact
 from mqstore.store.arrow.append_rows import NewStore
 from mqstore.store.arrow.compact import compact_stores
-from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.layout import Layout
-from mqstore.store.message import Message, messages
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.log.message import Message, messages
 
 from ..stores import unpack
 

@@ -29,9 +29,9 @@ from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import FileKind, open_sink
 from mqstore.store.arrow.export_rows import ExportHow
 from mqstore.store.arrow.log_rows import parts_of
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, Refused
-from mqstore.store.write.files import Files
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.stage import Stage
 
 from ..cli.json_schema import errors
 from ..stores import unpack

@@ -28,11 +28,11 @@ from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
 from mqstore.store.arrow.export_formats import FileKind
 from mqstore.store.arrow.export_rows import ExportHow
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import NoSpace, Refused, Unreadable
-from mqstore.store.write.files import Files
 
 from ..memory import tmp_path
-from ..store.write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+from ..store.put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack
 from .test_log_rows import rows
 

@@ -13,10 +13,10 @@ from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.log_rows import Damage, parts_of, rows_of
 from mqstore.store.arrow.table import TablePart, table_rows
-from mqstore.store.byte_reader import noted, noting
+from mqstore.store.disk.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
-from mqstore.store.selected import selected
-from mqstore.store.store import Store
+from mqstore.store.search.selected import selected
+from mqstore.store.search.store import Store
 
 from ..failing_disk import fail_here
 from ..stores import unpack

@@ -23,7 +23,7 @@ from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.arrow.remote import log_sizes
 from mqstore.store.arrow.view_rows import Lacking, readable
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.verify.verdict import Verdict
 

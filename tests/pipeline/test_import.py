@@ -10,11 +10,11 @@ import pytest
 
 from mqstore.cli.app import run
 from mqstore.store.arrow import append_rows
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
-from ..store.test_rows_again import given, table_of
+from ..store.arrow.test_rows_again import given, table_of
 from ..stores import unpack
 
 SIZES = {"mappedFileSizeCommitLog": "262144", "maxHashSlotNum": "1000", "maxIndexNum": "4000"}

@@ -10,12 +10,12 @@ import pytest
 from mqstore.formats.timer_wheel import FILE_BYTES
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import examine, plan_again
-from mqstore.store.write.files import Files
+from mqstore.store.session.apply import apply
 
 from .. import stores
 from ..slices import pick

@@ -16,13 +16,13 @@ from pyspark.sql.types import BinaryType, LongType, StructType
 from mqstore.pipeline import register
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_stream import LogStream
-from mqstore.store import follow, live_end
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused
-from mqstore.store.selected import DamageWarning
-from mqstore.store.store import Store
-from mqstore.store.write.new_message import NewMessage
-from mqstore.store.write.put import StoreWriter
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter
+from mqstore.store.search import follow, live_end
+from mqstore.store.search.selected import DamageWarning
+from mqstore.store.search.store import Store
 
 from ..stores import unpack
 

@@ -11,13 +11,13 @@ import pytest
 
 from mqstore.pipeline.sources import log_writer
 from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
-from mqstore.store.write.files import Files
-from mqstore.store.write.publishing import publish_job
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.publishing import publish_job
+from mqstore.store.output.stage import Stage
 
-from ..store.test_rows_again import table_of
-from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from ..store.arrow.test_rows_again import table_of
+from ..store.put.faults import CountingFiles, Killed, KilledFiles
 
 OPTIONS = {
     "broker_config": '{"mappedFileSizeCommitLog": "65536", "messageIndexEnable": "false"}',

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.files import Files, write_new
 from mqstore.store.errors import NoSpace, Refused
-from mqstore.store.write.files import Files, write_new
-from mqstore.store.write.publishing import publish_job
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.publishing import publish_job
+from mqstore.store.output.stage import Stage
 
-from ..store.write.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+from ..store.put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack
 from .test_command import FAST_START
 

@@ -16,11 +16,11 @@ from mqstore.pipeline.log_part import ITEM, ROW, LogPart, PartRows, SavedPart, k
 from mqstore.pipeline.plan import Plan, StorePlan
 from mqstore.pipeline.queue_files import Place, QueueFile, make_queue_file
 from mqstore.pipeline.rebuild_steps import Made, complete
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import NoSpace, Unreadable
-from mqstore.store.write.files import Files
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.stage import Stage
 
-from ..store.write.faults import FailingFiles
+from ..store.put.faults import FailingFiles
 
 UNITS_PER_FILE = 10
 STORE = StorePlan("s", "", 0, 1000, UNITS_PER_FILE, "5.5", {})

@@ -19,8 +19,9 @@ from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import Made
 from mqstore.store.arrow.fleet import as_path, folders_of
-from mqstore.store.batch import NO_FILE
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import JOURNAL
 from mqstore.store.errors import (
     InUse,
     InvalidInput,
@@ -32,15 +33,14 @@ from mqstore.store.errors import (
     Unreadable,
     Unsupported,
 )
-from mqstore.store.layout import JOURNAL
-from mqstore.store.split import split_bytes_for
-from mqstore.store.store import Store
-from mqstore.store.write.files import Files
-from mqstore.store.write.stage import Stage
+from mqstore.store.log.batch import NO_FILE
+from mqstore.store.log.splits import split_bytes_for
+from mqstore.store.output.stage import Stage
+from mqstore.store.search.store import Store
 
 from .. import stores
 from ..slices import pick
-from ..store.write.faults import CountingFiles, Killed, KilledFiles
+from ..store.put.faults import CountingFiles, Killed, KilledFiles
 from ..stores import NAMES, truth, unpack
 from .plain import plain_job
 

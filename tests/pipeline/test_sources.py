@@ -20,9 +20,9 @@ from mqstore.pipeline.sources.tables import reader_of
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.offset_table import OffsetTable
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore
-from mqstore.store.layout import Layout
-from mqstore.store.selected import DamageWarning
+from mqstore.store.search.selected import DamageWarning
 
 from ..stores import unpack
 

@@ -18,9 +18,9 @@ from mqstore.pipeline.plan import Plan, plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.rebuild_steps import Made
 from mqstore.pipeline.tasks import shares_of
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Unreadable
-from mqstore.store.write.stage import Stage
+from mqstore.store.output.stage import Stage
 
 from ..conftest import asks_for_session
 from ..slices import pick

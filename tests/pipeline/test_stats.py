@@ -17,10 +17,10 @@ from mqstore.store.arrow import log_rows, log_stats
 from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.log_rows import Damage
 from mqstore.store.arrow.log_stats import Counted, count_here
-from mqstore.store.commit_log import Batch, CommitLog
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, StoreError, Unreadable
-from mqstore.store.layout import Layout
-from mqstore.store.time_range import LATEST_MS, TimeRange
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.search.time_range import LATEST_MS, TimeRange
 
 from ..cli.json_schema import errors
 from ..failing_disk import fail_here

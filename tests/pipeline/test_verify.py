@@ -35,14 +35,14 @@ from mqstore.pipeline.verify import (
     verify_on,
 )
 from mqstore.store.arrow.remote import log_sizes
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.beside import GROUPS_BESIDE, Beside, Left
 from mqstore.store.verify.catalogue import GROUPS
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, Left
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 from mqstore.store.verify.verdict import Verdict
 
 from .. import stores
@@ -183,7 +183,7 @@ def test_parts_of_another_state_of_the_store_do_not_count(
 
 def test_what_repeats_is_seen_across_processes() -> None:
     """Each task may be a process of its own, with other hashes of texts."""
-    code = "from mqstore.store.verify.commit_log_keys import _seed; print(_seed(b'topic'))"
+    code = "from mqstore.store.verify.log_keys import _seed; print(_seed(b'topic'))"
     told = {
         subprocess.run(
             [sys.executable, "-c", code],

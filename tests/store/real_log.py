@@ -10,8 +10,8 @@ import numpy as np
 from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.derive import Columns, decode
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 
 from ..stores import config
 

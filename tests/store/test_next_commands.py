@@ -17,7 +17,7 @@ from mqstore.store.next_commands import (
     tidying_commands,
 )
 from mqstore.store.verify.catalogue import Severity, catalogue
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.findings import Finding
 
 GIVEN = Given(("--set", "a=b c"), "5.3", ("--journal", "/mnt/x"))
 TAIL = "--broker-version 5.3 --set 'a=b c' --journal /mnt/x"

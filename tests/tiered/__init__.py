@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.formats.hashing import index_hash
-from mqstore.store.config_parse import parse
-from mqstore.store.message import Message
+from mqstore.store.log.message import Message
+from mqstore.store.settings.parse import parse
 
 from .. import stores
 from ..archives import extract

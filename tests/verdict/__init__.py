@@ -15,30 +15,30 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mqstore.store.byte_reader import noting
-from mqstore.store.config import BrokerConfig
-from mqstore.store.description import describe
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.byte_reader import noting
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
-from mqstore.store.layout import Layout
-from mqstore.store.recovery import recovery
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import Recovery
-from mqstore.store.recovery.wish import Policy
+from mqstore.store.inspect.description import describe
+from mqstore.store.plan.options import Policy
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover import recovery
+from mqstore.store.recover.recovery import Recovery
 from mqstore.store.repair import repair
-from mqstore.store.repair.beyond import beyond_of, beyond_texts
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.repair import Repair
+from mqstore.store.repair.unrepairable import beyond_of, beyond_texts
 from mqstore.store.repair.widened import plan_again, widened
-from mqstore.store.store import Store
-from mqstore.store.verify.beside_plan import with_start
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import GROUPS, catalogue
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.first_sight import at_first_sight
+from mqstore.store.verify.parallel_plan import with_start
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 from mqstore.store.verify.start import GROUP
 from mqstore.store.verify.verdict import Status, Verdict, first_sentence
-from mqstore.store.write.files import Files
 
 from ..store.verify.mutations import NOW_MS
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.scenario import scenarios
+from mqstore.store.disk.broker_conf import BrokerConfig
 
 from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import Mutation, copied, mutations, original

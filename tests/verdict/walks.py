@@ -9,22 +9,22 @@ import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.drill import drill
 from mqstore.store.damage.scenario import Scenario
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import BARRIER_PREFIX
 from mqstore.store.errors import NotFound, StoreError
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.snapshot import BARRIER_PREFIX
-from mqstore.store.recovery.undo import session_to_undo, undo
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
+from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.verdict import Status
-from mqstore.store.write.files import Files
 
 from .. import recovery_cases, slices, stores
 from ..damage import Victim
 from ..mishaps import Mishap
 from ..recovery_cases import Case, config_of
-from ..store.recovery.test_undo import everything
+from ..store.session.test_undo import everything
 from ..store.verify.mutations import Mutation, copied, original
 from . import Said, apply_recovery, apply_repair, fresh, left_behind, matrix, said_of
 

@@ -11,9 +11,9 @@ import pytest
 
 from mqstore.store.damage.drill import drill, plan, scenario_of
 from mqstore.store.damage.scenario import scenarios
+from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, NotFound, Refused, StoreError
-from mqstore.store.store import Store
-from mqstore.store.write.files import Files
+from mqstore.store.search.store import Store
 from tests.recovery_cases import base
 from tests.stores import unpack
 from tests.tiered import unpack as unpack_tiered

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.undo import session_to_undo, undo
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import chosen, part_of_code
+from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.write.files import Files
 
 from ... import slices, stores
-from ..recovery.test_undo import everything
+from ..session.test_undo import everything
 from ..verify.mutations import copied, mutations, original, verified
 from .test_repair import repaired
 

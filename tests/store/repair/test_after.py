@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.mapped_file_queue import file_name
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.recovery import plan_again
-from mqstore.store.recovery.wish import Policy, Wish
-from mqstore.store.repair.beyond import beyond_repair, beyond_texts
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.timer_check import read_timer_check
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.recover.recovery import plan_again
 from mqstore.store.repair.parts import Choice, Part
 from mqstore.store.repair.repair import examine
-from mqstore.store.timer_check import read_timer_check
+from mqstore.store.repair.unrepairable import beyond_repair, beyond_texts
+from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import catalogue
-from mqstore.store.write.files import Files
 
 from ... import recovery_cases, stores
 from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases

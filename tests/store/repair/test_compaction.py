@@ -11,9 +11,9 @@ import pytest
 
 from mqstore.formats.blank import BLANK
 from mqstore.formats.sparse_consume_queue import UNIT_BYTES
-from mqstore.store.config import BrokerConfig
-from mqstore.store.config_json import dumps, loads
-from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.broker.config_json import dumps, loads
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.repair.parts import Part, chosen
 
 from ... import stores

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.config_file import read_config_file
-from mqstore.store.config_json import dumps, loads
-from mqstore.store.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.config_json import dumps, loads
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.system_topics import is_system_group
+from mqstore.store.broker.topics import Topics
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.repair.repair import Repair
-from mqstore.store.system_topics import is_system_group
-from mqstore.store.write.topics import Topics
+from mqstore.store.settings.read import read_config_file
 
 from ... import stores
 from .mended import check_mended

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_item
-from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import crc_items
 from mqstore.store.repair.parts import Choice
 

@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Refused, Unsupported
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.repair.beyond import beyond_texts
 from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
 from mqstore.store.repair.repair import examine
+from mqstore.store.repair.unrepairable import beyond_texts
+from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.start import GROUP
-from mqstore.store.write.files import Files
 
 from ... import slices, stores
 from ..verify.mutations import copied, mutations, original

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.ordered import rows_of
+from mqstore.store.columns.ordered import rows_of
+from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.repair import ext
 from mqstore.store.repair.parts import Choice
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 
 from ... import stores
 from .test_repair import repaired

@@ -11,15 +11,15 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.derive import offset_of
 from mqstore.formats.message import MESSAGE
-from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.compaction import open_log
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.snapshot import QueueId
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction_log
-from mqstore.store.repair.beyond import beyond_repair
 from mqstore.store.repair.parts import Choice, Part, chosen
-from mqstore.store.store import Store
+from mqstore.store.repair.unrepairable import beyond_repair
+from mqstore.store.search.compaction import open_log
+from mqstore.store.search.store import Store
 
 from ... import slices, stores
 from ...slices import rng

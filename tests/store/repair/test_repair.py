@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
-from mqstore.store.checkpoint import Checkpoint
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import Checkpoint
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused, Unsupported
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import Applied, apply
-from mqstore.store.recovery.undo import session_to_undo, undo
 from mqstore.store.repair.parts import (
     Choice,
     Part,
@@ -24,11 +23,12 @@ from mqstore.store.repair.parts import (
     queue_text,
 )
 from mqstore.store.repair.repair import Repair, examine, plan_again
-from mqstore.store.write.files import Files
+from mqstore.store.session.apply import Applied, apply
+from mqstore.store.session.undo import session_to_undo, undo
 
 from ... import stores
 from ...slices import pick, rng
-from ..recovery.test_undo import everything
+from ..session.test_undo import everything
 
 NOW_MS = 1_795_300_000_000
 #: Stores that a repair knows nothing of.

@@ -10,11 +10,11 @@ import pytest
 from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.timer_check import TimerCheck, read_timer_check
 from mqstore.store.repair.parts import Part, chosen
-from mqstore.store.store import Store
-from mqstore.store.timer_check import TimerCheck, read_timer_check
-from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scene, Scope
 from mqstore.store.verify.timer_entries import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_MAX, UNIT, UNIT_BYTES
-from mqstore.store.config import BrokerConfig
-from mqstore.store.layout import Layout
-from mqstore.store.mapped_file_queue import file_name
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
 from mqstore.store.repair import timer
-from mqstore.store.repair.beyond import beyond_repair
 from mqstore.store.repair.parts import Choice
-from mqstore.store.store import Store
-from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.repair.unrepairable import beyond_repair
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerLog, timer_files
 
 from ... import slices, stores

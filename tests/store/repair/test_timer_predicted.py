@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.recovery.edits import Edit
+from mqstore.store.disk.edits import Edit
 from mqstore.store.repair import timer_predicted
 from mqstore.store.repair.timer_predicted import joined
 

@@ -10,30 +10,30 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
-from mqstore.store.config import BrokerConfig
 from mqstore.store.damage.drill import drill, scenario_of
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.apply import apply
-from mqstore.store.recovery.plan import Plan
-from mqstore.store.recovery.recovery import Recovery, examine
-from mqstore.store.recovery.recovery import plan_again as recovery_again
-from mqstore.store.recovery.undo import session_to_undo, undo
-from mqstore.store.recovery.wish import Policy, Wish
-from mqstore.store.repair.beyond import beyond_repair, beyond_texts
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import Recovery, examine
+from mqstore.store.recover.recovery import plan_again as recovery_again
 from mqstore.store.repair.parts import Part, chosen, queue_of
 from mqstore.store.repair.repair import Request
 from mqstore.store.repair.repair import plan_again as repair_again
+from mqstore.store.repair.unrepairable import beyond_repair, beyond_texts
 from mqstore.store.repair.widened import plan_again, widened
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
-from mqstore.store.write.files import Files
 
 from ... import recovery_cases, stores
 from ...recovery_cases import config_of
-from ..recovery.test_undo import everything
+from ..session.test_undo import everything
 
 
 def errors_of(root: Path, config: BrokerConfig, version: str | None) -> list[Finding]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from mqstore.cli.record_types import schema_of
 from mqstore.formats.message import MESSAGE
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.files import Files
 from mqstore.store.salvage.carve import Found, carve
 from mqstore.store.salvage.runs import Run, mark_odd
 from mqstore.store.salvage.salvage import Salvaged, Wanted, look, write
 from mqstore.store.salvage.source import Source, Sources, paths_of
-from mqstore.store.write.files import Files
 from tests.cli.json_schema import errors
 from tests.stores import messages
 

@@ -11,8 +11,8 @@ from mqstore.formats.hashing import crc31
 from mqstore.store.salvage.compact import Selection
 from mqstore.store.salvage.grade import Grade
 from mqstore.store.salvage.salvage import LayoutKind
-from mqstore.store.store import Store
-from mqstore.store.time_range import TimeRange
+from mqstore.store.search.store import Store
+from mqstore.store.search.time_range import TimeRange
 from tests.stores import messages, unpack
 
 from .images import SMALL, fake, image, manifest, salvaged

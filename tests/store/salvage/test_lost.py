@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mqstore.store.recovery.snapshot import QueueId
-from mqstore.store.recovery.survey import Messages
+from mqstore.store.audit.messages import Messages
+from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.salvage.lost import Missing, MissingOffsets
 
 _AT = 9_000

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.hashing import crc31
-from mqstore.store.config import BrokerConfig
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
-from mqstore.store.layout import Layout
-from mqstore.store.recovery.recovery import examine
-from mqstore.store.recovery.wish import Policy
+from mqstore.store.plan.options import Policy
+from mqstore.store.recover.recovery import examine
 from mqstore.store.salvage.grade import Grade
 from mqstore.store.salvage.salvage import check_target
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import load_checks, verify
-from mqstore.store.verify.scene import Scope
 from tests.damage import Victim, damage
 from tests.slices import rng, share
 from tests.stores import unpack

@@ -118,4 +118,4 @@ def test_the_checks_of_a_group_are_loaded_without_those_of_others(group: str) ->
     codes, modules = (line.split() for line in done.stdout.splitlines())
     told = {code for code, row in catalogue().items() if row.group == group and not row.unchecked}
     assert told <= set(codes)
-    assert "mqstore.store.recovery.recovery" not in modules
+    assert "mqstore.store.recover.recovery" not in modules

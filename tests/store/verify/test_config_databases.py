@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 
 from ... import stores
 

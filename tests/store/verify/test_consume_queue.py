@@ -16,16 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
-from mqstore.store.config import BrokerConfig
-from mqstore.store.consume_queue import ConsumeQueue
-from mqstore.store.recovery.snapshot import QueueId
-from mqstore.store.store import Store
+from mqstore.store.columns.queue_ranges import Ranges
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.queues.read import ConsumeQueue
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.consume_queue_ranges import Ranges
-from mqstore.store.verify.consume_queue_reader import LARGEST_OFFSET, QueueReader
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.findings import Finding
+from mqstore.store.verify.queue_reader import LARGEST_OFFSET, QueueReader
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 
 from ... import slices
 from ...stores import config

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.context import LogFacts, Scene, Scope
+from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import LogFacts, Scene, Scope
 from mqstore.store.verify.verdict import Verdict
 
 from ...stores import unpack

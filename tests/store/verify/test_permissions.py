@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.layout import may_write
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 
 from ...stores import unpack
 

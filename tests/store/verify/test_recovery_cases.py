@@ -15,8 +15,8 @@ from zlib import crc32
 
 import pytest
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.store import Store
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.search.store import Store
 from mqstore.store.verify.run import verify
 
 from ... import slices

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.timer_log import UNIT_BYTES
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
+from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.finding import Finding
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.scene import Scope
 from mqstore.store.verify.timer_entries import Entries, Flags, Ints
 from mqstore.store.verify.timer_wheel import linked_by_a_start
-from mqstore.store.write.timer_entries import Ticks
 
 from .mutations import NOW_MS, copied, original
 from .mutations.timer import Timer

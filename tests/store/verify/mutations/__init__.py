@@ -22,8 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from random import Random
 
-from mqstore.store.config import BrokerConfig
-from mqstore.store.store import Store
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict

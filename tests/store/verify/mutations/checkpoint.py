@@ -8,8 +8,8 @@ from pathlib import Path
 from random import Random
 
 from mqstore.formats.checkpoint import FIELDS, PAGE_BYTES
-from mqstore.store.checkpoint import Checkpoint, read_checkpoint
-from mqstore.store.store import Store
+from mqstore.store.disk.checkpoint import Checkpoint, read_checkpoint
+from mqstore.store.search.store import Store
 
 from . import on
 from .edit import overwrite, records, set_field

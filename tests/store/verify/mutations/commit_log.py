@@ -11,7 +11,7 @@ from mqstore.formats.blank import BLANK, MAGIC_BLANK
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from mqstore.formats.sys_flag import SysFlag
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 
 from . import on
 from .edit import Place, a_record, overwrite, read, records

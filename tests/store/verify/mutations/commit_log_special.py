@@ -10,7 +10,7 @@ from mqstore.formats.dledger import ENTRY, HEADER_BYTES
 from mqstore.formats.dledger_index import UNIT, UNIT_BYTES
 from mqstore.formats.message_properties import ITEM_SEPARATOR, NAME_VALUE_SEPARATOR
 from mqstore.formats.sys_flag import TRANSACTION_MASK, SysFlag
-from mqstore.store.store import Store
+from mqstore.store.search.store import Store
 
 from . import on
 from .edit import Place, a_record, overwrite, read, records, set_field

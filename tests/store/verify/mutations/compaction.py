@@ -10,8 +10,8 @@ from random import Random
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
-from mqstore.store.commit_log import Batch, CommitLog
-from mqstore.store.mapped_file_queue import MappedFileQueue
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.log.commit_log import Batch, CommitLog
 
 from . import on
 from .edit import overwrite, read, set_field

@@ -13,8 +13,8 @@ from construct import Construct
 from mqstore.formats.blank import BLANK
 from mqstore.formats.derive import spans
 from mqstore.formats.message import MESSAGE
-from mqstore.store.commit_log import Batch
-from mqstore.store.store import Store
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.search.store import Store
 
 _LARGEST_BYTES = 1 << 20
 

@@ -9,9 +9,9 @@ from random import Random
 
 from mqstore.formats.index_file import HEADER, ITEM, ITEM_BYTES, SLOT, items_offset, slots_offset
 from mqstore.formats.message import SysFlag
-from mqstore.store.config import BrokerConfig
-from mqstore.store.index_file import Header, Item
-from mqstore.store.store import Store
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.index.files import Header, Item
+from mqstore.store.search.store import Store
 
 from ....stores import config
 from . import on

@@ -7,8 +7,8 @@ import shutil
 from pathlib import Path
 from random import Random
 
-from mqstore.store.mapped_file_queue import file_name
-from mqstore.store.store import Store
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.search.store import Store
 from tests.failing_disk import fail_here
 
 from . import on

@@ -15,9 +15,9 @@ import numpy as np
 from mqstore.formats.timer_check import FIELDS
 from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
-from mqstore.store.delay_level import TIMER_TOPIC
-from mqstore.store.store import Store
-from mqstore.store.verify.scene import Scene, Scope
+from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.search.store import Store
+from mqstore.store.verify.context import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerFiles
 
 from . import NOW_MS, on

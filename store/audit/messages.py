@@ -1,0 +1,397 @@
+"""One pass over the log: which messages there are, and which a consumer can read afterwards.
+
+A message is a queue position: a record counts once in its own queue and once in each queue that it
+names besides. Counted are the good records of this log; what is damaged or of an earlier life is
+none. Memory does not grow with the log but for what is missing in queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
+from ..broker.dispatch_record import Further
+from ..columns.ordered import order_of_pairs
+from ..columns.topic_table import TopicTable
+from ..disk.snapshot import QueueId
+from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
+from ..log.lost import tombstones
+from ..log.record_status import Mark
+from ..log.tail_history import Recent
+from .tally import Tally
+
+if TYPE_CHECKING:
+    from ..queues.start import QueueState
+    from ..queues.units import Units
+    from ..start.simulate import Outcome
+    from .verified import SoundLog, SoundRun, Stretch
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+NO_UNIT = "no unit in the queue"
+MISPLACED = "another message at its queue offset"
+HIDDEN = "below the queue's min offset"
+_AT_ONCE = 1 << 18
+"""Messages that are looked at together: with hundreds of queues a batch has few of each."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages of one queue in log order, int64[n] each; `position` is the record's place."""
+
+    queue: QueueId
+    offset: Ints
+    position: Ints
+    size: Ints
+    tags_code: Ints
+    store_timestamp: Ints
+    #: The body has its checksum, and it is the message itself, no tombstone.
+    good: Flags
+    #: A tombstone.
+    lost: Flags
+
+    def take(self, key: Flags | Ints) -> Messages:
+        """Some of them."""
+        names = ("offset", "position", "size", "tags_code", "store_timestamp", "good", "lost")
+        return Messages(self.queue, *(getattr(self, name)[key] for name in names))
+
+
+class Auditor(Protocol):
+    """What looks at the log during the pass."""
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Good records of this log, in order."""
+
+    def messages(self, messages: Messages) -> None:
+        """The same by queue."""
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
+
+    def stale(self, batch: Batch) -> None:
+        """Whole records that are none of this log, or no longer."""
+
+
+def survey(
+    log: CommitLog,
+    auditors: list[Auditor],
+    *,
+    index_tags: bool,
+    multi_dispatch: bool,
+    further: Further | None = None,
+    start: int | None = None,
+    crc: bool = True,
+    progress: Callable[[int], None] | None = None,
+    items: Iterable[Batch | Extent] | None = None,
+    index: bool = True,
+    sound: SoundLog | None = None,
+) -> None:
+    """Scan the log once for all auditors. Raises Unreadable.
+
+    further: None: as the newest brokers do. start: position of a record to begin at. crc: check the
+    bodies. progress: called with the position reached. items: a scan to take instead of one of the
+    whole log. index: whether anybody looks at the index items. sound: what is in order; the scan
+    leaves out those of its runs whose records no auditor has to see.
+    """
+    pending, topics = _Pending(), TopicTable()
+
+    def takes(run: SoundRun) -> bool:
+        _hand_out(pending, auditors)
+        return _hand_out_run(run, auditors)
+
+    if items is None and sound is not None:
+        items = _Beside(log, crc, sound, takes)
+    elif items is None:
+        items = log.scan(start, crc=crc, reuse=True)
+    for item in items:
+        if isinstance(item, Extent):
+            for auditor in auditors:
+                auditor.extent(item)
+            continue
+        if progress is not None:
+            progress(item.end)
+        if item.mark > Mark.AFTER_DAMAGE:
+            for auditor in auditors:
+                auditor.stale(item)
+            continue
+        dispatched = dispatch_columns(
+            item.columns,
+            index_tags=index_tags,
+            index=index,
+            multi_dispatch=multi_dispatch,
+            topics=topics.of(item.columns.ragged("topic")),
+            **(further or Further())._asdict(),
+        )
+        for auditor in auditors:
+            auditor.records(item, dispatched)
+        pending.add(item, dispatched)
+        if pending.count >= _AT_ONCE:
+            _hand_out(pending, auditors)
+    _hand_out(pending, auditors)
+
+
+class _Beside:
+    """A scan of the log without the runs that `takes` takes.
+
+    It is asked once the scan has come to a run, and has found its records to be of this log.
+    """
+
+    def __init__(
+        self, log: CommitLog, crc: bool, sound: SoundLog, takes: Callable[[SoundRun], bool]
+    ) -> None:
+        self._log, self._crc, self._takes = log, crc, takes
+        self._runs = {run.begin: run for run in sound.runs}
+        self._begins = np.array(sorted(self._runs), np.int64)
+        self._blanks = {item.position: item for item in sound.items if isinstance(item, Extent)}
+        self._at = log.min_offset
+        self._recent = Recent()
+
+    def __iter__(self) -> Iterator[Batch | Extent]:
+        going = True
+        while going:
+            while self._jumps(self._at):
+                if self._at in self._blanks:
+                    yield self._blanks[self._at]
+                    self._at = self._blanks[self._at].end
+            going = yield from self._scan()
+
+    def _scan(self) -> Generator[Batch | Extent, None, bool]:
+        """Everything up to the next run that is taken; returns whether there is one."""
+        for item in self._log.scan(self._at, crc=self._crc, recent=self._recent, reuse=True):
+            if isinstance(item, Extent) or item.mark > Mark.AFTER_DAMAGE:
+                yield item
+                continue
+            done = 0
+            for row in self._rows(item):
+                if row > done:
+                    yield item.take(slice(done, row))
+                done = row
+                if self._jumps(int(item.position[row])):
+                    return True
+            yield item.take(slice(done, None)) if done else item
+        return False
+
+    def _rows(self, batch: Batch) -> list[int]:
+        """Rows of a batch with which runs begin."""
+        first, behind = np.searchsorted(self._begins, [batch.position[0], batch.end])
+        if first == behind:
+            return []
+        rows: list[int] = np.flatnonzero(np.isin(batch.position, self._begins)).tolist()
+        return rows
+
+    def _jumps(self, position: int) -> bool:
+        """Go behind the run at a position, if there is one and it is taken."""
+        run = self._runs.pop(position, None)
+        if run is None or not self._takes(run):
+            return False
+        self._at, self._recent = run.end, run.remembered()
+        return True
+
+
+def _hand_out_run(run: SoundRun, auditors: list[Auditor]) -> bool:
+    """Give all auditors a run without its records; False: some want to see these."""
+    from .verified import TakesRuns
+
+    takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
+    if len(takers) < len(auditors) or not all(taker.takes(run) for taker in takers):
+        return False
+    for taker in takers:
+        taker.sound(run)
+    return True
+
+
+def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
+    for messages in pending.take():
+        for auditor in auditors:
+            auditor.messages(messages)
+
+
+def messages_of(batch: Batch) -> Iterator[Messages]:
+    """The messages of good records in their own queues."""
+    pending = _Pending()
+    pending.add(batch, dispatch(batch, index_tags=False, index=False, multi_dispatch=False))
+    return pending.take()
+
+
+class _Pending:
+    """Messages of several batches, until there are enough of each queue to look at together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._topics: dict[str, int] = {}
+        self._columns: list[tuple[Ints | Flags, ...]] = []
+
+    def add(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Take the messages of a batch."""
+        units = dispatched.units
+        if not len(units):
+            return
+        ids = [self._topics.setdefault(topic, len(self._topics)) for topic in dispatched.topics]
+        lost = tombstones(batch.columns)
+        good = ~lost if batch.body_crc_ok is None else batch.body_crc_ok & ~lost
+        record = units.record
+        key = np.array(ids, np.int64)[units.topic_id] << 32 | (units.queue_id & 0xFFFFFFFF)
+        columns = (units.queue_offset, batch.position[record], units.size, units.tags_code)
+        self._columns.append((key, *columns, units.store_timestamp, good[record], lost[record]))
+        self.count += len(units)
+
+    def take(self) -> Iterator[Messages]:
+        """The messages queue by queue, each queue's in log order; none is left."""
+        if not self._columns:
+            return
+        key, *columns = (np.concatenate(parts) for parts in zip(*self._columns, strict=True))
+        topics = list(self._topics)
+        self.count, self._topics, self._columns = 0, {}, []
+        order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
+        ordered = key[order]
+        columns = [column[order] for column in columns]
+        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        for begin, end in pairwise([*first.tolist(), len(ordered)]):
+            queue = int(ordered[begin])
+            queue_id = (queue & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
+            name = QueueId(topics[queue >> 32], queue_id)
+            yield Messages(name, *(column[begin:end] for column in columns))
+
+
+@dataclass
+class Readability:
+    """Which messages can be read in a store: by its log, and by its queues.
+
+    ranges: (start, end) of the log's files as far as they are written. queues: the state of each.
+    expected: whether messages of a queue count at all.
+    """
+
+    ranges: list[tuple[int, int]]
+    queues: dict[QueueId, QueueState]
+    expected: Callable[[QueueId], bool] = lambda _queue: True
+    readable: int = 0
+    total: int = 0
+    damaged: int = 0
+    damaged_bytes: int = 0
+    dead: int = 0
+    tombstones: int = 0
+    lost: Tally = field(default_factory=Tally)
+    invisible: Tally = field(default_factory=Tally)
+    #: Called with the messages that can be read, and with those that are lost.
+    seen: Callable[[Messages], None] | None = None
+    on_lost: Callable[[Messages], None] | None = None
+    on_lost_run: Callable[[SoundRun, Mapping[QueueId, Stretch]], None] | None = None
+
+    @classmethod
+    def after(cls, outcome: Outcome, expected: Callable[[QueueId], bool]) -> Readability:
+        """What a broker's start leaves readable."""
+        ranges = [(f.start, f.start + f.wrote) for f in outcome.log.files]
+        return cls(ranges, outcome.queues, expected)
+
+    def reset(self) -> None:
+        """Count from the beginning."""
+        self.readable = self.total = self.damaged = self.damaged_bytes = self.dead = 0
+        self.tombstones = 0
+        self.lost, self.invisible = Tally(), Tally()
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Nothing to note of records."""
+
+    def extent(self, extent: Extent) -> None:
+        """Count damaged and missing bytes between records."""
+        if extent.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+            self.damaged_bytes += extent.size
+
+    def stale(self, batch: Batch) -> None:
+        """Count records that an earlier cut has given up."""
+        self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
+
+    def takes(self, run: SoundRun) -> bool:
+        """Its messages are in the log, and their queues show the units that lie on disk; or all of
+        them are gone.
+        """
+        if self._is_gone(run):
+            return not run.further_by
+        if self.seen is not None:
+            return False
+        starts, ends = _columns_of(self.ranges)
+        at = int(np.searchsorted(starts, run.begin, side="right")) - 1
+        if at < 0 or run.end > ends[at]:
+            return False
+        return all(self._shows(name, stretch) for name, stretch in run.queues.items())
+
+    def _is_gone(self, run: SoundRun) -> bool:
+        return not any(run.begin < end and start < run.end for start, end in self.ranges)
+
+    def _shows(self, name: QueueId, stretch: Stretch) -> bool:
+        queue = self.queues.get(name)
+        if queue is None or stretch.first < queue.min_offset:
+            return False
+        return queue.shows_disk(stretch.first, stretch.next)
+
+    def sound(self, run: SoundRun) -> None:
+        """Count the messages of a run: all can be read, or none."""
+        queues = {name: each for name, each in run.queues.items() if self.expected(name)}
+        count = sum(stretch.messages for stretch in queues.values())
+        self.total += count
+        if not self._is_gone(run):
+            self.readable += count
+            return
+        for name, stretch in queues.items():
+            self.lost.add_stretch(name, "", stretch)
+        if self.on_lost_run is not None:
+            self.on_lost_run(run, queues)
+
+    def messages(self, messages: Messages) -> None:
+        """Count messages of one queue."""
+        self.damaged += int((~messages.good & ~messages.lost).sum())
+        self.tombstones += int(messages.lost.sum())
+        messages = messages.take(messages.good)
+        if not len(messages.offset) or not self.expected(messages.queue):
+            return
+        self.total += len(messages.offset)
+        kept = self._in_log(messages)
+        gone = messages.take(~kept)
+        self._count(self.lost, gone, "")
+        if self.on_lost is not None:
+            self.on_lost(gone)
+        messages = messages.take(kept)
+        queue = self.queues.get(messages.queue)
+        if queue is None:
+            self._count(self.invisible, messages, NO_UNIT)
+            return
+        units = queue.lookup(messages.offset)
+        right = points_at(units, messages)
+        hidden = right & (messages.offset < queue.min_offset)
+        readable = right & ~hidden
+        self.readable += int(readable.sum())
+        if self.seen is not None:
+            self.seen(messages.take(readable))
+        absent = ~right & (units["size"] == 0)
+        self._count(self.invisible, messages.take(hidden), HIDDEN)
+        self._count(self.invisible, messages.take(absent), NO_UNIT)
+        self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)
+
+    def _in_log(self, messages: Messages) -> Flags:
+        if not self.ranges:
+            return np.zeros(len(messages.position), np.bool_)
+        starts, ends = _columns_of(self.ranges)
+        at = np.searchsorted(starts, messages.position, side="right") - 1
+        kept: Flags = (at >= 0) & (messages.position + messages.size <= ends[at])
+        return kept
+
+    def _count(self, tally: Tally, messages: Messages, reason: str) -> None:
+        tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)
+
+
+def _columns_of(ranges: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Begins and ends of ranges, int64[2, n], in order."""
+    return np.array(sorted(ranges), np.int64).reshape(-1, 2).T
+
+
+def points_at(units: Units, messages: Messages) -> Flags:
+    """bool[n]: unit i names message i's record."""
+    same: Flags = (units["physical_offset"] == messages.position) & (units["size"] == messages.size)
+    return same

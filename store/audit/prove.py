@@ -1,0 +1,262 @@
+"""The pass that proves what is in order: see `verified`.
+
+Columns of some hundred thousand messages are sorted by queue and laid beside the units on disk, all
+at once. Windows with a message that differs, and all between two of them in such a group, are left to
+others, who look at one message after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT_BYTES
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.message_properties import INNER_MULTI_DISPATCH
+from ..broker.dispatch import dispatch
+from ..broker.dispatch_record import Further
+from ..columns.dictionary import Dictionary
+from ..disk.byte_reader import fill, opened
+from ..disk.snapshot import Snapshot
+from ..index.compare import IndexFiles, uncovered
+from ..log.batch import Batch, Extent
+from ..log.commit_log import CommitLog
+from ..log.record_status import Mark
+from ..queues.numbers import Numbers, QueueMessages, QueueNumbers
+from ..queues.units import UNIT_DTYPE, Units
+from .proved import Facts, Found
+from .verified import SoundLog, Stretch
+
+Ints = npt.NDArray[np.int64]
+_AT_ONCE = 1 << 18
+"""Messages that are laid beside their units together: with many queues a window has few of each."""
+_FEW = 16
+_LONG_PROPERTIES = 4096
+"""A torn page hides in the middle of longer ones: those are looked at one by one, by others."""
+_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
+
+
+@dataclass(frozen=True)
+class Light:
+    """Records that name further queues. version: whose rules count. further: None: they get no units."""
+
+    version: str
+    further: Further | None
+
+
+class _Window(NamedTuple):
+    """Messages of a window: number of their queue, queue offset, position, size, store time."""
+
+    queue: Numbers
+    offset: Ints
+    position: Ints
+    size: Ints
+    time: Ints
+    facts: Facts
+
+    @classmethod
+    def of(cls, messages: QueueMessages, batch: Batch, facts: Facts) -> _Window:
+        """Those of a batch."""
+        columns, record = batch.columns, messages.record
+        return cls(
+            messages.queue,
+            messages.offset.astype(np.int64),
+            batch.position[record],
+            columns.ints("total_size")[record].astype(np.int64),
+            columns.ints("store_timestamp")[record].astype(np.int64),
+            facts,
+        )
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What it takes to prove any part of a log.
+
+    queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
+    message is of several queues.
+    """
+
+    snapshot: Snapshot
+    log: CommitLog
+    queues: QueueNumbers
+    index: IndexFiles
+    tagged: bool
+    light: Light | None = None
+
+    def at(self, start: int) -> Prover:
+        """Proves the part that begins with the record at a log position."""
+        return Prover(self, start)
+
+
+class Prover:
+    """Proves one part of a log, which somebody reads for it."""
+
+    def __init__(self, proof: Proof, start: int) -> None:
+        self._snapshot, self._queues, self._index = proof.snapshot, proof.queues, proof.index
+        self._covered, self._tagged = proof.index.ranges, proof.tagged
+        self._light = proof.light
+        self._next = np.full(len(proof.queues), -1, np.int64)
+        self._unindexed: int | None = None
+        self._found = Found(proof.log, start, proof.light.version if proof.light else "")
+        self._windows: list[_Window] = []
+
+    def see(self, item: Batch | Extent, topics: Dictionary | None = None) -> None:
+        """The next thing in the log, bodies compared with their checksums. Raises Unreadable.
+
+        topics: of its records, where somebody has numbered them.
+        """
+        if isinstance(item, Extent):
+            self._settle()
+            if not self._found.passes(item):
+                self._next[:] = -1
+            return
+        for batch in _without_damaged(item):
+            self._add(batch, topics if batch is item else None)
+
+    def done(self) -> SoundLog:
+        """What is in order in the part that was seen. Raises Unreadable."""
+        self._settle()
+        return SoundLog(*self._found.done(), self._index)
+
+    def _add(self, batch: Batch, topics: Dictionary | None) -> None:
+        """Let records wait until there are enough of each queue; others end what waits."""
+        begin = int(batch.position[0])
+        messages = self._messages_of(batch, topics) if is_in_order(batch, begin) else None
+        reached = self._windows[-1].facts.end if self._windows else self._found.end
+        if messages is None or begin != reached:
+            self._settle()
+            self._next[:] = -1
+        if messages is None:
+            return
+        facts = Facts.of(batch, self._unindexed_in(batch), named=messages.named)
+        self._windows.append(_Window.of(messages, batch, facts))
+        if sum(len(window.queue) for window in self._windows) >= _AT_ONCE:
+            self._settle()
+
+    def _unindexed_in(self, batch: Batch) -> int | None:
+        """The first record without its index items, unless there was one before."""
+        if self._unindexed is None:
+            self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
+        return self._unindexed
+
+    def _messages_of(self, batch: Batch, topics: Dictionary | None) -> QueueMessages | None:
+        """The messages of a window; None if some record is of a queue that is not there."""
+        if self._light is not None:
+            named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
+            if named and self._light.further is not None:
+                how = self._light.further._asdict()
+                made = dispatch(batch, index_tags=False, index=False, multi_dispatch=True, **how)
+                return self._queues.of_dispatched(made)
+            own = self._queues.of_records(batch.columns, topics)
+            return None if own is None else own._replace(named=named)
+        return self._queues.of_records(batch.columns, topics)
+
+    def _settle(self) -> None:
+        """Lay windows that follow one another beside their units; what is in order is found."""
+        group, self._windows = self._windows, []
+        wrong = self._lay(group)
+        if wrong:
+            self._lay(group[: wrong[0]])
+            self._next[:] = -1
+            self._lay(group[wrong[-1] + 1 :])
+
+    def _lay(self, group: list[_Window]) -> range:
+        """The same if all of them are in order, else: from which one to which they are not."""
+        if not group:
+            return range(0)
+        queue = np.concatenate([window.queue for window in group])
+        order = np.argsort(queue, kind="stable")
+        names = ("offset", "position", "size", "time")
+        offset, position, size, time = (
+            np.concatenate([getattr(window, name) for window in group])[order] for name in names
+        )
+        queue = queue[order]
+        new = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+        before = np.append(-1, offset[:-1]) + 1
+        known = self._next[queue[new]]
+        before[new] = np.where(known < 0, offset[new], known)
+        bad = (offset != before) | (offset < 0)
+        ends = np.append(new[1:], len(queue)) - 1
+        if not bad.any():
+            counts = (ends - new + 1).tolist()
+            units = self._units(queue[new].tolist(), offset[new].tolist(), counts)
+            bad = (units["physical_offset"] != position) | (units["size"] != size)
+        if bad.any():
+            window = np.repeat(np.arange(len(group)), [len(w.queue) for w in group])[order[bad]]
+            return range(int(window.min()), int(window.max()) + 1)
+        self._next[queue[new]] = offset[ends] + 1
+        rows = (offset[new], offset[ends] + 1, position[new], position[ends], size[ends])
+        totals = [
+            way.reduceat(of, new)
+            for way, of in ((np.add, size), (np.minimum, time), (np.maximum, time))
+        ]
+        stretches = zip(
+            queue[new].tolist(), *(row.tolist() for row in (*rows, *totals)), strict=True
+        )
+        facts = reduce(Facts.and_then, (window.facts for window in group))
+        names_of = self._queues.names
+        self._found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
+        return range(0)
+
+    def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:
+        """Units on disk, one stretch behind the other; zeros where a file is missing or ends."""
+        units = np.zeros(sum(counts), UNIT_DTYPE)
+        room = units.view(np.uint8).data
+        at = 0
+        for number, first, count in zip(queues, firsts, counts, strict=True):
+            begin, end = first * UNIT_BYTES, (first + count) * UNIT_BYTES
+            while begin < end:
+                start = begin - begin % self._snapshot.queue_file_bytes
+                path = self._queues.files[number].get(start)
+                part = min(end, start + self._snapshot.queue_file_bytes) - begin
+                if path is not None:
+                    _read(path, begin - start, room[at : at + part])
+                begin, at = begin + part, at + part
+        return units
+
+
+def _without_damaged(batch: Batch) -> Iterator[Batch]:
+    """What stands before, between and behind records with a damaged body, if these are few."""
+    if batch.body_crc_ok is None or batch.body_crc_ok.all():
+        yield batch
+        return
+    damaged = np.flatnonzero(~batch.body_crc_ok)
+    done = 0
+    for row in [*damaged.tolist()[:_FEW], len(batch)]:
+        if row > done:
+            yield batch.take(slice(done, row))
+        done = row + 1
+
+
+def is_in_order(batch: Batch, reach: int) -> bool:
+    """The records go on at `reach` and are what a `SoundRun` tells of them, but for the queues."""
+    columns = batch.columns
+    if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
+        return False
+    good = batch.body_crc_ok is not None and batch.body_crc_ok.all()
+    if not good or (columns.ints("physical_offset") != batch.position).any():
+        return False
+    if (batch.position[1:] != batch.position[:-1] + columns.ints("total_size")[:-1]).any():
+        return False
+    if (columns.ints("sys_flag") & (TRANSACTION_MASK & SysFlag.PREPARED)).any():
+        return False
+    return bool(columns.ints("store_host.port").all()) and not _may_be_torn(batch)
+
+
+def _may_be_torn(batch: Batch) -> bool:
+    """Some record's properties may have lost a page."""
+    text = batch.columns.ragged("properties")
+    some = text.length > 0
+    last = text.buffer[(text.start + text.length - 1)[some]]
+    return bool((last == 0).any() or (text.length > _LONG_PROPERTIES).any())
+
+
+def _read(path: str, offset: int, room: memoryview) -> None:
+    """Fill `room` from byte `offset` of a file, as far as that goes. Raises Unreadable."""
+    with opened(path) as descriptor:
+        fill(descriptor, room, offset, path)

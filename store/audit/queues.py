@@ -1,0 +1,398 @@
+"""What a queue on disk lacks compared with the log, and how it is to be completed.
+
+The log says which unit belongs at which queue offset. Units that are there stay as they are, also
+those that point at lost records; missing ones are filled in, dead ones behind the end given up. A
+queue that an earlier broker had shifted (spec 7.12, B1) keeps its numbers, since consumers know
+them: it only gets what lies behind its last unit, appended as a broker would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
+from ...formats.message import SMALLEST
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..disk.snapshot import Entry, QueueId
+from ..log.commit_log import CommitLog
+from ..queues.fix import Hole, QueueFix
+from ..queues.units import (
+    UNIT_DTYPE,
+    UNITS_AT_ONCE,
+    Units,
+    gather,
+    is_valid,
+    joined,
+    pre_fill,
+    read_units,
+    used_rows,
+)
+from .messages import Messages, points_at
+from .verified import Stretch
+
+Ints = npt.NDArray[np.int64]
+_LOOKED_UP_AT_ONCE = 1000
+_WINDOW = 4096
+_FEW = 64
+LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
+_PRE_FILL = pre_fill(1)[0]
+
+
+@dataclass
+class QueueAudit:
+    """One queue while the log is read.
+
+    files: whole files on disk by the stream position of their first byte. log_start, log_end: the
+    range of the log that stays.
+    """
+
+    queue: QueueId
+    files: dict[int, Entry]
+    file_bytes: int
+    log_start: int
+    log_end: int
+    #: Units of tombstones get the tag of the tombstone.
+    retag: bool = False
+    #: Units with a wrong tags code count as wrong, too.
+    exact: bool = False
+    #: A shifted queue gets the numbers of its records.
+    renumber: bool = False
+    first: int = -1
+    first_position: int = -1
+    next: int = -1
+    last_position: int = -1
+    irregular: bool = False
+    holes: list[Hole] = field(default_factory=list)
+    _fill_offsets: list[Ints] = field(default_factory=list)
+    _fill_units: list[Units] = field(default_factory=list)
+    _conflicts: int = 0
+    #: Units behind the last message, as they are on disk: where they begin, and they.
+    _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
+
+    def read(self, first: int, count: int) -> Units:
+        """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
+        of_file, rest = divmod(self.file_bytes, UNIT_BYTES)
+        if rest:
+            return self.lookup(np.arange(first, first + count, dtype=np.int64))
+        known, units = self._tail
+        if known <= first and first + count <= known + len(units):
+            return units[first - known : first - known + count]
+        units, at = np.zeros(count, UNIT_DTYPE), 0
+        while at < count:
+            number = (first + at) % of_file
+            part = min(count - at, of_file - number)
+            entry = self.files.get((first + at - number) * UNIT_BYTES)
+            if entry is not None:
+                units[at : at + part] = read_units(entry, number, part)
+            at += part
+        return units
+
+    def lookup(self, offsets: Ints) -> Units:
+        """Units on disk at queue `offsets`."""
+        found = np.zeros(len(offsets), UNIT_DTYPE)
+        positions = offsets * UNIT_BYTES
+        starts = positions - positions % self.file_bytes
+        for start in np.unique(starts).tolist():
+            entry = self.files.get(start)
+            if entry is not None:
+                mine = np.flatnonzero(starts == start)
+                numbers = (positions[mine] - start) // UNIT_BYTES
+
+                def read(first: int, count: int, entry: Entry = entry) -> Units:
+                    return read_units(entry, first, count)
+
+                found[mine] = gather(read, numbers)
+        return found
+
+    def takes(self, stretch: Stretch) -> bool:
+        """The messages can stand behind those before: for offsets left out there is room."""
+        room = (stretch.first_position - self.last_position) // SMALLEST
+        return self.first < 0 or 0 <= stretch.first - self.next <= room
+
+    def add_sound(self, stretch: Stretch, made: Units | None = None) -> None:
+        """Messages that stay in the log, in order; with their units, unless these are `made`."""
+        if self.first < 0:
+            self.first, self.first_position = stretch.first, stretch.first_position
+        elif self.next < stretch.first:
+            self.holes.append(
+                Hole(self.next, stretch.first, self.last_position, stretch.first_position)
+            )
+        self.next, self.last_position = stretch.next, stretch.last_position
+        if made is not None:
+            self._fill_offsets.append(np.arange(stretch.first, stretch.next, dtype=np.int64))
+            self._fill_units.append(made)
+
+    def add(self, messages: Messages) -> None:
+        """Messages of this queue, in log order, that stay in the log."""
+        offsets, positions = messages.offset, messages.position
+        if self.first < 0:
+            self.first = self.next = int(offsets[0])
+            self.first_position = self.last_position = int(positions[0])
+        expected = np.concatenate([np.array([self.next], np.int64), offsets[:-1] + 1])
+        before = np.concatenate([np.array([self.last_position], np.int64), positions[:-1]])
+        impossible = (offsets < expected) | (offsets < 0) | (offsets > LARGEST_OFFSET)
+        impossible |= offsets - expected > (positions - before) // SMALLEST
+        self.last_position = int(positions[-1])
+        if impossible.any():
+            self.irregular = True
+        for at in np.flatnonzero((offsets > expected) & ~impossible).tolist():
+            near = int(before[at]), int(positions[at])
+            self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
+        self.next = max(self.next, int(offsets[-1]) + 1)
+        there = self.lookup(np.maximum(offsets, 0))
+        wrong = ~points_at(there, messages)
+        if self.retag:
+            wrong |= messages.lost & (there["tags_code"] != messages.tags_code)
+        if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
+            plain = there["tags_code"] > EXT_ADDRESS_MAX
+            wrong |= plain & (there["tags_code"] != messages.tags_code)
+        if not wrong.any():
+            return
+        disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)
+        disputed &= there != _PRE_FILL
+        self._conflicts += int(disputed.sum())
+        units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
+        units["physical_offset"] = messages.position[wrong]
+        units["size"] = messages.size[wrong]
+        units["tags_code"] = messages.tags_code[wrong]
+        self._fill_offsets.append(offsets[wrong])
+        self._fill_units.append(units)
+
+    def missing(self) -> list[Hole]:
+        """Queue offsets that the log has no message of, those before the first in a log from 0, too."""
+        front = 0 < self.first <= self.first_position // SMALLEST and not self.log_start
+        return [*([Hole(0, self.first, 0, self.first_position)] if front else []), *self.holes]
+
+    def unnamed(self) -> Ints:
+        """Positions of the messages that their unit does not name."""
+        return np.concatenate(
+            [np.zeros(0, np.int64), *(u["physical_offset"] for u in self._fill_units)]
+        )
+
+    def is_odd(self) -> bool:
+        """The log has not the messages that the units tell of, and in their order."""
+        if self.holes or self.irregular or self._conflicts:
+            return True
+        beside = [self.next, self.first - 1] if self.first >= 0 else [self._disk_first()]
+        units = joined([self.read(offset, 1) for offset in beside if offset >= 0])
+        inside = (units["physical_offset"] >= self.log_start) & is_valid(units)
+        return bool((inside & (units != _PRE_FILL)).any())
+
+    def on_disk(self) -> Iterator[tuple[int, Units]]:
+        """(queue offset of the first, units) of all that is on disk."""
+        for first, count in self._windows(self._disk_first(), self._disk_end(), _WINDOW):
+            yield first, self.read(first, count)
+
+    def is_misnamed_at(self, log: CommitLog, offset: int) -> bool:
+        """A unit names a record by its size, and the queue is not shifted: the units beside it
+        name the records of their own places.
+
+        Behind a record of another size the log would not go on: then the unit is wrong.
+        """
+        unit = self.read(offset, 1)
+        record = log.records(unit["physical_offset"].astype(np.int64))
+        if not len(record) or int(record.columns.ints("total_size")[0]) != int(unit["size"][0]):
+            return False
+        near = np.array([offset - 1, offset + 1], np.int64)
+        units = self.lookup(np.maximum(near, 0))
+        valid = is_valid(units) & (near >= 0)
+        claims = [
+            (self._claimed(log, int(unit["physical_offset"])), own)
+            for unit, own in zip(units[valid], near[valid].tolist(), strict=True)
+        ]
+        known = [(claim, own) for claim, own in claims if claim is not None]
+        return bool(known) and all(claim == own for claim, own in known)
+
+    def finish(self, log: CommitLog) -> QueueFix:
+        """Decide about the queue once the log has been read."""
+        self._tail = self.next, self.read(self.next, _WINDOW)
+        fix = self._decide(log)
+        self._tail = 0, pre_fill(0)
+        return fix
+
+    def _decide(self, log: CommitLog) -> QueueFix:
+        offsets = np.concatenate([np.zeros(0, np.int64), *self._fill_offsets])
+        units = joined(self._fill_units)
+        shifted = self.irregular or (not self.renumber and self._is_shifted(log))
+        if shifted:
+            end = self._tail_end(log, self._disk_first(), checked=False)
+            if end:
+                last = self.read(end - 1, 1)[0]
+                units = units[units["physical_offset"] > last["physical_offset"]]
+            offsets = end + np.arange(len(units), dtype=np.int64)
+            return self._fix(offsets, units, end + len(units), len(units), shifted=True)
+        begin = self.next if self.first >= 0 else self._disk_first()
+        end = self._tail_end(log, begin, checked=True)
+        if self.first < 0 and end == begin:
+            end = 0  # no unit: none of its files stays, and a broker begins anew
+        missing = len(units)
+        patched, patches = self._patch_holes(offsets, units)
+        if self.first >= 0:
+            before, filled = self._fill_front(patched, patches)
+            patched = np.concatenate([before, patched])
+            patches = joined([filled, patches])
+        return self._fix(patched, patches, end, missing, shifted=False)
+
+    def _fix(
+        self, offsets: Ints, units: Units, end: int, missing: int, *, shifted: bool
+    ) -> QueueFix:
+        order = np.argsort(offsets, kind="stable")
+        beyond = self._beyond(end)
+        return QueueFix(self.queue, offsets[order], units[order], end, missing, shifted, beyond)
+
+    def _beyond(self, end: int) -> int:
+        """Units from queue offset `end` on that name records behind the log end."""
+        count = 0
+        for first, most in self._windows(end, self._disk_end(), _WINDOW):
+            units = self.read(first, most)
+            used = used_rows(units)
+            if not len(used):
+                break
+            count += int((units["physical_offset"][used] >= self.log_end).sum())
+        return count
+
+    def first_in_log(self, fix: QueueFix) -> int | None:
+        """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
+        filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
+        first = int(filled[0]) if len(filled) else None
+        for window, most in self._windows(self._disk_first(), fix.end, _WINDOW):
+            for begin, count in ((window, min(most, _FEW)), (window + _FEW, most - _FEW)):
+                if first is not None and begin > first:
+                    return first
+                units = self.read(begin, max(0, count))
+                inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
+                if inside.any():
+                    found = begin + int(inside.argmax())
+                    return found if first is None else min(found, first)
+        return first
+
+    def _windows(self, begin: int, end: int, most: int) -> list[tuple[int, int]]:
+        """Queue offsets begin ≤ k < end that a file holds: (first, count), `most` at a time.
+
+        Any number can stand in a record or be the name of a file: between files nothing is read.
+        """
+        found = []
+        for start in sorted(self.files):
+            low = max(begin, start // UNIT_BYTES)
+            high = min(end, (start + self.file_bytes) // UNIT_BYTES)
+            found += [(first, min(most, high - first)) for first in range(low, high, most)]
+        return found
+
+    def _disk_first(self) -> int:
+        return min(self.files, default=0) // UNIT_BYTES
+
+    def _disk_end(self) -> int:
+        return (max(self.files) + self.file_bytes) // UNIT_BYTES if self.files else 0
+
+    def _is_shifted(self, log: CommitLog) -> bool:
+        """The last unit points at another good message of this queue: so do all since a shift.
+
+        A single wrong unit before good ones is damage, and so are units in another order.
+        """
+        if not self._conflicts:
+            return False
+        before = self._windows(self._disk_first(), self.next, _LOOKED_UP_AT_ONCE)
+        for first, count in reversed(before):
+            units = self.read(first, count)
+            used = is_valid(units) & (units["physical_offset"] < self.log_end)
+            used &= units != _PRE_FILL
+            if used.any():
+                positions = units["physical_offset"]
+                at, largest = int(np.flatnonzero(used)[-1]), int(positions[used].max())
+                last = int(positions[at])
+                if largest > last and self._claimed(log, largest) is not None:
+                    return False
+                return self._claimed(log, last) not in {None, first + at}
+        return False
+
+    def _claimed(self, log: CommitLog, position: int) -> int | None:
+        """The queue offset that the record at a position names, None if it is none of this queue."""
+        record = log.records(np.array([position], np.int64))
+        if not len(record):
+            return None
+        columns = record.columns
+        topic = self.queue.topic.encode("utf-8", "surrogateescape")
+        mine = columns.ragged("topic")[0] == topic
+        mine &= int(columns.ints("queue_id")[0]) == self.queue.queue_id
+        mine &= int(columns.ints("physical_offset")[0]) == position
+        return int(columns.ints("queue_offset")[0]) if mine else None
+
+    def _tail_end(self, log: CommitLog, begin: int, *, checked: bool) -> int:
+        """Queue offset behind the last unit to keep, at or behind `begin`.
+
+        Units behind the last message of the log stay while they rise, lie before the log end and
+        point at no good record: those of lost records. `checked` false: whatever they point at.
+        """
+        reach = self.last_position if begin == self.next else -1
+        end = begin
+        while end < self._disk_end():
+            units = self.read(end, _LOOKED_UP_AT_ONCE)
+            if not is_valid(units[:1])[0]:
+                break
+            positions = units["physical_offset"].astype(np.int64)
+            filled = units == _PRE_FILL
+            before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
+            stop = ~is_valid(units) | (~filled & (positions + units["size"] > self.log_end))
+            stop |= ~filled & (before >= 0) & (positions <= before)
+            if checked:
+                good = log.records(positions[(positions >= self.log_start) & ~stop & ~filled])
+                stop |= np.isin(positions, good.position) & ~filled
+            count = int(stop.argmax()) if stop.any() else len(units)
+            if count:
+                reach = int(positions[count - 1])
+            end += count
+            if count < len(units):
+                break
+        return end if self._has_unit(begin, end) or begin == self.next else begin
+
+    def _has_unit(self, begin: int, end: int) -> bool:
+        """Some unit of a range is more than pre-fill."""
+        for first in range(begin, end, _LOOKED_UP_AT_ONCE):
+            units = self.read(first, min(_LOOKED_UP_AT_ONCE, end - first))
+            if (units != _PRE_FILL).any():
+                return True
+        return False
+
+    def _patch_holes(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
+        """Where a lost record has no unit either, repeat the unit before it: a gap ends a queue."""
+        more_offsets, more_units = [offsets], [units]
+        for hole in self.holes:
+            for begin in range(hole.begin, hole.end, UNITS_AT_ONCE):
+                there = self.read(begin, min(UNITS_AT_ONCE, hole.end - begin))
+                bad = ~is_valid(there) | (there["physical_offset"] >= self.log_end)
+                numbers = np.flatnonzero(bad).astype(np.int64) + begin
+                for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
+                    if len(run):
+                        before = self._unit_at(int(run[0]) - 1, more_offsets, more_units)
+                        more_units.append(np.repeat(before, len(run)))
+                        more_offsets.append(run)
+        return np.concatenate(more_offsets), joined(more_units)
+
+    def _unit_at(self, offset: int, offsets: list[Ints], units: list[Units]) -> Units:
+        """The unit as it will be at `offset`: one of those filled in, else the one on disk."""
+        for known, made in zip(reversed(offsets), reversed(units), strict=True):
+            at = np.flatnonzero(known == offset)
+            if len(at):
+                return made[at[:1]]
+        return self.read(offset, 1)
+
+    def _fill_front(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
+        """Pre-fill units before the first message, in its file, where there is no unit.
+
+        In a log that begins at 0 a broker takes these for units of the queue, and leads consumers
+        from there to the next file: there the first message is repeated.
+        """
+        first_of_file = self.first * UNIT_BYTES // self.file_bytes * self.file_bytes // UNIT_BYTES
+        there = self.read(first_of_file, self.first - first_of_file)
+        wrong = ~is_valid(there)
+        if self.exact and not self.log_start:
+            wrong |= there == _PRE_FILL
+        bad = np.flatnonzero(wrong).astype(np.int64)
+        filled = pre_fill(len(bad))
+        if not self.log_start and len(bad):
+            filled[:] = self._unit_at(self.first, [offsets], [units])
+        return bad + first_of_file, filled

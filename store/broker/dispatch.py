@@ -1,0 +1,364 @@
+"""Dispatch: what a record of the commit log adds to the consume queues and to the index.
+
+The one place for the rules of spec/02-consumequeue.md (2.2, 2.3, 2.9) and spec/03-index.md (3.2,
+3.3). Pure functions from columns to columns: `put`, `recover` and the Spark pipeline share them.
+They say what every record would add; who writes decides what is there already.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats import message_properties as names
+from ...formats.derive import Columns, Ragged
+from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_hash, java_string
+from ...formats.hashing_columns import index_hash_column, java_hash_column
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.property_columns import Items
+from ..columns.dictionary import Dictionary, dictionary
+from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
+from .dispatch_record import LIGHT_CLOSED
+
+LMQ_PREFIX: Final = "%LMQ%"
+_NAME_SEPARATOR: Final = ","
+_TAG_MARK: Final = "T#"
+_LARGEST_OFFSET: Final = (1 << 63) - 1
+
+
+class HasColumns(Protocol):
+    """A batch of records."""
+
+    @property
+    def columns(self) -> Columns: ...
+
+
+@dataclass(frozen=True)
+class Units:
+    """Consume queue units, int64[n] each, in the order in which a broker writes them.
+
+    record: row of the batch. topic_id: into `Dispatched.topics`.
+    """
+
+    record: Ints
+    topic_id: Ints
+    queue_id: Ints
+    queue_offset: Ints
+    physical_offset: Ints
+    size: Ints
+    tags_code: Ints
+    store_timestamp: Ints
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def take(self, key: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Units:
+        """Some of the units, by slice, mask or index."""
+        return Units(*(getattr(self, name)[key] for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class IndexItems:
+    """Index items, int64[n] each, in the order in which a broker writes them.
+
+    record: row of the batch. key_hash is never negative.
+    """
+
+    record: Ints
+    key_hash: Ints
+    physical_offset: Ints
+    store_timestamp: Ints
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def take(self, key: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IndexItems:
+        """Some of the items, by slice, mask or index."""
+        return IndexItems(*(getattr(self, name)[key] for name in self.__dataclass_fields__))
+
+
+_NO_ITEMS = IndexItems(*(np.zeros(0, np.int64) for _ in IndexItems.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class Dispatched:
+    """What a batch adds to queues and index.
+
+    topics: names that `units.topic_id` counts, LMQ among them, as Java reads them. count: number
+    of records of the batch. poisoned: rows of records whose LMQ offsets a broker cannot read: it
+    throws there for ever (spec 2.9, B11); here only the bad name is left out. stored_topics, properties:
+    what was made of these columns on the way.
+    """
+
+    topics: list[str]
+    units: Units
+    items: IndexItems
+    count: int
+    poisoned: Ints
+    stored_topics: Dictionary
+    properties: Items
+
+
+def dispatch(
+    batch: HasColumns,
+    *,
+    index_tags: bool,
+    index: bool = True,
+    multi_dispatch: bool = True,
+    slash_names: bool = False,
+    light_closed: tuple[str, ...] = LIGHT_CLOSED,
+    light_zero: bool = True,
+    delay_levels: tuple[int, ...] | None = None,
+) -> Dispatched:
+    """Units and index items of all records of a batch, as `dispatch_columns`."""
+    return dispatch_columns(
+        batch.columns,
+        index_tags=index_tags,
+        index=index,
+        multi_dispatch=multi_dispatch,
+        slash_names=slash_names,
+        light_closed=light_closed,
+        light_zero=light_zero,
+        delay_levels=delay_levels,
+    )
+
+
+def dispatch_columns(
+    columns: Columns,
+    *,
+    index_tags: bool,
+    index: bool = True,
+    multi_dispatch: bool = True,
+    slash_names: bool = False,
+    light_closed: tuple[str, ...] = LIGHT_CLOSED,
+    light_zero: bool = True,
+    delay_levels: tuple[int, ...] | None = None,
+    topics: Dictionary | None = None,
+) -> Dispatched:
+    """Units and index items of n records.
+
+    columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
+    sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too. index:
+    False leaves the index items out.
+    multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
+    a `/`, as 4.9 does. light_closed: how topics begin whose messages get none. light_zero: light
+    queues have the number 0, not that of the message's queue (enableLmq). delay_levels: ms of
+    levels 1, 2, …; default the broker's default. topics: the dictionary of the topics, where it is
+    known already.
+    """
+    topics = topics or dictionary(columns.ragged("topic"))
+    texts = [java_string(value) for value in topics.values]
+    properties = Items(columns.ragged("properties"))
+    tags = properties.find(names.TAGS)
+    hashes = java_hash_column(tags).astype(np.int64)
+    transaction = columns.ints("sys_flag") & TRANSACTION_MASK
+    codes = hashes
+    if SCHEDULE_TOPIC in texts:
+        scheduled = np.flatnonzero(topics.ids == texts.index(SCHEDULE_TOPIC))
+        levels = parse_levels() if delay_levels is None else delay_levels
+        codes = _deliver_times(columns, scheduled, hashes, properties, levels)
+    own = np.flatnonzero(transaction & SysFlag.PREPARED == 0)
+    units = _units(columns, own, topics.ids, codes)
+    poisoned = np.zeros(0, np.int64)
+    if multi_dispatch:
+        light = _LightQueues(texts, slash_names, light_zero)
+        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, light_closed):
+            light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
+        units = light.merge(units, columns, hashes)
+        texts, poisoned = light.topics, np.array(light.poisoned, np.int64)
+    items = _NO_ITEMS
+    if index:
+        items = _items(columns, topics.ids, topics.values, properties, tags if index_tags else None)
+    return Dispatched(texts, units, items, len(columns), poisoned, topics, properties)
+
+
+def _int64(column: npt.NDArray[np.generic]) -> Ints:
+    return column.astype(np.int64, copy=False)
+
+
+def _units(columns: Columns, rows: Ints, topic_ids: Ints, codes: Ints) -> Units:
+    """The unit of each record's own queue; none for PREPARED and ROLLBACK."""
+    everything = len(rows) == len(columns)
+    key: Ints | slice = slice(None) if everything else rows
+    return Units(
+        rows,
+        topic_ids[key],
+        _int64(columns.ints("queue_id"))[key],
+        _int64(columns.ints("queue_offset"))[key],
+        _int64(columns.ints("physical_offset"))[key],
+        _int64(columns.ints("total_size"))[key],
+        codes[key],
+        _int64(columns.ints("store_timestamp"))[key],
+    )
+
+
+def _deliver_times(
+    columns: Columns,
+    rows: Ints,
+    hashes: Ints,
+    properties: Items,
+    levels: tuple[int, ...],
+) -> Ints:
+    """tags_code where scheduled messages carry the time of their delivery (spec 2.3)."""
+    delays = properties.find(names.DELAY)[rows]
+    known = dictionary(delays)
+    waits = [delay_ms(value.decode("utf-8", "replace"), levels) for value in known.values]
+    has = np.array([wait is not None for wait in waits], np.bool_)[known.ids]
+    wait = np.array([wait or 0 for wait in waits], np.int64)[known.ids]
+    codes = hashes.copy()
+    delayed = rows[has]
+    codes[delayed] = _int64(columns.ints("store_timestamp"))[delayed] + wait[has]
+    return codes
+
+
+def _named_queues(
+    properties: Items, rows: Ints, topic_ids: Ints, texts: list[str], closed: tuple[str, ...]
+) -> list[tuple[int, bytes, bytes]]:
+    """Records that go to further queues by name (spec 2.9), usually none: row, names, offsets."""
+    queues = properties.find(names.INNER_MULTI_DISPATCH)
+    rows = rows[queues.length[rows] > 0]
+    if not len(rows):
+        return []
+    offsets = properties.find(names.INNER_MULTI_QUEUE_OFFSET)
+    allowed = np.array([not text.startswith(closed) for text in texts], np.bool_)
+    rows = rows[(offsets.length[rows] > 0) & allowed[topic_ids[rows]]]
+    return list(zip(rows.tolist(), queues[rows].tolist(), offsets[rows].tolist(), strict=True))
+
+
+class _LightQueues:
+    """Units of records that name further queues, made row by row: they are rare."""
+
+    def __init__(self, texts: list[str], slash_names: bool, zero: bool) -> None:
+        self.topics = list(texts)
+        self.poisoned: list[int] = []
+        self._ids = {text: i for i, text in enumerate(texts)}
+        self._slash_names = slash_names
+        self._zero = zero
+        self._rows: list[tuple[int, int, int, int]] = []
+        self._seen: set[tuple[int, int, int]] = set()
+
+    def add(self, row: int, queue_names: bytes, queue_offsets: bytes, queue_id: int) -> None:
+        """Note the units of one record: (row, topic id, queue id, queue offset)."""
+        queues, offsets = java_split(queue_names), java_split(queue_offsets)
+        if len(queues) != len(offsets):
+            return
+        for name, text in zip(queues, offsets, strict=True):
+            offset = int(text) if re.fullmatch(r"\+?[0-9]{1,19}", text) else -1
+            if not 0 <= offset <= _LARGEST_OFFSET:
+                self.poisoned.append(row)
+            elif name and (self._slash_names or "/" not in name):
+                topic_id = self._ids.setdefault(name, len(self._ids))
+                if topic_id == len(self.topics):
+                    self.topics.append(name)
+                own_queue = 0 if self._zero and name.startswith(LMQ_PREFIX) else queue_id
+                if (row, topic_id, own_queue) not in self._seen:
+                    # named twice: a broker takes the second unit of a record for done (spec 2.2)
+                    self._seen.add((row, topic_id, own_queue))
+                    self._rows.append((row, topic_id, own_queue, offset))
+
+    def merge(self, units: Units, columns: Columns, hashes: Ints) -> Units:
+        """The own units and these, record by record, each record's own unit first."""
+        if not self._rows:
+            return units
+        record, topic_id, queue_id, queue_offset = np.array(self._rows, np.int64).T
+        named = Units(
+            record,
+            topic_id,
+            queue_id,
+            queue_offset,
+            _int64(columns.ints("physical_offset"))[record],
+            _int64(columns.ints("total_size"))[record],
+            hashes[record],
+            _int64(columns.ints("store_timestamp"))[record],
+        )
+        order = np.argsort(np.concatenate([units.record, record]), kind="stable")
+        both = (
+            np.concatenate([getattr(units, field), getattr(named, field)])[order]
+            for field in Units.__dataclass_fields__
+        )
+        return Units(*both)
+
+
+def java_split(text: bytes) -> list[str]:
+    """`String.split(",")`: empty strings at the end are dropped."""
+    parts = java_string(text).split(_NAME_SEPARATOR)
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts if text else [""]
+
+
+def _items(
+    columns: Columns,
+    topic_ids: Ints,
+    topics: list[bytes],
+    properties: Items,
+    tags: Ragged | None,
+) -> IndexItems:
+    """Index items: UNIQ_KEY, each part of KEYS, then TAGS where they are indexed."""
+    prefixes = np.array([_hash_before_key(topic) for topic in topics], np.int32)
+    rolled_back = (columns.ints("sys_flag") & TRANSACTION_MASK) == SysFlag.ROLLBACK
+    unique = properties.find(names.UNIQ_KEY)
+    key_row, keys = split_keys(properties.find(names.KEYS))
+    has_unique = (unique.length > 0) & ~rolled_back
+    kept = ~rolled_back[key_row]
+    if not kept.all():
+        key_row, keys = key_row[kept], keys[np.flatnonzero(kept)]
+    key_count = np.bincount(key_row, minlength=len(columns))
+    count = has_unique + key_count
+    if tags is not None:
+        has_tags = (tags.length > 0) & ~rolled_back
+        count = count + has_tags
+    begin = np.cumsum(count) - count
+    total = int(count.sum())
+    record, key_hash = np.empty(total, np.int64), np.empty(total, np.int64)
+
+    def place(at: Ints, rows: Ints, prefix: npt.NDArray[np.int32], strings: Ragged) -> None:
+        record[at] = rows
+        key_hash[at] = index_hash_column(prefix[topic_ids[rows]], strings)
+
+    if has_unique.all():
+        place(begin, np.arange(len(columns)), prefixes, unique)
+    else:
+        rows = np.flatnonzero(has_unique)
+        place(begin[rows], rows, prefixes, unique[rows])
+    first = np.cumsum(key_count) - key_count
+    at = begin[key_row] + has_unique[key_row] + np.arange(len(key_row)) - first[key_row]
+    place(at, key_row, prefixes, keys)
+    if tags is not None:
+        rows = np.flatnonzero(has_tags)
+        marked = [_hash_before_key(topic, _TAG_MARK) for topic in topics]
+        place(begin[rows] + count[rows] - 1, rows, np.array(marked, np.int32), tags[rows])
+    return IndexItems(
+        record,
+        key_hash,
+        _int64(columns.ints("physical_offset"))[record],
+        _int64(columns.ints("store_timestamp"))[record],
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _hash_before_key(topic: bytes, mark: str = "") -> int:
+    """Hash of what stands before a key of the topic in the index."""
+    return java_hash(f"{java_string(topic)}#{mark}")
+
+
+def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
+    """Split each string at every space: row and text of all parts that are not empty, in order."""
+    rows = np.flatnonzero(keys.length > 0)
+    packed = keys[rows].packed()
+    spaces = np.flatnonzero(packed.buffer == ord(names.KEY_SEPARATOR))
+    if not len(spaces):
+        return rows, packed
+    # part by part: sorted begins and sorted ends belong together, a row's end included
+    begin = np.sort(np.concatenate([packed.start, spaces + 1]))
+    end = np.sort(np.concatenate([packed.start + packed.length, spaces]))
+    full = end > begin
+    begin, end = begin[full], end[full]
+    row = rows[np.searchsorted(packed.start, begin, side="right") - 1]
+    return row, Ragged(packed.buffer, begin, end - begin)

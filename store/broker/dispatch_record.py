@@ -1,0 +1,70 @@
+"""Dispatch of one record, without numpy; the rules are those of `dispatch`, and a test holds both
+together. For a `put` of one message, which is over before numpy would be imported.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...formats import message_properties as names
+from ...formats.hashing import index_hash, java_string, tags_code
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from .delay_level import SCHEDULE_TOPIC, delay_ms
+
+LIGHT_CLOSED = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)
+"""How topics begin whose messages go to no light queues, since 5.3 (spec 2.9)."""
+_TAG_MARK = "T#"
+
+
+class Further(NamedTuple):
+    """How records get units in the queues that they name besides, and in those of delay levels; see
+    `dispatch_columns`.
+    """
+
+    slash_names: bool = False
+    light_closed: tuple[str, ...] = LIGHT_CLOSED
+    light_zero: bool = True
+    delay_levels: tuple[int, ...] | None = None
+
+
+class OneRecord(NamedTuple):
+    """What one record adds.
+
+    topic: as Java reads it. has_unit: it gets a unit in its own queue, with `tags_code`.
+    key_hashes: of its index items, in order. names_queues: it goes to further queues (LMQ), which
+    are not told here: `dispatch` does.
+    """
+
+    topic: str
+    has_unit: bool
+    tags_code: int
+    key_hashes: list[int]
+    names_queues: bool
+
+
+def dispatch_record(
+    topic: bytes,
+    properties: bytes,
+    sys_flag: int,
+    store_timestamp: int,
+    *,
+    index_tags: bool,
+    delay_levels: tuple[int, ...],
+) -> OneRecord:
+    """What a record adds to its queue and to the index."""
+    text = java_string(topic)
+    found = names.parse(properties)
+    tags = found.get(names.TAGS)
+    code = tags_code(tags)
+    if text == SCHEDULE_TOPIC and names.DELAY in found:
+        wait = delay_ms(found[names.DELAY], delay_levels)
+        code = code if wait is None else store_timestamp + wait
+    state = sys_flag & TRANSACTION_MASK
+    keys = [found.get(names.UNIQ_KEY, "")]
+    keys += found.get(names.KEYS, "").split(names.KEY_SEPARATOR)
+    if index_tags and tags:
+        keys.append(_TAG_MARK + tags)
+    indexed = [] if state == SysFlag.ROLLBACK else [index_hash(text, key) for key in keys if key]
+    return OneRecord(
+        text, not state & SysFlag.PREPARED, code, indexed, names.INNER_MULTI_DISPATCH in found
+    )

@@ -1,0 +1,395 @@
+"""Which generation of brokers wrote a store: a guess, with its reason.
+
+Nothing in a store names the version. What a version alone writes is a sign: signs that say "this
+version or a newer one" hold for ever, since a store is upgraded, never downgraded without trouble;
+signs that say "this version or an older one" come from what was written last, and give way where
+the two disagree. A guess leaves one generation, or names all that fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from ...formats.derive import Columns, dtype_of
+from ...formats.hashing import java_hash, java_string
+from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, SLOT, items_offset, slots_offset
+from ...formats.message import MAGIC_V2, SysFlag
+from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
+from ..disk.byte_reader import note, unread_of
+from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.compressed import is_compressed_name, open_plain, plain_name
+from ..disk.file_bytes import FileBytes
+from ..disk.layout import Layout
+from ..disk.regular_file import open_regular, read_regular
+from ..disk.snapshot import Entry, list_entries
+from ..errors import Missing, UnreadableRange, from_os_error
+from .dispatch import LMQ_PREFIX
+from .profiles import NEWEST, PROFILES, VERSIONS
+from .record_check import BodyCheck, Failure, walk
+
+_LOG_FILES_LOOKED_AT = 3
+_INDEX_ITEMS_LOOKED_AT = 2000
+_RECORDS_LOOKED_AT = 500
+_RECORD_RULES = PROFILES[NEWEST].record
+_CLUSTER = "CLUSTER"
+_BY_BROKERS = frozenset(
+    {_CLUSTER, "MSG_REGION", "RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "TRANSACTION_CHECK_TIMES"}
+)
+"""Properties that a broker gives to messages of clients, and a store alone does not."""
+_ROCKSDB = "rocksdbstore"
+_STATE_VERSION = "stateVersion"
+_CONFIG_BYTES_LOOKED_AT = 64 << 20
+
+
+@dataclass(frozen=True)
+class Generation:
+    """A guess. version: the likeliest generation. candidates: all that fit, oldest first."""
+
+    version: str
+    reason: str
+    candidates: tuple[str, ...]
+
+    @property
+    def certain(self) -> bool:
+        """Only one generation fits."""
+        return len(self.candidates) == 1
+
+
+def generation_of(layout: Layout) -> Generation:
+    """Guess the generation of the broker that last wrote a store. Raises Unreadable."""
+    evidence = _Evidence(layout)
+    found = [(sign, text) for sign in SIGNS if (text := _seen(sign, evidence))]
+    lowest = max((VERSIONS.index(s.oldest) for s, _ in found), default=0)
+    candidates = VERSIONS[lowest:]
+    reasons = [text for s, text in found if s.oldest == VERSIONS[lowest] and lowest]
+    for sign, text in found:
+        fitting = tuple(v for v in candidates if v <= sign.newest)
+        if fitting and fitting != candidates:
+            candidates = fitting
+            reasons.append(text)
+    if not found:
+        return Generation(NEWEST, "nothing in the store tells", VERSIONS)
+    if VERSIONS[lowest] < _FIRST_5 and evidence.has_messages:
+        candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
+        reasons.append("no trace of a 5.x broker")
+    return Generation(_likeliest(candidates), "; ".join(dict.fromkeys(reasons)), candidates)
+
+
+def _seen(sign: Sign, evidence: _Evidence) -> str:
+    """What tells that the sign is there; nothing where it cannot be read, which is noted."""
+    try:
+        return sign.look(evidence)
+    except UnreadableRange as error:
+        note(unread_of(error))
+        return ""
+
+
+def came_through_a_broker(layout: Layout) -> bool:
+    """Some of the newest records have what a broker adds to a message that a client sends it; whoever
+    opens a store by itself, as `put` does, adds nothing. Raises Unreadable.
+    """
+    found = (parse(text) for text in _Evidence(layout).properties)
+    return any(not _BY_BROKERS.isdisjoint(names) for names in found)
+
+
+_FIRST_5 = "5.1"
+
+
+def _likeliest(candidates: tuple[str, ...]) -> str:
+    """Of several 5.x generations the newest; a 4.x store without a sign of 4.9 is a 4.3 one."""
+    return candidates[0] if candidates[-1] < _FIRST_5 else candidates[-1]
+
+
+class _Evidence:
+    """What the signs look at, read once and only when asked for."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint:
+        return read_checkpoint(self.layout.checkpoint) or Checkpoint()
+
+    @cached_property
+    def log_files(self) -> list[Entry]:
+        """Files of the commit log that are not empty, newest first."""
+        entries = [e for d in self.layout.commit_log_directories for e in list_entries(d)]
+        files = [e for e in entries if not e.directory and _is_number(e.name) and e.size]
+        return sorted(files, reverse=True)
+
+    @cached_property
+    def records(self) -> Columns | None:
+        """Some of the newest records: the first ones of the last used log file."""
+        for entry in islice(self.log_files, _LOG_FILES_LOOKED_AT):
+            start = int(plain_name(entry.name))
+            records = walk(_content(entry.path), 0, _RECORD_RULES, BodyCheck.NONE, start)
+            for item in islice(records, 1):
+                if not isinstance(item, Failure):
+                    return item
+        return None
+
+    @property
+    def has_messages(self) -> bool:
+        return self.records is not None
+
+    @cached_property
+    def properties(self) -> list[bytes]:
+        """Property texts of those records, empty and torn ones left out."""
+        if self.records is None:
+            return []
+        texts = self.records.ragged("properties").tolist()
+        return [text for text in texts if text and b"\0" not in text]
+
+    @cached_property
+    def newest_index(self) -> FileBytes | None:
+        """The newest index file with a whole header."""
+        for entry in reversed(list_entries(self.layout.index)):
+            if _is_number(entry.name):
+                data = _content(entry.path)
+                if len(data) > slots_offset():
+                    return data
+        return None
+
+    @cached_property
+    def topics_version(self) -> int:
+        """4 or 5 by the data version in topics.json, 0 where there is no such file."""
+        path = self.layout.config / "topics.json"
+        try:
+            text = b"" if path.is_dir() else read_regular(path, _CONFIG_BYTES_LOOKED_AT)
+        except Missing:
+            return 0
+        if b'"dataVersion"' not in text:
+            return 0
+        return 5 if f'"{_STATE_VERSION}"'.encode() in text else 4
+
+    def is_there(self, *names: str) -> str:
+        """The first of some paths in the store that exists, else ""."""
+        return next((name for name in names if (self.layout.root / name).exists()), "")
+
+
+def _is_number(name: str) -> bool:
+    """The name of a log or index file, compressed or not."""
+    return plain_name(name).isdigit()
+
+
+def _content(path: str) -> FileBytes:
+    """A file, or what it unpacks to. Raises Unreadable."""
+    return FileBytes(path, open_plain if is_compressed_name(path) else open_regular)
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign: found, the store was last written by a broker of `oldest` … `newest`."""
+
+    oldest: str
+    newest: str
+    look: Callable[[_Evidence], str]
+
+
+def _file(*names: str) -> Callable[[_Evidence], str]:
+    def look(evidence: _Evidence) -> str:
+        name = evidence.is_there(*names)
+        return f"{name} is there" if name else ""
+
+    return look
+
+
+def _field(name: str) -> Callable[[_Evidence], str]:
+    def look(evidence: _Evidence) -> str:
+        return f"the checkpoint has {name}" if getattr(evidence.checkpoint, name) else ""
+
+    return look
+
+
+def _queue_position(evidence: _Evidence) -> str:
+    """A field of 5.5; where 5.4 left no trace something else wrote it."""
+    found = evidence.is_there(_ROCKSDB) and evidence.checkpoint.logics_physical_offset
+    return "the checkpoint has logics_physical_offset" if found else ""
+
+
+def _no_rocksdb(evidence: _Evidence) -> str:
+    """Every start of a broker since 5.4 makes one."""
+    written = evidence.log_files or _dledger(evidence)
+    missing = written and not evidence.is_there(_ROCKSDB)
+    return f"there is no {_ROCKSDB}" if missing else ""
+
+
+def _state_version(evidence: _Evidence) -> str:
+    return f"topics.json has {_STATE_VERSION}" if evidence.topics_version == 5 else ""
+
+
+def _no_state_version(evidence: _Evidence) -> str:
+    return f"topics.json has no {_STATE_VERSION}" if evidence.topics_version == 4 else ""
+
+
+def _pid_in_abort(evidence: _Evidence) -> str:
+    path = evidence.layout.abort
+    return "abort holds a process id" if _size(path) > 0 else ""
+
+
+def _empty_abort(evidence: _Evidence) -> str:
+    return "abort is empty" if _size(evidence.layout.abort) == 0 else ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return -1
+    except OSError as error:
+        raise from_os_error(error, path) from error
+
+
+def _version_2(evidence: _Evidence) -> str:
+    records = evidence.records
+    found = records is not None and (records.ints("magic_code") == MAGIC_V2).any()
+    return "there are version 2 records" if found else ""
+
+
+def _ipv6(evidence: _Evidence) -> str:
+    records = evidence.records
+    bits = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
+    found = records is not None and (records.ints("sys_flag") & bits).any()
+    return "there are IPv6 hosts" if found else ""
+
+
+def _inner_batch(evidence: _Evidence) -> str:
+    """Only 5.x keeps the messages of a batch together (spec 02, 2.7)."""
+    records = evidence.records
+    found = records is not None and (records.ints("sys_flag") & SysFlag.INNER_BATCH).any()
+    return "there are batches in one record" if found else ""
+
+
+def _property_crc(evidence: _Evidence) -> str:
+    found = any(CRC32.encode() in text for text in evidence.properties)
+    return f"records have {CRC32}" if found else ""
+
+
+def _ends_open(evidence: _Evidence) -> str:
+    """The last writer leaves out the final separator (4.9.1 … 5.1.x)."""
+    texts = evidence.properties
+    found = texts and not texts[-1].endswith(ITEM_SEPARATOR)
+    return "properties end without a separator" if found else ""
+
+
+def _ends_closed(evidence: _Evidence) -> str:
+    texts = evidence.properties
+    found = texts and texts[-1].endswith(ITEM_SEPARATOR)
+    return "properties end with a separator" if found else ""
+
+
+def _closed_5(evidence: _Evidence) -> str:
+    """Since 5.2 the separator is back: in a 5.x store it excludes 5.1."""
+    is_5 = any(sign.look(evidence) for sign in _SIGNS_OF_5)
+    return _ends_closed(evidence) if is_5 else ""
+
+
+def _light_queues(evidence: _Evidence) -> str:
+    """Of the brokers of 4.x only those from 4.9.3 on make them (spec 2.9)."""
+    queues = list_entries(evidence.layout.consume_queue)
+    found = any(entry.directory and entry.name.startswith(LMQ_PREFIX) for entry in queues)
+    return "there are light queues" if found else ""
+
+
+def _dledger(evidence: _Evidence) -> str:
+    entries = list_entries(evidence.layout.root)
+    found = any(entry.directory and entry.name.startswith("dledger-") for entry in entries)
+    return "there is a DLedger log" if found else ""
+
+
+def _cluster(evidence: _Evidence) -> str:
+    found = any(_CLUSTER in parse(text) for text in evidence.properties)
+    return f"records have the property {_CLUSTER}" if found else ""
+
+
+def _batch_keys(evidence: _Evidence) -> str:
+    """Batches of 5.1 and 5.3 carry the name twice (B13)."""
+    name = ITEM_SEPARATOR + UNIQ_KEY.encode()
+    found = any((ITEM_SEPARATOR + text).count(name) > 1 for text in evidence.properties)
+    return f"records have {UNIQ_KEY} twice" if found else ""
+
+
+def _counts_puts(evidence: _Evidence) -> str:
+    """Up to 4.7.0 hash_slot_count counts the items, not the slots in use."""
+    data = evidence.newest_index
+    if data is None:
+        return ""
+    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
+    slots = evidence.layout.sizes.index_slots.value
+    used = data[slots_offset() : items_offset(slots)]
+    if len(used) < items_offset(slots) - slots_offset():
+        return ""
+    in_use = int(np.count_nonzero(used.view(dtype_of(SLOT))["item"]))
+    found = int(header["hash_slot_count"]) > in_use
+    return "the index counts puts, not slots" if found else ""
+
+
+def _tag_items(evidence: _Evidence) -> str:
+    """Since 5.4 tags are indexed: look for the tags of the newest records."""
+    data, records = evidence.newest_index, evidence.records
+    if data is None or records is None:
+        return ""
+    hashes = _item_hashes(data, evidence.layout.sizes.index_slots.value)
+    found = any(tag_hash in hashes for tag_hash in _tag_hashes(records))
+    return "tags are in the index" if found else ""
+
+
+def _item_hashes(data: FileBytes, slots: int) -> set[int]:
+    """Key hashes of the newest items of an index file."""
+    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
+    item_bytes = dtype_of(ITEM).itemsize
+    room = max(0, len(data) - items_offset(slots)) // item_bytes
+    count = min(int(header["index_count"]), room)
+    first = max(1, count - _INDEX_ITEMS_LOOKED_AT)
+    if count <= first:
+        return set()
+    begin = items_offset(slots) + first * item_bytes
+    part = data[begin : begin + (count - first) * item_bytes]
+    return set(part.view(dtype_of(ITEM))["key_hash"].tolist())
+
+
+def _tag_hashes(records: Columns) -> Iterator[int]:
+    newest = records.take(slice(-_RECORDS_LOOKED_AT, None))
+    topics = newest.ragged("topic").tolist()
+    for topic, text in zip(topics, newest.ragged("properties").tolist(), strict=True):
+        tags = parse(text).get(TAGS)
+        if tags:
+            yield abs(java_hash(f"{java_string(topic)}#T#{tags}"))
+
+
+_SIGNS_OF_5 = (
+    Sign("5.1", "5.5", _file("abort.bak", "timerwheel", "compaction", "config/timercheck")),
+    Sign("5.1", "5.5", _file("config/consumerOrderInfo.json", "config/topicQueueMapping.json")),
+    Sign("5.1", "5.5", _pid_in_abort),
+    Sign("5.1", "5.5", _field("master_flushed_offset")),
+    Sign("5.1", "5.5", _field("confirm_phy_offset")),
+    Sign("5.1", "5.5", _version_2),
+    Sign("5.1", "5.5", _inner_batch),
+    Sign("5.1", "5.5", _state_version),
+)
+
+SIGNS = (
+    *_SIGNS_OF_5,
+    Sign("5.3", "5.5", _file("config/transactionMetrics", "consumequeue/CURRENT", "kvStore")),
+    Sign("5.3", "5.5", _property_crc),
+    Sign("5.3", "5.5", _closed_5),
+    Sign("5.4", "5.5", _file("rocksdbstore")),
+    Sign("5.4", "5.5", _tag_items),
+    Sign("5.5", "5.5", _queue_position),
+    Sign("4.9", "5.5", _ipv6),
+    Sign("4.9", "5.5", _cluster),
+    Sign("4.9", "5.5", _dledger),
+    Sign("4.9", "5.5", _light_queues),
+    Sign("4.9", "5.1", _ends_open),
+    Sign("5.1", "5.4", _batch_keys),
+    Sign("4.3", "4.9", _empty_abort),
+    Sign("4.3", "4.9", _counts_puts),
+    Sign("4.3", "4.9", _no_state_version),
+    Sign("4.3", "5.3", _no_rocksdb),
+)

@@ -1,0 +1,361 @@
+"""What distinguishes the starts of six broker generations, as data (spec/07-recovery.md).
+
+One `Profile` per generation. The algorithm is the same for all of them and lives in `load`,
+`record_check`, `start` of the log, of queues and index, and `predict`; a difference between
+versions is a field here, never an `if` on a version there. Each value was measured on the real
+classes of the release named in `measured`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from ..errors import InvalidInput
+from .delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from .dispatch_record import LIGHT_CLOSED, Further
+
+
+class OnOddFile(Enum):
+    """What a load does with a directory entry that is no whole file (spec README, load rows)."""
+
+    HIDE = "this entry and all later ones are ignored"
+    REFUSE = "the load fails"
+    IGNORE = "the entry is skipped"
+    DELETE = "the file is deleted"
+
+
+class NormalStart(Enum):
+    """Start file of the recovery after a clean exit (spec 7.3)."""
+
+    LAST_THREE = "the third file from the end"
+    QUEUE_END = "newest file that starts at or before the highest position in a queue"
+    FIRST_RECORD = "newest file whose first record passes and lies at or before that position"
+
+
+class AbnormalStart(Enum):
+    """Start file of the recovery after a crash (spec 7.3)."""
+
+    TIMES = "first record stored 3 s before the checkpoint's times; only its magic is checked"
+    CHECKED_TIMES = "the same, and the first record passes the whole check"
+    QUEUE_POSITION = "first record at or before the checkpoint's logicsPhysicalOffset, else times"
+
+
+class QueueCut(Enum):
+    """When the queues are cut at the log end (spec 7.4, step 2)."""
+
+    AFTER_CRASH = "only after a crash"
+    AHEAD_BEFORE = "if a queue reached the log end before the scan"
+    AHEAD_AFTER = "if a queue reaches the log end after the scan"
+
+
+class ReputStart(Enum):
+    """Where the dispatcher begins after the recovery (spec 7.5)."""
+
+    LOG_END = "the log end: nothing is dispatched again"
+    QUEUES_END = "the highest position in a queue; start waits until nothing is behind"
+
+
+class MinOffset(Enum):
+    """How a queue's min offset is found (spec 2.4)."""
+
+    LINEAR = "first unit of the first file at or behind the log start"
+    BINARY = "the end, if the last unit is expired; else a binary search in the first file"
+
+
+@dataclass(frozen=True)
+class LoadRules:
+    """Entries of a log or queue directory that are no whole file."""
+
+    wrong_length: OnOddFile
+    directory: OnOddFile
+    empty_last: OnOddFile
+
+
+@dataclass(frozen=True)
+class RecordRules:
+    """The check of one record (spec 7.2)."""
+
+    #: knows version 2 records (since 5.1.0)
+    v2: bool
+    #: knows 16-byte hosts (since 4.6.0)
+    ipv6: bool
+    #: tests total_size against the bytes left (since 5.3.2)
+    bounded: bool
+    #: knows forceVerifyPropCRC (since 5.2.0)
+    property_crc: bool
+    #: after a crash, a record whose fields do not add up is taken as data (B26)
+    unequal_is_data: bool
+    #: each record has DUP_INFO of two parts (`duplicationEnable`, by source)
+    dup_info: bool = False
+
+
+@dataclass(frozen=True)
+class StartRules:
+    """Where the scan of the log begins."""
+
+    normal: NormalStart
+    abnormal: AbnormalStart
+    #: at most so many files are looked at, None: all (`commitLogRecoverMaxNum`, B25)
+    look_back: int | None
+    #: the checkpoint's times are taken with this distance
+    slack_ms: int
+
+
+@dataclass(frozen=True)
+class QueueRules:
+    """Recovery of the consume queues (spec 2.2, 2.4, 2.5)."""
+
+    #: a queue reaches to the end of its last record, not to its start (since 4.5.1)
+    reaches_end: bool
+    cut: QueueCut
+    min_offset: MinOffset
+    #: a queue with files but no unit in the last one fails the load (B16)
+    empty_last_refuses: bool
+    #: without any log file the queues' files are deleted after a clean exit, too
+    emptied_when_clean: bool
+    #: the checkpoint has confirmPhyOffset (since 5.1.1), logicsPhysicalOffset (since 5.5.0)
+    has_confirm_offset: bool = False
+    has_flushed_position: bool = False
+    #: knows batchconsumequeue (since 5.0.0)
+    batches: bool = False
+
+
+@dataclass(frozen=True)
+class DispatchRules:
+    """What is dispatched during the recovery and after it."""
+
+    #: a recovery after a clean exit dispatches what lies behind the queues (since 5.3.2)
+    when_clean: bool
+    reput: ReputStart
+    #: tags are indexed (since 5.4.0)
+    index_tags: bool
+    #: INNER_MULTI_DISPATCH is known (since 4.9.3)
+    multi_dispatch: bool
+    #: names with a slash get units, too (B12)
+    slash_names: bool = False
+    #: how topics begin whose messages go to no further queues
+    light_closed: tuple[str, ...] = LIGHT_CLOSED
+    #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
+    counts_puts: bool = False
+    #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
+    confirmed_only: bool = False
+
+    def further(self, light_zero: bool, delay_levels: tuple[int, ...] | None = None) -> Further:
+        """How records get units in the queues that they name besides, and in those of levels."""
+        return Further(self.slash_names, self.light_closed, light_zero, delay_levels)
+
+
+@dataclass(frozen=True)
+class TimerRules:
+    """Load of the timer (spec 4.9)."""
+
+    #: the next unit to read is one that the queue has (since 5.3.2)
+    clamps: bool
+    #: a size of no message in the last entry is nothing to throw at (B32)
+    any_size: bool
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One generation of brokers."""
+
+    version: str
+    #: the release whose classes were run
+    measured: str
+    #: the first release that behaves so
+    since: tuple[int, int, int]
+    load: LoadRules
+    record: RecordRules
+    start: StartRules
+    queues: QueueRules
+    dispatch: DispatchRules
+    #: None: it has no timer (before 5.0)
+    timer: TimerRules | None = None
+
+
+_HIDING = LoadRules(OnOddFile.HIDE, OnOddFile.HIDE, OnOddFile.HIDE)
+_STRICT = LoadRules(OnOddFile.REFUSE, OnOddFile.REFUSE, OnOddFile.REFUSE)
+_TOLERANT = LoadRules(OnOddFile.REFUSE, OnOddFile.IGNORE, OnOddFile.DELETE)
+
+_SLACK_MS = 3000
+_LOOK_BACK = 10
+
+PROFILES: dict[str, Profile] = {
+    profile.version: profile
+    for profile in (
+        Profile(
+            "4.3",
+            "4.3.1",
+            (0, 0, 0),
+            _HIDING,
+            RecordRules(
+                v2=False, ipv6=False, bounded=False, property_crc=False, unequal_is_data=True
+            ),
+            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
+            QueueRules(False, QueueCut.AFTER_CRASH, MinOffset.LINEAR, False, False),
+            DispatchRules(
+                False,
+                ReputStart.LOG_END,
+                index_tags=False,
+                multi_dispatch=False,
+                counts_puts=True,
+            ),
+        ),
+        Profile(
+            "4.9",
+            "4.9.7",
+            (4, 5, 1),
+            _STRICT,
+            RecordRules(
+                v2=False, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
+            ),
+            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
+            QueueRules(True, QueueCut.AHEAD_BEFORE, MinOffset.LINEAR, False, True),
+            DispatchRules(
+                False,
+                ReputStart.QUEUES_END,
+                index_tags=False,
+                multi_dispatch=True,
+                slash_names=True,
+                light_closed=(),
+            ),
+        ),
+        Profile(
+            "5.1",
+            "5.1.4",
+            (5, 0, 0),
+            _TOLERANT,
+            RecordRules(
+                v2=True, ipv6=True, bounded=False, property_crc=False, unequal_is_data=False
+            ),
+            StartRules(NormalStart.LAST_THREE, AbnormalStart.TIMES, None, _SLACK_MS),
+            QueueRules(
+                True,
+                QueueCut.AHEAD_BEFORE,
+                MinOffset.BINARY,
+                True,
+                True,
+                has_confirm_offset=True,
+                batches=True,
+            ),
+            DispatchRules(
+                False,
+                ReputStart.LOG_END,
+                index_tags=False,
+                multi_dispatch=True,
+                light_closed=("%RETRY%", TIMER_TOPIC, SCHEDULE_TOPIC),
+            ),
+            TimerRules(clamps=False, any_size=False),
+        ),
+        Profile(
+            "5.3",
+            "5.3.3",
+            (5, 3, 2),
+            _TOLERANT,
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            StartRules(NormalStart.QUEUE_END, AbnormalStart.TIMES, None, _SLACK_MS),
+            QueueRules(
+                True,
+                QueueCut.AHEAD_BEFORE,
+                MinOffset.BINARY,
+                True,
+                True,
+                has_confirm_offset=True,
+                batches=True,
+            ),
+            DispatchRules(True, ReputStart.LOG_END, index_tags=False, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=False),
+        ),
+        Profile(
+            "5.4",
+            "5.4.0",
+            (5, 4, 0),
+            _TOLERANT,
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            StartRules(
+                NormalStart.FIRST_RECORD, AbnormalStart.CHECKED_TIMES, _LOOK_BACK, _SLACK_MS
+            ),
+            QueueRules(
+                True,
+                QueueCut.AHEAD_AFTER,
+                MinOffset.BINARY,
+                True,
+                True,
+                has_confirm_offset=True,
+                batches=True,
+            ),
+            DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=True),
+        ),
+        Profile(
+            "5.5",
+            "5.5.0",
+            (5, 5, 0),
+            _TOLERANT,
+            RecordRules(v2=True, ipv6=True, bounded=True, property_crc=True, unequal_is_data=False),
+            StartRules(NormalStart.FIRST_RECORD, AbnormalStart.QUEUE_POSITION, _LOOK_BACK, 0),
+            QueueRules(
+                True,
+                QueueCut.AHEAD_AFTER,
+                MinOffset.BINARY,
+                False,
+                True,
+                has_confirm_offset=True,
+                batches=True,
+                has_flushed_position=True,
+            ),
+            DispatchRules(True, ReputStart.LOG_END, index_tags=True, multi_dispatch=True),
+            TimerRules(clamps=True, any_size=True),
+        ),
+    )
+}
+VERSIONS = tuple(PROFILES)
+NEWEST = VERSIONS[-1]
+
+
+def profile_of(version: str) -> Profile:
+    """The profile that a broker version behaves like: `5.3`, `5.3.3`, `4.7`, any number.
+
+    Another number takes the nearest one. Near is what belongs to a line of releases that was measured,
+    4 or 5, up to one minor release behind the newest measured one of it: 4.0 to 4.10, 5.0 to 5.6.
+
+    Raises InvalidInput for what is no version number, and for one that no profile can stand for.
+
+    >>> profile_of("4.7.1").version, profile_of("5.3").version, profile_of("5.3.1").version
+    ('4.9', '5.3', '5.1')
+    """
+    if version in PROFILES:
+        return PROFILES[version]
+    wanted = _number(version)
+    if not _is_near(wanted):
+        raise InvalidInput(
+            f"no profile is near a broker {version}", hint=f"use one of {', '.join(VERSIONS)}"
+        )
+    older = [profile for profile in PROFILES.values() if profile.since <= wanted]
+    return older[-1] if older else PROFILES[VERSIONS[0]]
+
+
+def _is_near(wanted: tuple[int, int, int]) -> bool:
+    """It belongs to a line of releases that was measured, and is hardly newer."""
+    minors = [_number(known)[1] for known in VERSIONS if _number(known)[0] == wanted[0]]
+    return bool(minors) and wanted[1] <= max(minors) + 1
+
+
+def is_exact(version: str) -> bool:
+    """Whether a profile was measured for this very generation."""
+    profile = profile_of(version)
+    return version in PROFILES or _number(version)[:2] == _number(profile.version)[:2]
+
+
+def _number(version: str) -> tuple[int, int, int]:
+    match = re.fullmatch(
+        r"v?(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?(?:\.\w+)*(?:-\w+)?", version.strip()
+    )
+    if match is None:
+        raise InvalidInput(
+            f"not a broker version: {version or 'an empty word'}",
+            hint=f"use one of {', '.join(VERSIONS)}",
+        )
+    return int(match[1]), int(match[2]), int(match[3] or 0)

@@ -1,0 +1,175 @@
+"""The broker's configuration, as far as it says where and how a store lies on disk (spec 05, 5.5).
+
+A broker reads Java properties (`broker.conf`, `broker.properties`). Options are found by
+RocketMQ's own names; `maped…`, the spelling of the 4.x brokers, and `mapped…` are the same option.
+Unknown names are kept: another version may know them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from ..errors import InvalidInput, LimitExceeded, from_os_error
+from . import byte_reader
+
+LARGEST_FILE_BYTES = 16 << 20
+"""A configuration file above this size is not one; it is not read."""
+
+DEFAULTS: Mapping[str, int] = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "mappedFileSizeConsumeQueueExt": 48 << 20,
+    "mapperFileSizeBatchConsumeQueue": 13_800_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+    "mappedFileSizeTimerLog": 100 << 20,
+}
+"""Sizes that a broker takes where its configuration is silent: bytes, slots, items (spec README)."""
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SEPARATOR = r"(?<!\\)(?:\\\\)*(?P<at>[ \t\f]*[=:][ \t\f]*|[ \t\f]+)"
+
+
+class BrokerConfig(Mapping[str, str]):
+    """Options of a broker by name. Immutable.
+
+    words: how they are given to a command, `--broker-config FILE` and `--set NAME=VALUE`.
+
+    >>> config = BrokerConfig({"mapedFileSizeCommitLog": "8192"})
+    >>> config.get_int("mappedFileSizeCommitLog")
+    8192
+    """
+
+    def __init__(
+        self, options: Mapping[str, str] | None = None, words: tuple[str, ...] | None = None
+    ) -> None:
+        self._options = {_canonical(name): value for name, value in (options or {}).items()}
+        if words is None:
+            settings = (f"{name}={value}" for name, value in self._options.items())
+            words = tuple(word for setting in settings for word in ("--set", setting))
+        self.words = words
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str]) -> BrokerConfig:
+        """Read a `broker.conf`. Raises Missing, Unreadable, InvalidInput, LimitExceeded."""
+        try:
+            with Path(path).open("rb") as file:
+                status = os.fstat(file.fileno())
+                if stat.S_ISREG(status.st_mode):
+                    size = min(status.st_size, LARGEST_FILE_BYTES + 1)
+                    data = byte_reader.read(file.fileno(), size, 0, os.fspath(path))
+                else:
+                    data = file.read(LARGEST_FILE_BYTES + 1)
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        if len(data) > LARGEST_FILE_BYTES:
+            raise LimitExceeded("too large for a broker configuration", path=path)
+        if b"\0" in data:
+            raise InvalidInput("not a broker configuration: it has NUL bytes", path=path)
+        options = parse_properties(data.decode("iso-8859-1"))
+        return cls(options, ("--broker-config", os.fspath(path)))
+
+    def with_set(self, settings: Iterable[str]) -> BrokerConfig:
+        """This configuration overridden by `NAME=VALUE` texts, the last of a name wins."""
+        options, words = dict(self._options), self.words
+        for setting in settings:
+            name, equals, value = setting.partition("=")
+            if not equals or not name.strip():
+                raise InvalidInput(f"not NAME=VALUE: {setting}")
+            options[_canonical(name.strip())] = value.strip()
+            words += ("--set", setting)
+        return BrokerConfig(options, words)
+
+    def get_int(self, name: str, default: int | None = None) -> int | None:
+        """The option as a number, `default` where it is not set. Raises InvalidInput."""
+        value = self.get(name)
+        if value is None:
+            return default
+        try:
+            return int(value)
+        except ValueError:
+            raise InvalidInput(f"{name} is not a number: {value}") from None
+
+    def get_bool(self, name: str, default: bool = False) -> bool:
+        """The option as Java reads a boolean: only `true`, in any case, is true."""
+        value = self.get(name)
+        return default if value is None else value.lower() == "true"
+
+    def get_paths(self, name: str) -> list[str]:
+        """The option as a list of paths, separated by `,`, `;` or `:`; empty where not set."""
+        return [part for part in re.split(r"[,;:]", self.get(name, "")) if part.strip()]
+
+    def size(self, name: str) -> tuple[int, Literal["configuration", "default"]]:
+        """A file size: its value and `configuration` or `default`. Raises InvalidInput."""
+        value = self.get_int(name)
+        if value is None:
+            return DEFAULTS[_canonical(name)], "default"
+        if value <= 0:
+            raise InvalidInput(f"{name} must be positive: {value}")
+        return value, "configuration"
+
+    def __getitem__(self, name: str) -> str:
+        return self._options[_canonical(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __repr__(self) -> str:
+        return f"BrokerConfig({self._options!r})"
+
+
+def _canonical(name: str) -> str:
+    return "mapped" + name[len("maped") :] if name.startswith("maped") else name
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Java's properties format: comments, continued lines, escapes; the last of a name wins.
+
+    >>> parse_properties("a = 1\\\\\\n  2\\n# no\\nb:\\\\u0041")
+    {'a': '12', 'b': 'A'}
+    """
+    options = {}
+    for line in _logical_lines(text):
+        separator = re.search(_SEPARATOR, line)
+        if separator is None:
+            options[_unescape(line)] = ""
+        else:
+            start, end = separator.span("at")
+            options[_unescape(line[:start])] = _unescape(line[end:])
+    return options
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blank ones, those that end in a backslash joined."""
+    parts: list[str] = []
+    goes_on = False
+    for natural in re.split(r"\r\n|[\r\n]", re.sub(r"[\r\n]\Z", "", text)):
+        line = natural.lstrip(" \t\f")
+        if not parts and (not line or line[0] in "#!"):
+            goes_on = False
+            continue
+        goes_on = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        line = line[:-1] if goes_on else line
+        parts += [line] if line else []
+        if not goes_on:
+            yield "".join(parts)
+            parts.clear()
+    if parts or goes_on:
+        yield "".join(parts)
+
+
+def _unescape(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        code, char = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(char, char)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", plain, text)

@@ -1,0 +1,375 @@
+"""Where the parts of a store lie (spec README, "Directory map"; 01, 1.12 and 1.13).
+
+The commit log is `STORE/commitlog`, or the directories that `storePathCommitLog` names, or those
+found in the store whose files have the right names and form one log; with DLedger it is
+`dledger-*/data`, behind an older `commitlog` where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput, Missing, NotAStore, from_os_error
+from .broker_conf import BrokerConfig
+from .compressed import plain_name
+from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
+
+if TYPE_CHECKING:
+    from ..index.sizes import Sizes
+    from ..inspect.options import Options
+
+COMMIT_LOG = "commitlog"
+CONSUME_QUEUE = "consumequeue"
+BATCH_CONSUME_QUEUE = "batchconsumequeue"
+CONSUME_QUEUE_EXT = "consumequeue_ext"
+_KEY_DIGITS = 12
+INDEX = "index"
+TIMER_LOG = "timerlog"
+CONFIG = "config"
+JOURNAL = ".mqstore"
+ROCKSDB_STORE = "rocksdbstore"
+COMPACTION = "compaction"
+COMPACTION_LOG = "compactionLog"
+COMPACTION_QUEUES = "compactionCq"
+
+_DIRECTORIES = frozenset(
+    {COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX, TIMER_LOG, CONFIG}
+    | {COMPACTION, ROCKSDB_STORE, "kvStore", JOURNAL}
+)
+_FILES = frozenset(
+    {
+        "abort",
+        "abort.bak",
+        "lock",
+        "checkpoint",
+        "timerwheel",
+        "brokerIdentity",
+        "brokerIdentity.bak",
+        "brokerIdentity-temp",
+        "brokerIdentity-temp.bak",
+    }
+    | {"epochFileCheckpoint", "epochFileCheckpoint.bak"}
+)
+DLEDGER_PREFIX = "dledger-"
+ROCKSDB_CURRENT = "CURRENT"
+"""A file that each RocksDB has."""
+_SNAPSHOT_PREFIX = "timerwheel."
+_LARGEST_DIRECTORY = 10_000
+"""Entries looked at in a directory that might hold a commit log."""
+_URI = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path is a place in object storage, such as `s3://bucket/store`."""
+    return _URI.match(path) is not None
+
+
+class Layout:
+    """Paths of one store. `Layout.open` looks at a store that exists, `Layout.of` at any root.
+
+    commit_log_directories: in the order of the configuration, or sorted. commit_log_origin:
+    `default`, `configuration`, `found` or `dledger`. dledger: the data directory, None without
+    DLedger. The other paths are those a broker uses, there or not.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        broker_config: BrokerConfig,
+        commit_log_directories: tuple[Path, ...],
+        commit_log_origin: str,
+        dledger: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.broker_config = broker_config
+        self.commit_log_directories = commit_log_directories
+        self.commit_log_origin = commit_log_origin
+        self.dledger = dledger
+        #: Where the journal lies instead of the root; see `keep_journal_in`.
+        self.journal_place: Path | None = None
+
+    @classmethod
+    def of(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
+        """The paths of a store at `root`, which need not exist. Raises Unreadable."""
+        config = config or BrokerConfig()
+        root = Path(root)
+        directories, origin, dledger = _commit_log(root, config)
+        return cls(root, config, directories, origin, dledger)
+
+    @classmethod
+    def open(cls, root: str | os.PathLike[str], config: BrokerConfig | None = None) -> Layout:
+        """The paths of the store at `root`. Raises Missing, NotAStore, Unreadable.
+
+        A directory is a store if it has at least one part of one: a commit log, queues, an index,
+        a checkpoint.
+        """
+        _check_directory(Path(root))
+        layout = cls.of(root, config)
+        if not any(path.exists() for path in layout._parts):
+            raise NotAStore("not a message store", path=root, hint=_where_instead(layout.root))
+        return layout
+
+    @property
+    def _parts(self) -> tuple[Path, ...]:
+        """What makes a directory a store; a log found somewhere inside does not, alone."""
+        return (
+            *(
+                path
+                for path in self.commit_log_directories
+                if self.commit_log_origin != "found" and path != self.root
+            ),
+            self.root / COMMIT_LOG,
+            self.consume_queue,
+            self.index,
+            self.checkpoint,
+            self.batch_consume_queue,
+        )
+
+    @property
+    def consume_queue(self) -> Path:
+        return self.root / CONSUME_QUEUE
+
+    @property
+    def batch_consume_queue(self) -> Path:
+        return self.root / BATCH_CONSUME_QUEUE
+
+    @property
+    def consume_queue_ext(self) -> Path:
+        return self.root / CONSUME_QUEUE_EXT
+
+    @property
+    def index(self) -> Path:
+        return self.root / INDEX
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        return self.root / "abort"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def config(self) -> Path:
+        return self.root / CONFIG
+
+    @property
+    def timer_wheel(self) -> Path:
+        return self.root / "timerwheel"
+
+    @property
+    def timer_log(self) -> Path:
+        return self.root / TIMER_LOG
+
+    @property
+    def rocksdb_store(self) -> Path:
+        """A RocksDB that every start of a broker since 5.4 makes (spec 04, 4.10)."""
+        return self.root / ROCKSDB_STORE
+
+    @property
+    def compaction_log(self) -> Path:
+        """Logs of compaction topics, 5.1+ (spec 06, 6.1)."""
+        return self.root / COMPACTION / COMPACTION_LOG
+
+    @property
+    def compaction_queues(self) -> Path:
+        return self.root / COMPACTION / COMPACTION_QUEUES
+
+    @property
+    def journal(self) -> Path:
+        """Sessions of `recover` and `repair`; no broker looks there."""
+        return (self.journal_place or self.root) / JOURNAL
+
+    def keep_journal_in(self, directory: Path) -> None:
+        """Let sessions be kept below a directory elsewhere, apart from those of other stores."""
+        root = self.root.resolve()
+        key = hashlib.sha256(os.fsencode(root)).hexdigest()[:_KEY_DIGITS]
+        self.journal_place = directory.resolve() / f"{root.name}-{key}"
+
+    @cached_property
+    def foreign(self) -> list[Foreign]:
+        """Entries of the root that belong to no part of a store. Raises Unreadable."""
+        own = {path.relative_to(self.root).parts[0] for path in self._inside}
+        return [
+            Foreign(os.fspath(self.root / name), "unknown to a broker")
+            for name in sorted(_names(self.root))
+            if name not in own
+            and name not in _DIRECTORIES
+            and name not in _FILES
+            and not name.startswith((DLEDGER_PREFIX, _SNAPSHOT_PREFIX))
+        ]
+
+    @property
+    def _inside(self) -> list[Path]:
+        """Commit log directories under the root."""
+        return [path for path in self.commit_log_directories if self.root in path.parents]
+
+    @cached_property
+    def rocksdb_queues(self) -> bool:
+        """Whether the consume queues are a RocksDB (spec 02, 2.10)."""
+        return (self.consume_queue / "CURRENT").is_file()
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """File sizes, each with where it comes from: files, configuration or default."""
+        from ..index.sizes import sizes_of
+
+        return sizes_of(self)
+
+    @cached_property
+    def options(self) -> Options:
+        """Other options of the broker, each with how it is known."""
+        from ..inspect.options import Options
+
+        return Options(self)
+
+    def commit_log_files(self) -> MappedFileQueue:
+        """The files of the commit log. Raises Unreadable."""
+        size, origin = self.broker_config.size("mappedFileSizeCommitLog")
+        configured = size if origin == "configuration" else None
+        return MappedFileQueue.open(self.commit_log_directories, configured)
+
+
+def _commit_log(root: Path, config: BrokerConfig) -> tuple[tuple[Path, ...], str, Path | None]:
+    """Directories of the commit log, how they were found, and the DLedger data directory."""
+    configured = config.get_paths("storePathCommitLog")
+    if configured:
+        configured += config.get_paths("readOnlyCommitLogStorePaths")
+        paths = tuple(dict.fromkeys(_absolute(root, path) for path in configured))
+        dledger = _dledger_data(root) if config.get_bool("enableDLegerCommitLog") else None
+        if dledger is None:
+            return paths, "configuration", None
+        return (*(path for path in paths if path.is_dir()), dledger), "dledger", dledger
+    default = root / COMMIT_LOG
+    dledger = _dledger_data(root)
+    if dledger is not None:
+        old = (default,) if default.is_dir() else ()
+        return (*old, dledger), "dledger", dledger
+    found = _find_logs(root)
+    if not found or found == (default,):
+        return (default,), "default", None
+    return found, "found", None
+
+
+def _absolute(root: Path, path: str) -> Path:
+    """A configured path; a relative one is taken from the store if it is there."""
+    inside = root / path
+    return inside if inside.exists() else Path(path)
+
+
+def _dledger_data(root: Path) -> Path | None:
+    """Data directory of the DLedger log, None without one. Raises InvalidInput for several."""
+    found = [root / name / "data" for name in _names(root) if name.startswith(DLEDGER_PREFIX)]
+    found = sorted(path for path in found if path.is_dir())
+    if len(found) > 1:
+        raise InvalidInput(
+            "several DLedger logs in one store",
+            path=root,
+            hint="name one with --set storePathCommitLog=DIRECTORY",
+        )
+    return found[0] if found else None
+
+
+def _find_logs(root: Path) -> tuple[Path, ...]:
+    """Directories, up to two levels deep, whose files form one log.
+
+    `commitlog` comes first. Another directory joins if its files have the same size and fill none
+    of the places taken; beside a `commitlog` it must also continue or precede what is there.
+    """
+    default = root / COMMIT_LOG
+    log = _log_files(default) if default.is_dir() else []
+    chosen = [default] if log else []
+    candidates = [(path, files) for path in _subdirectories(root) if (files := _log_files(path))]
+    candidates.sort(key=lambda candidate: (candidate[1][0].start, candidate[0]))
+    joined = True
+    while joined:
+        joined = False
+        for path, files in candidates:
+            if path not in chosen and _continues(log, files):
+                log = sorted([*log, *files], key=lambda file: file.start)
+                chosen.append(path)
+                joined = True
+    return (*chosen[:1], *sorted(chosen[1:])) if default in chosen else tuple(sorted(chosen))
+
+
+def _continues(log: list[MappedFile], files: list[MappedFile]) -> bool:
+    """Whether `files` belong to the same stream as `log`; anything begins an empty one."""
+    if not log:
+        return True
+    size = log[0].size
+    taken = {file.start for file in log}
+    if any(file.size != size or file.start in taken for file in files):
+        return False
+    return any(file.start + size in taken or file.start - size in taken for file in files)
+
+
+def _log_files(directory: Path) -> list[MappedFile]:
+    """The files of a directory that holds nothing but a log with whole files, else none."""
+    names = _names(directory)
+    if not names or len(names) > _LARGEST_DIRECTORY:
+        return []
+    plain = map(plain_name, names)
+    if any(len(name) != NAME_DIGITS or not name.isdigit() for name in plain):
+        return [] if directory.name != COMMIT_LOG else MappedFileQueue.open(directory).files
+    return MappedFileQueue.open(directory).files
+
+
+def _subdirectories(root: Path) -> list[Path]:
+    """Directories that might be a further commit log: strangers, and one level inside them."""
+    first = [path for path in _directories(root) if path.name not in _DIRECTORIES]
+    return [*first, *(path for parent in first for path in _directories(parent))]
+
+
+def _directories(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as entries:
+            return sorted(Path(e.path) for e in entries if e.is_dir(follow_symlinks=False))
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+def _names(directory: Path) -> list[str]:
+    """Names in a directory, none where it is missing. Raises Unreadable."""
+    try:
+        return [path.name for path in directory.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+
+
+def _check_directory(root: Path) -> None:
+    """Raise unless `root` is a directory that can be listed."""
+    try:
+        if not stat.S_ISDIR(root.stat().st_mode):
+            hint = _parent_hint(root)
+            raise NotAStore("not a store directory but a file", path=root, hint=hint)
+        with os.scandir(root):
+            pass
+    except FileNotFoundError as error:
+        raise Missing("no such directory", path=root, hint="check the path") from error
+    except OSError as error:
+        raise from_os_error(error, root) from error
+
+
+def _parent_hint(path: Path) -> str:
+    return f"name the store's root directory instead ({path.absolute().parent}?)"
+
+
+def _where_instead(root: Path) -> str:
+    """What to name instead of a directory that is no store."""
+    if root.name in _DIRECTORIES or _log_files(root):
+        return _parent_hint(root)
+    if (root / "store" / COMMIT_LOG).is_dir():
+        return f"did you mean {root / 'store'}?"
+    return f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"

@@ -1,0 +1,202 @@
+"""What lies on disk before a broker starts: the input of a prediction.
+
+Directory listings are taken once; contents are read when they are asked for, a window at a time,
+and never written. A snapshot knows nothing about versions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from ...formats.hashing import java_hash
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from ..errors import StoreError, Unsupported, from_os_error
+from .checkpoint import Checkpoint, read_checkpoint
+from .compressed import refuse_compressed
+from .file_bytes import FileBytes
+from .file_queue import is_directory
+from .layout import Layout
+
+BARRIER_PREFIX = "mqstore-recover-"
+"""Name of the file in the log directory that keeps brokers from starting during a repair."""
+
+
+class Entry(NamedTuple):
+    """One entry of a directory: name, path, length in bytes, whether it is a directory."""
+
+    name: str
+    path: str
+    size: int
+    directory: bool
+
+
+class QueueId(NamedTuple):
+    """A topic-queue."""
+
+    topic: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A store at rest.
+
+    log, index: entries sorted by name as a broker sorts them. queues: entries per topic-queue;
+    ext, batch_queues: the same of consumequeue_ext and batchconsumequeue. batch_topics: those whose
+    queue.type says so, and without a topics.json those that have batch queues. has_timer: there is a timer log, a wheel or a timercheck.
+    checkpoint: all fields of the schema, zeros where the file is missing or short. abort: the
+    file is there.
+    """
+
+    layout: Layout
+    log: tuple[Entry, ...]
+    log_file_bytes: int
+    queues: Mapping[QueueId, tuple[Entry, ...]]
+    queue_file_bytes: int
+    index: tuple[Entry, ...]
+    checkpoint: Mapping[str, int]
+    abort: bool
+    ext: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    ext_file_bytes: int = 0
+    timer_log: tuple[Entry, ...] = ()
+    timer_file_bytes: int = 0
+    has_timer: bool = False
+    batch_queues: Mapping[QueueId, tuple[Entry, ...]] = field(default_factory=dict)
+    batch_file_bytes: int = 0
+    batch_topics: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, layout: Layout) -> Snapshot:
+        """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB queues)."""
+        _check_supported(layout)
+        sizes = layout.sizes
+        paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
+        entries = [e for path in paths for e in list_entries(path)]
+        entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
+        ext = dict(list_queues(layout.consume_queue_ext))
+        batches = dict(list_queues(layout.batch_consume_queue))
+        timer_log = tuple(list_entries(layout.timer_log))
+        check = layout.config / "timercheck"
+        return cls(
+            layout=layout,
+            log=tuple(sorted(entries, key=lambda e: e.name)),
+            log_file_bytes=sizes.commit_log.value,
+            queues=dict(list_queues(layout.consume_queue)),
+            queue_file_bytes=sizes.consume_queue.value,
+            index=tuple(list_entries(layout.index)),
+            checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
+            abort=layout.abort.exists(),
+            ext=ext,
+            ext_file_bytes=usual_file_bytes(layout, "mappedFileSizeConsumeQueueExt", ext.values()),
+            timer_log=timer_log,
+            timer_file_bytes=usual_file_bytes(layout, "mappedFileSizeTimerLog", [timer_log]),
+            batch_queues=batches,
+            batch_file_bytes=usual_file_bytes(
+                layout, "mapperFileSizeBatchConsumeQueue", batches.values()
+            ),
+            batch_topics=topics_with_batches(layout, batches),
+            has_timer=bool(timer_log) or layout.timer_wheel.exists() or check.exists(),
+        )
+
+    def bytes_of(self, entry: Entry) -> FileBytes:
+        """The content of a file. Raises Unreadable."""
+        return FileBytes(entry.path)
+
+
+def list_entries(directory: str | os.PathLike[str]) -> list[Entry]:
+    """Entries of a directory by name; none where it is missing. Raises Unreadable."""
+    found = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                found.append(Entry(entry.name, entry.path, _size(entry), is_directory(entry)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise from_os_error(error, directory) from error
+    return sorted(found)
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    """Length of what the entry is or points at; 0, as in Java, of a link that leads nowhere."""
+    try:
+        return entry.stat().st_size
+    except OSError:
+        return 0
+
+
+def list_queues(root: Path) -> Iterator[tuple[QueueId, tuple[Entry, ...]]]:
+    """Topic-queues of `consumequeue`; a queue directory that is no number is skipped (2.1)."""
+    for topic in list_entries(root):
+        if not topic.directory:
+            continue
+        for queue in list_entries(topic.path):
+            if queue.directory and _is_java_int(queue.name):
+                yield QueueId(topic.name, int(queue.name)), tuple(list_entries(queue.path))
+
+
+def in_java_order(paths: Sequence[str]) -> list[str]:
+    """Directories as a broker goes through them: in the order of a `HashSet` of their names.
+
+    Of two log files with one name the first that it meets is the one that it reads.
+    """
+    size = max(16, 1 << int(len(paths) / 0.75).bit_length())
+    spread = [java_hash(path) & 0xFFFFFFFF for path in paths]
+    order = sorted(range(len(paths)), key=lambda n: (spread[n] ^ spread[n] >> 16) & (size - 1))
+    return [paths[n] for n in order]
+
+
+def usual_file_bytes(layout: Layout, option: str, listed: Iterable[tuple[Entry, ...]]) -> int:
+    """Size of files: as configured, else what most of them have, else a broker's default."""
+    value, origin = layout.broker_config.size(option)
+    sizes = Counter(e.size for entries in listed for e in entries if e.size and not e.directory)
+    return sizes.most_common(1)[0][0] if sizes and origin == "default" else value
+
+
+def topics_with_batches(layout: Layout, queues: Iterable[QueueId]) -> frozenset[str]:
+    """Topics with batch queues, by topics.json where a broker can read it."""
+    try:
+        topics = Topics.read(layout.config)
+    except StoreError:  # a broker starts without it
+        topics = None
+    if topics is None or not topics.known:
+        return frozenset(queue.topic for queue in queues)
+    return frozenset(t for t in topics.known if topics.attribute(t, QUEUE_TYPE) == BATCH_QUEUES)
+
+
+def _is_java_int(name: str) -> bool:
+    digits = name.removeprefix("-").removeprefix("+")
+    return digits.isascii() and digits.isdigit() and int(name) < 1 << 31
+
+
+def _check_supported(layout: Layout) -> None:
+    """Refuse what neither a prediction nor a plan is made of."""
+    refuse_compressed(layout)
+    if error := unmendable(layout):
+        raise error
+
+
+def unmendable(layout: Layout) -> Unsupported | None:
+    """Why no plan is made for a store of this kind, whatever is wrong with it; None for the usual ones."""
+    if layout.dledger is not None:
+        return Unsupported(
+            "a DLedger log is neither recovered nor repaired, nor what belongs to it",
+            path=layout.dledger,
+            hint="verify tells what is wrong; other nodes of its group have it, "
+            "salvage --layout compact gives its messages back",
+        )
+    if layout.rocksdb_queues:
+        return Unsupported(
+            "RocksDB queues are neither recovered nor repaired, nor the log that they belong to",
+            path=layout.consume_queue,
+            hint="verify tells what is wrong; salvage gives the messages back",
+        )
+    return None

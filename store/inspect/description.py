@@ -1,0 +1,320 @@
+"""What a store is and in what state, told without reading all of it: the answer of `inspect`.
+
+The end of a small log is found by walking all of it. Of a large one it is found from the queues:
+the highest unit names one of the last records, and the walk goes on from there. Which way was taken
+is part of the answer.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from ..broker.generation import Generation, generation_of
+from ..broker.load import load_files
+from ..broker.profiles import Profile, profile_of
+from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
+from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.file_queue import Foreign, MappedFileQueue
+from ..disk.layout import Layout
+from ..disk.lock import holder
+from ..disk.regular_file import read_regular
+from ..disk.snapshot import Snapshot, list_entries
+from ..errors import Missing, NotFound, from_os_error
+from ..index.files import Header
+from ..index.read import Index
+from ..log.commit_log import Batch, CommitLog, LogEnd
+from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
+from ..queues.read_rocksdb import open_queues
+from ..settings.summary import ConfigSummary, summaries_of
+from ..start.log import Switches, start_file
+from .options import Option
+from .parts import Part, parts_of
+
+WALKED_BYTES = 256 << 20
+"""A log whose files have at most this many bytes is walked from its start."""
+_CANDIDATES = 64
+"""Units that are tried as the start of the walk, highest first."""
+_ABORT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Log:
+    """The commit log. end: behind its last record, and how that was found.
+
+    damaged_ranges, damaged_bytes: in the part that was walked, missing files included.
+    """
+
+    directories: tuple[Path, ...]
+    origin: str
+    files: int
+    bytes: int
+    start: int
+    end: int
+    end_reason: str
+    first_store_timestamp: int | None
+    last_store_timestamp: int | None
+    damaged_ranges: int
+    damaged_bytes: int
+
+
+@dataclass(frozen=True)
+class IndexSummary:
+    """One index file: its name, numbers of slots and items there is room for, its header."""
+
+    file: str
+    slots: int
+    items: int
+    header: Header
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Where the recovery of the next start begins, by the rules of `version`, and why.
+
+    file: "" where the start fails before.
+    """
+
+    version: str
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """A store. exit: `clean`, `crashed`, or `running` where somebody holds the lock.
+
+    holder: process id of that somebody, 0 where it cannot be named, None without one.
+    """
+
+    layout: Layout
+    generation: Generation
+    exit: str
+    exit_reason: str
+    holder: int | None
+    log: Log
+    queues: list[QueueSummary]
+    checkpoint: Checkpoint | None
+    restart: Restart | None
+    index_files: list[IndexSummary]
+    foreign: list[Foreign]
+    config: list[ConfigSummary] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    options: list[Option[Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def describe(layout: Layout) -> Description:
+    """Look at a store. Reads a bounded part of it. Raises Unreadable, InvalidInput."""
+    generation = generation_of(layout)
+    foreign = list(layout.foreign)
+    notes: list[str] = []
+    queues = list(_queues(layout, foreign, notes))
+    log = _log(layout, queues, foreign)
+    pid = holder(layout.lock)
+    exit_kind, exit_reason = _exit(layout.abort, pid)
+    return Description(
+        layout=layout,
+        generation=generation,
+        exit=exit_kind,
+        exit_reason=exit_reason,
+        holder=pid,
+        log=log,
+        queues=list(_summaries(layout, queues, log, profile_of(generation.version))),
+        checkpoint=read_checkpoint(layout.checkpoint),
+        restart=_restart(layout, generation, queues),
+        index_files=_index_files(layout, foreign),
+        foreign=foreign,
+        config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
+        parts=list(parts_of(layout)),
+        options=layout.options.used,
+        notes=[*notes, *layout.options.notes(), *_odd_files(layout), *_links(layout)],
+    )
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """A queue as its files tell, whatever the log is."""
+
+    directory: QueueDirectory
+    open: Callable[[], ConsumeQueue]
+    summary: QueueSummary
+
+
+def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> Iterator[_Queue]:
+    if layout.rocksdb_queues:
+        queues, problem = open_queues(layout)
+        notes += [problem] if problem else []
+        for directory in queues:
+            opened = partial(queues.open, directory.topic, directory.queue_id)
+            yield _Queue(directory, opened, opened().summary())
+        return
+    size = layout.sizes.consume_queue.value
+    for directory in queue_directories(layout.consume_queue):
+        files = MappedFileQueue.open(directory.path, size)
+        foreign += files.foreign
+        opened = partial(ConsumeQueue, directory.topic, directory.queue_id, files)
+        with opened() as queue:
+            yield _Queue(directory, opened, queue.summary())
+
+
+def _summaries(
+    layout: Layout, queues: list[_Queue], log: Log, profile: Profile
+) -> Iterator[QueueSummary]:
+    """What the queues hold of the log that there is: dead and expired units do not count."""
+    broker_4 = profile.version.startswith("4.")
+    for found in queues:
+        end = found.summary.end_position
+        if log.start == 0 and (end is None or end <= log.end):
+            yield found.summary
+        else:
+            with found.open() as queue:
+                yield queue.summary(log.start, log.end, broker_4=broker_4)
+
+
+def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
+    log = CommitLog.open(layout)
+    foreign += log.queue.foreign
+    total = sum(file.size for file in log.files)
+    first = next(
+        (item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None
+    )
+    first_time = int(first.columns.ints("store_timestamp")[0]) if first is not None else None
+    begin, how = log.min_offset, "the log was walked from its start"
+    if total > WALKED_BYTES:
+        begin, how = _near_the_end(log, queues)
+    end = log.end(begin) if log.files else LogEnd(0, "there are no files")
+    return Log(
+        directories=layout.commit_log_directories,
+        origin=layout.commit_log_origin,
+        files=len(log.files),
+        bytes=total,
+        start=log.min_offset,
+        end=end.position,
+        end_reason=f"{end.reason}; {how}",
+        first_store_timestamp=first_time,
+        last_store_timestamp=end.store_timestamp,
+        damaged_ranges=end.damaged_ranges,
+        damaged_bytes=end.damaged_bytes,
+    )
+
+
+def _near_the_end(log: CommitLog, queues: list[_Queue]) -> tuple[int, str]:
+    """Position of a record near the log's end, and how it was found.
+
+    A unit may be dead: it counts only if a record of its size lies where it points.
+    """
+    highest = heapq.nlargest(
+        _CANDIDATES,
+        (found for found in queues if found.summary.end_position is not None),
+        key=lambda found: found.summary.end_position or 0,
+    )
+    for found in highest:
+        with found.open() as queue:
+            unit = queue.unit(found.summary.max_offset - 1)
+        if unit is None:
+            continue
+        try:
+            columns = log.record(unit.physical_offset).columns
+        except NotFound:
+            continue
+        if int(columns.ints("total_size")[0]) == unit.size:
+            place = f"{found.directory.topic}/{found.directory.queue_id} @{unit.queue_offset}"
+            return unit.physical_offset, f"walked from the highest queue unit, {place}"
+    for file in reversed(log.files):
+        batches = (
+            i for i in log.scan(file.start, file.end, crc=False, reuse=True) if isinstance(i, Batch)
+        )
+        if any(True for _ in islice(batches, 1)):
+            return file.start, f"walked from the last file with a record, {Path(file.path).name}"
+    return log.min_offset, "the log was walked from its start"
+
+
+def _exit(abort: Path, pid: int | None) -> tuple[str, str]:
+    """How the last broker ended, and what tells it."""
+    if pid is not None:
+        who = f"process {pid}" if pid else "a process that cannot be named"
+        return "running", f"{who} holds the lock"
+    try:
+        text = read_regular(abort, _ABORT_BYTES).decode("ascii", "replace").strip()
+    except Missing:
+        return "clean", "there is no abort file"
+    return "crashed", f"abort is there, of process {text}" if text else "abort is there"
+
+
+def _restart(layout: Layout, generation: Generation, queues: list[_Queue]) -> Restart | None:
+    """Where the next start begins its walk; None without a plain log."""
+    if layout.dledger is not None:
+        return None
+    profile = profile_of(generation.version)
+    entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+    snapshot = Snapshot(
+        layout=layout,
+        log=tuple(sorted(entries, key=lambda entry: entry.name)),
+        log_file_bytes=layout.sizes.commit_log.value,
+        queues={},
+        queue_file_bytes=layout.sizes.consume_queue.value,
+        index=(),
+        checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
+        abort=layout.abort.exists(),
+    )
+    loaded = load_files(snapshot.log, snapshot.log_file_bytes, profile.load)
+    if loaded.refusal is not None:
+        return Restart(generation.version, "", loaded.refusal.reason)
+    if not loaded.files:
+        return None
+    ends = (found.summary.end_position for found in queues)
+    queues_end = max((end for end in ends if end is not None), default=-1)
+    switches = Switches.of(layout.broker_config)
+    chosen = start_file(snapshot, loaded.files, profile, queues_end, switches)
+    entry = loaded.files[chosen.number].entry
+    return Restart(generation.version, entry.name if entry else "", chosen.reason)
+
+
+def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
+    with Index.open(layout.index, layout.broker_config) as index:
+        foreign += index.foreign
+        return [
+            IndexSummary(Path(file.path).name, file.slots, file.items, file.header)
+            for file in index.files
+        ]
+
+
+def _odd_files(layout: Layout) -> Iterator[str]:
+    """Files of the log that are compressed or have another size than the others, and what is missing."""
+    files = layout.commit_log_files()
+    compressed = sum(file.compressed for file in files.files)
+    if compressed:
+        yield counted(
+            compressed,
+            "log file is compressed: no broker reads it",
+            "log files are compressed: no broker reads these",
+        )
+    for file in files.files:
+        if file.size != files.file_size:
+            yield f"{file.path} has {counted(file.size, 'byte')}, not {files.file_size}"
+    for gap in files.gaps:
+        yield f"no file of the log holds {gap.position} … {gap.position + gap.size}"
+
+
+def _links(layout: Layout) -> Iterator[str]:
+    """Parts that are links: what commands that write follow only when told to."""
+    try:
+        with os.scandir(layout.root) as entries:
+            links = sorted(entry.path for entry in entries if entry.is_symlink())
+    except OSError as error:
+        raise from_os_error(error, layout.root) from error
+    for path in links:
+        yield f"{os.path.basename(path)} is a link to {os.readlink(path)}"  # noqa: PTH115, PTH119
+
+
+def describe_path(path: Path, config: BrokerConfig | None = None) -> Description:
+    """`describe` for the store at `path`. Raises Missing, NotAStore, Unreadable, InvalidInput."""
+    return describe(Layout.open(path, config))

@@ -1,0 +1,246 @@
+"""POP: which messages consumers have and have not acknowledged, until when, and which came back.
+
+A check point tells of messages that a group was given; what was acknowledged by the time it ends is
+done with, anything else a broker writes to the group's retry topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from ...formats import message_properties as names
+from ...formats import pop as formats
+from ...formats.property_columns import Items
+from ..disk.snapshot import QueueId
+from ..errors import Missing
+from ..plan.groups import Progress, read_progress
+from ..queues.places import Places, batches
+from ..search.found import Note
+from ..search.store import Store
+from ..settings.read import read_config_file
+from .pop_records import CheckPoint, PopRecords, identity, pop_records
+
+KV_STORE = "kvStore"
+"""Where brokers keep the state of POP with popConsumerKVServiceEnable (spec 05, 5.4)."""
+_ORDER = "consumerOrderInfo.json"
+_ORDER_KIND = "consumer-order-info"
+
+
+class State(StrEnum):
+    """What became of a message that a consumer was given."""
+
+    ACKED = "acked"
+    RETURNED = "returned"
+    INVISIBLE = "invisible"
+    DUE = "due"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Popped:
+    """A message of a check point that was not acknowledged; times in ms since 1970.
+
+    visible_timestamp: until when no other consumer gets it. check_point: position of that.
+    position: of the message, None where it cannot be found. returned: position in the retry topic.
+    """
+
+    topic: str
+    group: str
+    queue_id: int
+    queue_offset: int
+    state: State
+    pop_timestamp: int
+    visible_timestamp: int
+    check_point: int
+    position: int | None = None
+    returned: int | None = None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """One row of `inspect --pop`."""
+        return {**vars(self), "state": self.state.value}
+
+
+@dataclass
+class ReviveQueue:
+    """A queue of a revive topic. reached: next offset that a broker reads, None if not known.
+
+    newest: offset of its last record.
+    """
+
+    topic: str
+    queue_id: int
+    reached: int | None
+    newest: int
+
+
+@dataclass
+class Pop:
+    """What POP left in a store. groups: (group, topic) → state → messages."""
+
+    now_ms: int
+    check_points: int = 0
+    stray_acks: int = 0
+    wrong: int = 0
+    groups: dict[tuple[str, str], dict[State, int]] = field(default_factory=dict)
+    rows: list[Popped] = field(default_factory=list)
+    revive: list[ReviveQueue] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --pop`."""
+        counts = {s.value: sum(group[s] for group in self.groups.values()) for s in State}
+        return {
+            "type": "pop",
+            "now": self.now_ms,
+            "check_points": self.check_points,
+            **counts,
+            "stray_acks": self.stray_acks,
+            "wrong_bodies": self.wrong,
+            "groups": [
+                {"group": group, "topic": topic, **{s.value: n for s, n in states.items()}}
+                for (group, topic), states in sorted(self.groups.items())
+            ],
+            "messages": [row.to_json() for row in self.rows],
+            "revive_queues": [vars(queue) for queue in self.revive],
+        }
+
+
+def pop(store: Store, now_ms: int, note: Note) -> Pop:
+    """What consumers have of a store at `now_ms`. Raises Unreadable."""
+    _tell(store, note)
+    records = pop_records(store, note)
+    found = Pop(now_ms, len(records.check_points), wrong=records.wrong)
+    found.stray_acks = sum(
+        len(offsets) for key, offsets in records.acks.items() if key not in records.check_points
+    )
+    progress = read_progress(store.layout.config)
+    found.revive = [
+        ReviveQueue(topic, queue_id, _reached(progress, topic, queue_id), newest)
+        for (topic, queue_id), newest in sorted(records.newest.items())
+    ]
+    for key, point in records.check_points.items():
+        fields = point.fields
+        counts = found.groups.setdefault(
+            (fields["group"], fields["topic"]), dict.fromkeys(State, 0)
+        )
+        rows = list(_open(point, records.acks.get(key, set())))
+        counts[State.ACKED] += _size(point) - len(rows)
+        found.rows += rows
+    _locate(store, found.rows, records)
+    read = {p.position for p in records.check_points.values() if _is_read(p, progress)}
+    for row in found.rows:
+        row.state, row.reason = _state(row, now_ms, row.check_point in read)
+        found.groups[row.group, row.topic][row.state] += 1
+    found.rows.sort(key=lambda row: (row.visible_timestamp, row.check_point, row.queue_offset))
+    return found
+
+
+def _tell(store: Store, note: Note) -> None:
+    """Where else POP keeps what is not looked at."""
+    layout = store.layout
+    if (layout.root / KV_STORE).exists():
+        note(f"pop: {KV_STORE} has more: what popConsumerKVServiceEnable keeps is not looked at")
+    if any(row["type"] == "consumer_order_info" for row in _ordered(store)):
+        note(f"pop: config/{_ORDER} has what groups consume in order: see `mqstore dump` of it")
+
+
+def _ordered(store: Store) -> Iterator[dict[str, Any]]:
+    try:
+        file = read_config_file(store.layout.config / _ORDER, _ORDER_KIND)
+    except Missing:
+        return
+    yield from file.records()
+
+
+def _size(point: CheckPoint) -> int:
+    return sum(1 for _ in formats.offsets_of(point.fields))
+
+
+def _open(point: CheckPoint, acked: set[int]) -> Iterator[Popped]:
+    """The messages of a check point that nobody acknowledged."""
+    fields = point.fields
+    for offset, done in formats.offsets_of(fields):
+        if not done and offset not in acked:
+            yield Popped(
+                fields["topic"],
+                fields["group"],
+                fields["queue_id"],
+                offset,
+                State.UNKNOWN,
+                fields["pop_time"],
+                fields["pop_time"] + fields["invisible_time"],
+                point.position,
+            )
+
+
+def _reached(progress: Progress, topic: str, queue_id: int) -> int | None:
+    """The next offset of a revive queue that a broker reads, as far as it has noted it."""
+    return progress.get(QueueId(topic, queue_id), {}).get(formats.REVIVE_GROUP)
+
+
+def _is_read(point: CheckPoint, progress: Progress) -> bool:
+    """A broker has dealt with the check point."""
+    if point.revived is None:
+        return False
+    topic, queue_id, offset = point.revived
+    reached = _reached(progress, topic, queue_id)
+    return reached is not None and offset < reached
+
+
+def _locate(store: Store, rows: list[Popped], records: PopRecords) -> None:
+    """Find the messages by their queue offsets, and in the retry topics what came back of them."""
+    topics = set(store.topics)
+    for (topic, queue_id), mine in _by_queue(row for row in rows if row.topic in topics):
+        if any(directory.queue_id == queue_id for directory in store.queues.of_topic(topic)):
+            with store.queues.open(topic, queue_id) as queue:
+                for row in mine:
+                    unit = queue.unit(row.queue_offset)
+                    if unit is not None and unit.valid and not unit.pre_fill:
+                        row.position = unit.physical_offset
+    found = {row.position for row in rows if row.position is not None}
+    identities: dict[int, bytes] = {}
+    places = np.array(sorted(found), np.int64)
+    for _, batch in batches(store.log, Places(places, np.zeros_like(places))):
+        keys = Items(batch.columns.ragged("properties")).find(names.UNIQ_KEY)
+        for number, position in enumerate(batch.position.tolist()):
+            identities[position] = identity(batch, number, keys)
+    for row in rows:
+        if row.position is not None and (known := identities.get(row.position)) is not None:
+            row.returned = _came_back(row, known, records)
+        else:
+            row.position = None
+
+
+def _by_queue(rows: Iterator[Popped]) -> Iterator[tuple[tuple[str, int], list[Popped]]]:
+    queues: dict[tuple[str, int], list[Popped]] = {}
+    for row in rows:
+        queues.setdefault((row.topic, row.queue_id), []).append(row)
+    yield from queues.items()
+
+
+def _came_back(row: Popped, known: bytes, records: PopRecords) -> int | None:
+    """Where the message was written again, behind its check point."""
+    places = [
+        position
+        for topic in formats.retry_topics(row.topic, row.group)
+        for position in records.came_back.get(topic, {}).get(known, ())
+        if position > row.check_point
+    ]
+    return min(places, default=None)
+
+
+def _state(row: Popped, now_ms: int, read: bool) -> tuple[State, str]:
+    if row.returned is not None:
+        return State.RETURNED, ""
+    if now_ms < row.visible_timestamp:
+        return State.INVISIBLE, ""
+    if row.position is None:
+        return State.UNKNOWN, "its record cannot be found"
+    if read:
+        return State.UNKNOWN, "a broker has read past its check point, but it did not come back"
+    return State.DUE, "it comes back as soon as a broker gets to its check point"

@@ -1,0 +1,254 @@
+"""Timer messages: when each is due, and whether a broker will deliver it (spec 04, 4.4 to 4.9).
+
+What is said of a message is what a broker that starts at the time asked for would do: it is in the
+log in its real topic already, or the wheel or the timer topic's queue leads to it, or nothing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from ...formats.derive.ragged import Ints
+from ..counted import counted
+from ..queues.places import Places, batches
+from ..search.found import Note
+from ..search.store import Store
+from .timer_cancels import Cancel, Cancels
+from .timer_chains import NOWHERE, Entries, entries_of, wheel_of
+from .timer_facts import Facts, facts_of
+from .timer_records import NO_NUMBER, TimerRecords, timer_records
+
+HOUR_MS = 3_600_000
+_STUCK = (
+    "a slot of the wheel leads into a loop or behind the end of the timer log: a broker that gets"
+    " there may deliver nothing any more"
+)
+_AT_ONCE = "due when it came in: it was put into its topic at once"
+_NOT_ASKED = "put into its topic at once although it was not due"
+
+
+class State(StrEnum):
+    """What becomes of a timer message."""
+
+    PENDING = "pending"
+    ROLLED = "rolled"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+    NEVER = "never"
+    UNKNOWN = "unknown"
+
+
+WAITING = (State.PENDING, State.ROLLED)
+
+
+@dataclass
+class Timer:
+    """One timer message; positions in the log, times in ms since 1970.
+
+    topic, queue_id: the real ones, queue_id -1 if not told. deliver_timestamp: when a broker
+    delivers it. next_timestamp: when the wheel has it next, None where it is in no chain; before
+    deliver_timestamp for one that is rolled. rolls: how often it was. positions: its records in the
+    timer topic. delivered: its records in its real topic. again: a broker will deliver it once more.
+    reason: of the state, where it needs one.
+    """
+
+    unique_key: str
+    topic: str
+    queue_id: int
+    store_timestamp: int
+    deliver_timestamp: int | None
+    state: State
+    reason: str = ""
+    overdue: bool = False
+    rolls: int = 0
+    next_timestamp: int | None = None
+    positions: list[int] = field(default_factory=list)
+    delivered: list[int] = field(default_factory=list)
+    again: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """One row of `inspect --timers`."""
+        return {**vars(self), "state": self.state.value}
+
+
+@dataclass
+class Timers:
+    """All timer messages that the log still has, by position, and those that only entries know.
+
+    read_timestamp, queue_offset: from where a broker reads the wheel and the timer topic's queue.
+    """
+
+    now_ms: int
+    read_timestamp: int = 0
+    queue_offset: int = 0
+    rows: list[Timer] = field(default_factory=list)
+    cancels: list[Cancel] = field(default_factory=list)
+
+    def hours(self) -> dict[int, int]:
+        """Messages that wait, by the hour in which they are due, earliest first."""
+        due = np.array(
+            [r.deliver_timestamp for r in self.rows if r.state in WAITING], dtype=np.int64
+        )
+        hours, counts = np.unique(due // HOUR_MS * HOUR_MS, return_counts=True)
+        return dict(zip(hours.tolist(), counts.tolist(), strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --timers`."""
+        return {
+            "type": "timers",
+            "now": self.now_ms,
+            "read_timestamp": self.read_timestamp,
+            "queue_offset": self.queue_offset,
+            **{state.value: sum(row.state is state for row in self.rows) for state in State},
+            "overdue": sum(row.overdue for row in self.rows),
+            "again": sum(row.again for row in self.rows),
+            "hours": [{"hour_timestamp": h, "messages": n} for h, n in self.hours().items()],
+            "timers": [row.to_json() for row in self.rows],
+            "cancels": [row.to_json() for row in self.cancels],
+        }
+
+
+def timers(store: Store, now_ms: int, note: Note) -> Timers:
+    """The timer messages of a store as they stand at `now_ms`. Raises Unreadable."""
+    if store.config.get_bool("timerRocksDBEnable"):
+        note("timers: timerRocksDBEnable is on: what waits in rocksdbstore is not looked at")
+    scanned = timer_records(store)
+    records = scanned.requested
+    if records is None and not store.layout.timer_wheel.exists():
+        return Timers(now_ms)
+    wheel = wheel_of(store, now_ms, note)
+    entries = entries_of(store, wheel)
+    _tell(entries, note)
+    found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
+    if records is not None:
+        facts = facts_of(records, scanned, entries, wheel)
+        cancels = Cancels(facts, store, now_ms)
+        plain = facts.records.cancels.length <= 0
+        found.rows = [_row(facts, cancels, rows, now_ms) for rows in facts.messages(plain)]
+        found.cancels = cancels.all
+    if scanned.at_once is not None:
+        found.rows += _at_once(scanned.at_once)
+    known = np.empty(0, np.int64) if records is None else records.position
+    found.rows += _strangers(store, entries, known)
+    return found
+
+
+def _tell(entries: Entries, note: Note) -> None:
+    if entries.cut:
+        leads = counted(entries.cut, "slot of the wheel leads", "slots of the wheel lead")
+        note(f"timers: {leads} to what is no entry")
+    if entries.stuck_ms is not None:
+        note(f"timers: {_STUCK}")
+
+
+def _row(facts: Facts, cancels: Cancels, rows: Ints, now_ms: int) -> Timer:
+    """The message that the rows are the records of, by position."""
+    records, last = facts.records, int(rows[-1])
+    out_ms = int(records.out_ms[last])
+    row = Timer(
+        facts.text("unique_key", last),
+        facts.text("topic", last),
+        int(records.queue_id[last]),
+        int(records.store_timestamp[rows[0]]),
+        None if out_ms == NO_NUMBER else out_ms + facts.wheel.ticks.precision_ms,
+        State.UNKNOWN,
+        rolls=max(int(records.rolls[rows].max()), 0),
+        positions=records.position[rows].tolist(),
+        delivered=facts.delivered.get(int(facts.group[last]), []),
+    )
+    waits = rows[facts.fires_ms[rows] != NOWHERE]
+    if len(waits):
+        row.next_timestamp = int(facts.fires_ms[waits[-1]])
+    row.state, row.reason = _state(facts, rows)
+    row.again = bool(row.delivered) and row.state in WAITING
+    if row.delivered:
+        row.state, row.reason = State.DELIVERED, ""
+    cancelled, why_not = cancels.of(
+        row.topic, row.unique_key, facts.slot(last), row.delivered != []
+    )
+    if cancelled:
+        row.state, row.reason = State.CANCELLED, ""
+    elif why_not and row.state in WAITING:
+        row.reason = why_not
+    due = row.deliver_timestamp
+    row.overdue = row.state in WAITING and due is not None and due <= now_ms
+    return row
+
+
+def _state(facts: Facts, rows: Ints) -> tuple[State, str]:
+    """What becomes of a message that was not delivered and that nothing cancels, and why."""
+    last = int(rows[-1])
+    waits = rows[facts.fires_ms[rows] != NOWHERE]
+    if facts.cut_off[last]:
+        return State.NEVER, "a broker that starts cuts the log before its record"
+    if len(waits):
+        if facts.stuck_ms is not None and facts.fires_ms[waits[-1]] >= facts.stuck_ms:
+            return State.UNKNOWN, _STUCK
+        if facts.cancelling[waits[-1]]:
+            return State.NEVER, "its entry in the timer log is marked as that of a cancel message"
+        late = facts.fires_ms[waits[-1]] > facts.records.out_ms[waits[-1]]
+        if late and not facts.rolled[waits[-1]]:
+            return State.PENDING, "its slot of the wheel is that of a later time"
+        return (State.ROLLED if facts.rolled[waits[-1]] else State.PENDING), ""
+    if facts.in_queue[last]:
+        if facts.poison is not None and facts.records.queue_offset[last] >= facts.poison:
+            return State.NEVER, f"a broker reads the timer queue no farther than {facts.poison}"
+        return State.PENDING, "not in the wheel yet"
+    if facts.damage > facts.records.position[last]:
+        return State.UNKNOWN, "nothing leads to it, but the log is damaged behind it"
+    return State.NEVER, _why_never(facts, last)
+
+
+def _why_never(facts: Facts, last: int) -> str:
+    tick_ms, wheel = int(facts.tick_ms[last]), facts.wheel
+    if facts.unread[last]:
+        return "its entry in the timer log names a wrong number of bytes"
+    if tick_ms == NOWHERE:
+        return "no entry of the timer log names it, and no broker reads it from the queue"
+    if tick_ms < wheel.last_read_ms:
+        return "its tick was read, but nothing was delivered"
+    if tick_ms < wheel.read_ms:
+        return "due too long ago: a broker that starts reads the wheel from a later tick on"
+    return "its entry in the timer log is in no chain of the wheel"
+
+
+def _at_once(records: TimerRecords) -> Iterator[Timer]:
+    """Messages that never waited, as a rule since they were due when they came in."""
+    for row in range(len(records)):
+        due, stored = int(records.deliver_ms[row]), int(records.store_timestamp[row])
+        yield Timer(
+            records.unique_key[row].decode("utf-8", "replace"),
+            records.topic[row].decode("utf-8", "replace"),
+            int(records.queue_id[row]),
+            stored,
+            None if due == NO_NUMBER else due,
+            State.DELIVERED,
+            _NOT_ASKED if due > stored else _AT_ONCE,
+            delivered=[int(records.position[row])],
+        )
+
+
+def _strangers(store: Store, entries: Entries, known: Ints) -> list[Timer]:
+    """Entries of the wheel that name no record of the timer topic."""
+    waits = np.flatnonzero((entries.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
+    offsets = np.unique(entries.offset_py[waits])
+    whole = offsets[offsets >= 0]
+    there = set()
+    for _, batch in batches(store.log, Places(whole, np.zeros_like(whole))):
+        there.update(batch.position.tolist())
+    found = []
+    for row in waits.tolist():
+        position, fires_ms = int(entries.offset_py[row]), int(entries.fires_ms[row])
+        if position in there:
+            state, reason = State.UNKNOWN, "its entry names a record that is not in the timer topic"
+        else:
+            state, reason = State.NEVER, "its entry names a place where no message begins"
+        found.append(
+            Timer("", "", -1, 0, None, state, reason, next_timestamp=fires_ms, positions=[position])
+        )
+    return found

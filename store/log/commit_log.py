@@ -1,0 +1,218 @@
+"""Reading the commit log: records in log order, whatever lies between them (spec 1.14).
+
+A scan yields `Batch`es of records and `Extent`s of everything else. Damage never stops it: the
+range is told and the scan goes on at the next good record. What a record is worth is its mark.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from ...formats.commit_log import DLEDGER, HEAD_BYTES, PLAIN, Frame
+from ...formats.derive import Ragged, decode
+from ...formats.derive.ragged import Ints
+from ...formats.message import MESSAGE
+from ..counted import counted
+from ..disk.byte_reader import Unread
+from ..disk.compressed import plain_name
+from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
+from ..disk.layout import Layout
+from ..disk.page_cache import reading_rate
+from ..errors import NotFound
+from ..queues.references import Naming
+from .batch import Batch, Extent, ExtentKind, LogEnd
+from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
+from .record_status import Mark
+from .scan import LogScan
+from .tail_history import Recent
+from .window import Window, number_at, verdict
+
+__all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]
+
+
+class CommitLog:
+    """The commit log of a store, or a single file of one. Opens files only for reading.
+
+    naming: the queues that name its records; None: they are not known.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        dledger: Path | None = None,
+        rate_bytes: int | None = None,
+        *,
+        naming: Naming | None = None,
+    ) -> None:
+        self.queue = files
+        self.naming = naming
+        self._dledger = os.fspath(dledger) if dledger else None
+        self._rate_bytes = reading_rate() if rate_bytes is None else rate_bytes
+        self.queue.aside |= self._rate_bytes is not None
+
+    @classmethod
+    def open(cls, layout: Layout, *, rate_bytes: int | None = None) -> CommitLog:
+        """The log of a store. `rate_bytes` limits reading, per second. Raises Unreadable."""
+        return cls.of(layout, layout.commit_log_files(), rate_bytes=rate_bytes)
+
+    @classmethod
+    def of(
+        cls, layout: Layout, files: MappedFileQueue, *, rate_bytes: int | None = None
+    ) -> CommitLog:
+        """The log of a store as it is in `files`."""
+        return cls(files, layout.dledger, rate_bytes, naming=Naming(layout))
+
+    @classmethod
+    def of_file(
+        cls, path: Path, *, frame: Frame = PLAIN, rate_bytes: int | None = None
+    ) -> CommitLog:
+        """One file, wherever it lies; its start comes from its name, else from its first record.
+
+        Raises Missing, Unreadable.
+        """
+        name = plain_name(path.name)
+        start = start_of(name)
+        if start is None or len(name) < NAME_DIGITS:
+            with MappedFileQueue.of_file(path, 0) as queue:
+                start = _own_position(queue.read(0, PEEK_BYTES), frame)
+        queue = MappedFileQueue.of_file(path, start)
+        return cls(queue, path.parent if frame is DLEDGER else None, rate_bytes)
+
+    def __repr__(self) -> str:
+        return f"CommitLog({counted(len(self.files), 'file')}, {self.min_offset} to {self.max_file_end})"
+
+    @property
+    def files(self) -> list[MappedFile]:
+        """Files in log order."""
+        return self.queue.files
+
+    @property
+    def min_offset(self) -> int:
+        """Position of the first byte there is."""
+        return self.queue.start
+
+    @property
+    def max_file_end(self) -> int:
+        """Position behind the last file."""
+        return self.queue.end
+
+    def frame_of(self, file: MappedFile) -> Frame:
+        """How the items of a file are chained."""
+        return DLEDGER if os.path.dirname(file.path) == self._dledger else PLAIN  # noqa: PTH120
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` on, from one file; shorter at its end."""
+        return self.queue.read(position, size)
+
+    def record(self, position: int) -> Batch:
+        """The record at a position. Raises NotFound where no whole record begins there."""
+        found = self.records(np.array([position], np.int64))
+        if not len(found):
+            raise NotFound("no record begins here", offset=position)
+        return found
+
+    def records(self, positions: Ints) -> Batch:
+        """The whole records that begin at `positions` (int64[n]), in that order; others left out.
+
+        Memory is that of the records; ask for a bounded number.
+        """
+        found = [
+            (position, data)
+            for position in np.asarray(positions, np.int64).tolist()
+            if (data := self._record_bytes(position)) is not None
+        ]
+        texts = Ragged.of([data for _, data in found])
+        columns = decode(MESSAGE, texts.buffer, texts.start, texts.start + texts.length)
+        where = np.array([position for position, _ in found], np.int64)
+        checked = verdict(columns, where)
+        batch = Batch(columns, where, Mark.NONE, checked.body_crc_ok)
+        return batch if checked.whole.all() else batch.take(checked.whole)
+
+    def _record_bytes(self, position: int) -> bytes | None:
+        """Bytes of the record at `position` as long as its size says, None if that cannot be."""
+        file = self.queue.file_at(position) if position >= 0 else None
+        if file is None:
+            return None
+        data = self.queue.readable(file, position - file.start, PEEK_BYTES, HEAD_BYTES)
+        if len(data) < HEAD_BYTES:
+            return None
+        size = int.from_bytes(data[PLAIN.size_offset : PLAIN.size_offset + 4], "big", signed=True)
+        if size < PLAIN.smallest or size > file.end - position:
+            return None
+        if size > SMALL_BYTES:
+            head = self.queue.readable(file, position - file.start, PEEK_BYTES, PEEK_BYTES)
+            if len(head) < PEEK_BYTES or not has_body(np.frombuffer(head, np.uint8), size):
+                return None
+        if size > len(data):
+            data = self.queue.readable(file, position - file.start, size, size)
+        return data[:size] if len(data) >= size else None
+
+    def scan(
+        self,
+        start: int | None = None,
+        stop: int | None = None,
+        *,
+        crc: bool = True,
+        recent: Recent | None = None,
+        cut_bytes: int | None = None,
+        reuse: bool = False,
+    ) -> Iterator[Batch | Extent]:
+        """Records and extents in log order, from position `start` to before `stop`.
+
+        `reuse`: batches lie in one buffer, each valid until the next is asked for: the fastest way
+        where none is kept. Else each has its own bytes and stays what it is.
+
+        `crc`: compute the CRC of bodies. `recent`: the records before `start`, where there were
+        good ones. `cut_bytes`: no batch has records on both sides of a multiple of it in a file, so
+        that a scan which begins there has the same ones. Raises Unreadable for an I/O error.
+        """
+        items = LogScan(self, start, stop, crc, recent, cut_bytes).run()
+        return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
+
+    def end(self, start: int | None = None, recent: Recent | None = None) -> LogEnd:
+        """Where the last record ends, walking from `start` (a record's position) on; `recent` as for
+        `scan`.
+        """
+        position = self.min_offset if start is None else start
+        reason, stored_ms, damage = "no record", None, list[Extent]()
+        stale = False
+        for item in self.scan(start, crc=False, recent=recent, reuse=True):
+            if isinstance(item, Batch):
+                stale = item.mark > Mark.AFTER_DAMAGE
+                if not stale:
+                    position, reason = item.end, "the last file ends"
+                    stored_ms = int(item.columns.ints("store_timestamp")[-1])
+            elif item.kind is ExtentKind.BLANK and self.queue.file_at(item.end):
+                position = position if stale else item.end  # the BLANK of stale records is stale
+            elif item.kind in (ExtentKind.ZEROS, ExtentKind.TORN_TAIL, ExtentKind.STALE_BYTES):
+                reason = item.reason
+            elif item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                damage.append(item)
+        inside = [item.size for item in damage if item.position < position]
+        return LogEnd(position, reason, stored_ms, len(inside), sum(inside))
+
+    def read_around(
+        self, buffer: memoryview, file: MappedFile, offset: int
+    ) -> tuple[int, list[Unread]]:
+        """Fill `buffer` from byte `offset` of a file; returns how much there was, and what of it
+        cannot be read. Raises as that of `MappedFileQueue`.
+        """
+        began = time.monotonic()
+        got, unread = self.queue.read_around(file, offset, buffer)
+        if self._rate_bytes:
+            time.sleep(max(0.0, got / self._rate_bytes - (time.monotonic() - began)))
+        return got, unread
+
+
+def _own_position(head: bytes, frame: Frame) -> int:
+    """Position that the first item of a file names, 0 if that makes no sense."""
+    at = frame.position_offset
+    if len(head) < at + 8 or number_at(Window(bytearray(head), len(head), 0), 0) == 0:
+        return 0
+    position = int.from_bytes(head[at : at + 8], "big", signed=True)
+    return max(0, position)

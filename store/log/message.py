@@ -1,0 +1,334 @@
+"""One message, as the library and `--format json` show it (design, "One message as JSON")."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
+
+from ...formats import message_properties as names
+from ...formats.hashing import java_string
+from ...formats.host import host_text
+from ...formats.quick import message_id
+from ...formats.sys_flag import SysFlag
+from ...formats.tombstone import LOST, is_filler, is_mark
+from ..counted import counted
+from .body import MAX_BODY_BYTES, Body, compression_of, unpack
+from .record_status import Mark
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from .batch import Batch, Inner
+
+_BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_FORMS = _BATCH | int(SysFlag.COMPRESSED)
+
+#: JSON of a mark.
+MARKS: dict[Mark, dict[str, Any]] = {
+    Mark.NONE: {},
+    Mark.AFTER_DAMAGE: {"after_damage": True},
+    Mark.DEAD_TAIL: {"stale": "dead_tail"},
+    Mark.EARLIER_LIFE: {"stale": "earlier_life"},
+    Mark.EMBEDDED: {"stale": "embedded"},
+}
+
+
+class _Fields(NamedTuple):
+    """What a message is made of: a tuple, since a scan makes many of them."""
+
+    position: int
+    total_size: int
+    magic_code: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: tuple[bytes, int]
+    store_timestamp: int
+    store_host: tuple[bytes, int]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    stored_body: bytes
+    raw_topic: bytes
+    raw_properties: bytes
+    body_crc_ok: bool | None = None
+    mark: Mark = Mark.NONE
+    inner: InnerMessage | None = None
+
+
+class InnerMessage(NamedTuple):
+    """Where a message is that lies inside of a batch record: which one of how many, from 0 on."""
+
+    record: Message
+    number: int
+    batch_size: int
+
+
+class Message(_Fields):
+    """One record of the commit log; names and units as in `formats.message`.
+
+    `position` is where it was found, `physical_offset` what it says itself. `stored_body`,
+    `raw_topic` and `raw_properties` are the bytes on disk. Hosts are (ip, port). `body_crc_ok` is
+    None where the CRC was not computed. Of a message inside of a batch record (`inner`) flag,
+    queue_offset, stored_body and raw_properties are its own, all else the record's.
+    """
+
+    def __repr__(self) -> str:
+        place = f"{self.topic}/{self.queue_id} at {self.queue_offset}"
+        return f"Message({place!a}, position {self.position}, {counted(self.total_size, 'byte')})"
+
+    @property
+    def topic(self) -> str:
+        """Topic as text; invalid UTF-8 becomes U+FFFD."""
+        return java_string(self.raw_topic)
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """Properties as Java reads them: of duplicates the last, items without a value dropped."""
+        return names.parse(self.raw_properties)
+
+    @property
+    def tags(self) -> str | None:
+        """TAGS, None without."""
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        """The parts of KEYS."""
+        text = self.properties.get(names.KEYS, "")
+        return [key for key in text.split(names.KEY_SEPARATOR) if key]
+
+    @property
+    def unique_key(self) -> str | None:
+        """UNIQ_KEY, the id that the client gave; None without."""
+        return self.properties.get(names.UNIQ_KEY)
+
+    @property
+    def message_id(self) -> str:
+        """The id that the broker gave: its address and the position, as upper-case hex."""
+        ip, port = self.store_host
+        return message_id(ip, port, self.physical_offset)
+
+    def is_of(self, topic: str) -> bool:
+        """The message was stored under the topic, or dispatched to it besides (spec 2.9)."""
+        if self.raw_topic == topic.encode("utf-8", "surrogateescape"):
+            return True
+        return topic in self.properties.get(names.INNER_MULTI_DISPATCH, "").split(",")
+
+    def body(self, max_bytes: int = MAX_BODY_BYTES) -> Body:
+        """The body as the producer gave it, see `body.unpack`."""
+        if self.inner is not None:  # the batch was compressed, and has been taken apart
+            return Body(self.stored_body, compression_of(self.sys_flag))
+        return unpack(self.stored_body, self.sys_flag, max_bytes)
+
+    def to_json(self, *, raw: bool = False, max_body: int = MAX_BODY_BYTES) -> dict[str, Any]:
+        """The message as a JSON object; `raw`: the stored bytes as they are."""
+        properties = self.properties
+        record: dict[str, Any] = {"type": "message", "physical_offset": self.physical_offset}
+        if self.position != self.physical_offset:
+            record["position"] = self.position
+        record |= {
+            "total_size": self.total_size,
+            "magic_code": f"{self.magic_code:08x}",
+            "body_crc": self.body_crc,
+            "body_crc_ok": self.body_crc_ok,
+            "queue_id": self.queue_id,
+            "flag": self.flag,
+            "queue_offset": self.queue_offset,
+            "sys_flag": self.sys_flag,
+            "born_timestamp": self.born_timestamp,
+            "born_host": host_text(*self.born_host),
+            "store_timestamp": self.store_timestamp,
+            "store_host": host_text(*self.store_host),
+            "reconsume_times": self.reconsume_times,
+            "prepared_transaction_offset": self.prepared_transaction_offset,
+            **_topic(self.raw_topic),
+            "properties": properties,
+            **self._raw_properties(raw),
+            "tags": properties.get(names.TAGS),
+            "keys": self.keys,
+            "unique_key": properties.get(names.UNIQ_KEY),
+            "message_id": self.message_id,
+            **(self._raw_body() if raw else self._shown_body(max_body)),
+            **MARKS[self.mark],
+            **self._stands_for_lost(),
+            **self._in_batch(),
+        }
+        return record
+
+    def _stands_for_lost(self) -> dict[str, Any]:
+        """What `recover` wrote for something that was lost; no broker has port 0."""
+        if self.store_host[1]:
+            return {}
+        if is_filler(self.raw_topic, self.sys_flag):
+            return {"filler": True}
+        return {"tombstone": True} if is_mark(self.properties.get(LOST, "")) else {}
+
+    def _in_batch(self) -> dict[str, Any]:
+        """Which message of which record, with what only the record has."""
+        if self.inner is None:
+            return {}
+        record, number, count = self.inner
+        own = {"flag": record.flag, "properties": record.properties}
+        return {
+            "inner_number": number,
+            "batch_size": count,
+            "batch_record": own | record._raw_properties(raw=False),
+        }
+
+    def _raw_properties(self, raw: bool) -> dict[str, Any]:
+        """`properties_raw` where the text cannot be rebuilt from the object."""
+        if _rebuilds(self.properties, self.raw_properties, any_ending=not raw):
+            return {}
+        try:
+            return {"properties_raw": self.raw_properties.decode("utf-8")}
+        except UnicodeDecodeError:
+            return {"properties_raw_base64": _base64(self.raw_properties)}
+
+    def _raw_body(self) -> dict[str, Any]:
+        return {"body_base64": _base64(self.stored_body), "raw": True}
+
+    def _shown_body(self, max_body: int) -> dict[str, Any]:
+        if not self.sys_flag & _FORMS:
+            return _text_or_base64(self.stored_body)
+        body = self.body(max_body)
+        shown = _text_or_base64(body.data)
+        if body.compression:
+            shown["body_compression"] = body.compression
+        if error := body.error or self._batch_error(body.data):
+            shown["body_error"] = error
+        return shown
+
+    def _batch_error(self, body: bytes) -> str:
+        """Why a batch record is shown instead of its messages; "" if it can be taken apart."""
+        if self.inner is not None or not is_batch_record(self.sys_flag):
+            return ""
+        from ...formats.client_batch import starts_of
+
+        try:
+            starts_of(body)
+        except ValueError as error:
+            return f"is no batch of messages: {error}"
+        return ""
+
+
+@overload
+def is_batch_record(sys_flag: int) -> bool: ...
+@overload
+def is_batch_record(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]: ...
+def is_batch_record(sys_flag: Any) -> Any:
+    """Whether clients take a record apart; of columns bool[n]. They ask for both bits."""
+    return sys_flag & _BATCH == _BATCH
+
+
+def _text_or_base64(body: bytes) -> dict[str, Any]:
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": _base64(body)}
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+@lru_cache(maxsize=4096)
+def _topic(stored: bytes) -> dict[str, str]:
+    """The topic as text, with the bytes beside it where they are no UTF-8. Shared: read it only."""
+    try:
+        return {"topic": stored.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"topic": java_string(stored), "topic_base64": _base64(stored)}
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _rebuilds(properties: dict[str, str], stored: bytes, *, any_ending: bool) -> bool:
+    """The stored text can be made from the object (`any_ending`: but for a last separator)."""
+    ended = stored.endswith(names.ITEM_SEPARATOR) or not stored
+    items = stored.count(names.ITEM_SEPARATOR) + (not ended)
+    plain = items == stored.count(names.NAME_VALUE_SEPARATOR) == len(properties)
+    if plain and (ended or any_ending) and _is_utf8(stored):
+        return True  # none dropped, none twice
+    try:
+        text = names.format_properties(properties)
+    except ValueError:
+        return False
+    return stored == text or (any_ending and stored == text[: -len(names.ITEM_SEPARATOR)])
+
+
+def messages(batch: Batch) -> Iterator[Message]:
+    """The records of a batch one by one; what they hold stays valid.
+
+    A batch of small records has many of them: it is taken in parts.
+    """
+    for first in range(0, len(batch), _AT_ONCE):
+        yield from _messages(batch.take(slice(first, first + _AT_ONCE)))
+
+
+def _messages(batch: Batch) -> Iterator[Message]:
+    columns = batch.columns
+    count = len(batch)
+
+    def hosts(name: str) -> Iterator[tuple[bytes, int]]:
+        ips = columns.ragged(f"{name}.ip").tolist()
+        return zip(ips, columns.ints(f"{name}.port").tolist(), strict=True)
+
+    crc_ok = [None] * count if batch.body_crc_ok is None else batch.body_crc_ok.tolist()
+    rows: Iterator[tuple[Any, ...]] = zip(
+        batch.position.tolist(),
+        *(columns.ints(name).tolist() for name in _BEFORE_BORN_HOST),
+        hosts("born_host"),
+        columns.ints("store_timestamp").tolist(),
+        hosts("store_host"),
+        columns.ints("reconsume_times").tolist(),
+        columns.ints("prepared_transaction_offset").tolist(),
+        columns.ragged("body").tolist(),
+        columns.ragged("topic").tolist(),
+        columns.ragged("properties").tolist(),
+        crc_ok,
+        strict=True,
+    )
+    if batch.inner is None:
+        for row in rows:
+            yield Message(*(*row, batch.mark))
+        return
+    for row, inner in zip(rows, _inner_of(batch.inner), strict=True):
+        yield Message(*(*row, batch.mark, inner))
+
+
+def _inner_of(inner: Inner) -> Iterator[InnerMessage | None]:
+    """Of each row where it is inside of a record, None for a record itself."""
+    import numpy as np
+
+    needed = np.unique(inner.row[inner.number >= 0])
+    records = dict(zip(needed.tolist(), messages(inner.records.take(needed)), strict=True))
+    columns = (inner.row, inner.number, inner.count)
+    for row, number, count in zip(*(column.tolist() for column in columns), strict=True):
+        yield InnerMessage(records[row], number, count) if number >= 0 else None
+
+
+_AT_ONCE = 1024
+_BEFORE_BORN_HOST = (
+    "total_size",
+    "magic_code",
+    "body_crc",
+    "queue_id",
+    "flag",
+    "queue_offset",
+    "physical_offset",
+    "sys_flag",
+    "born_timestamp",
+)

@@ -1,0 +1,317 @@
+"""One pass over the commit log: chains of records, and what lies where a chain stops.
+
+`CommitLog.scan` is the way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...formats.commit_log import HEAD_BYTES
+from ..disk.file_queue import MappedFile
+from .batch import NO_FILE, Batch, Extent, ExtentKind
+from .log_items import NARROW_BYTES, SAMPLE, WIDEN, WINDOW_BYTES, LogItems, places_in
+from .record_status import Mark
+from .tail_history import Recent
+from .window import Checked, Window, check, number_at, walk
+
+if TYPE_CHECKING:
+    from .commit_log import CommitLog
+
+
+class LogScan:
+    """One pass over the log: state between files and chains."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        start: int | None,
+        stop: int | None,
+        crc: bool,
+        recent: Recent | None = None,
+        cut_bytes: int | None = None,
+    ) -> None:
+        self._log = log
+        self._cut_bytes = cut_bytes
+        self._start = log.min_offset if start is None else start
+        self._stop = log.max_file_end if stop is None else stop
+        self._to_the_end = stop is None
+        self._crc = crc
+        self._buffer = bytearray(0)
+        #: Bytes of the next window: few behind a break, since the next may be near.
+        self._reach = WINDOW_BYTES
+        self._mark = Mark.NONE
+        #: The mark of the next file where this one has dead records behind its BLANK.
+        self._mark_behind_blank: Mark | None = None
+        #: The file before ended without a BLANK.
+        self._broken_off = False
+        #: Log position where the last chain stopped.
+        self._stopped = 0
+        self._recent = recent or Recent()
+        self._has_record: dict[str, bool] = {}
+
+    def run(self) -> Iterator[Batch | Extent]:
+        files = [f for f in self._log.files if self._begins_before(f) and self._is_asked_for(f)]
+        previous: MappedFile | None = None
+        for number, whole in enumerate(files):
+            later = files[number + 1 :]
+            # a file that is too long reaches into the next one's place; the next one counts
+            room = later[0].start - whole.start if later else None
+            content = self._log.queue.content(whole)
+            file = whole._replace(size=min(content.size, room or content.size))
+            if previous is not None and previous.end < file.start:
+                size = file.start - previous.end
+                yield Extent(ExtentKind.MISSING, previous.end, size, NO_FILE)
+                self._mark = Mark.AFTER_DAMAGE
+                self._broken_off = False
+            yield from self._file(file, max(0, self._start - file.start), later)
+            previous = file
+            if content.problem and (file.end < self._stop or self._to_the_end):
+                expected = max(whole.size, self._log.queue.file_size)
+                lost = _not_unpacked(file, content.problem, min(expected, room or expected))
+                previous = file._replace(size=file.size + lost.size)
+                yield lost
+                self._mark = Mark.AFTER_DAMAGE if lost.size else self._mark
+
+    def _is_asked_for(self, file: MappedFile) -> bool:
+        """It begins before the end of the scan; a broken compressed file may have nothing in it."""
+        return file.start < self._stop or (self._to_the_end and file.compressed)
+
+    def _begins_before(self, file: MappedFile) -> bool:
+        """The scan begins before the end of the file; of an empty one before its place."""
+        return file.end > self._start or self._start <= file.start
+
+    def _file(self, file: MappedFile, at: int, later: list[MappedFile]) -> Iterator[Batch | Extent]:
+        """One file from byte `at` on."""
+        items = LogItems(self._log, file)
+        self._begin_file(items, at)
+        while at < file.size and file.start + at < self._stop:
+            at = yield from self._chain(file, items, at)
+            self._stopped = file.start + at
+            if at >= file.size or file.start + at >= self._stop:
+                break
+            blank = items.blank(at)
+            if blank is None:
+                at = yield from self._broken(file, items, at, later)
+                continue
+            found = items.search(at + HEAD_BYTES) if items.has_room(at) else None
+            if found is None:
+                yield blank
+                break
+            # a broker goes on in the next file, whatever stands here
+            before = self._mark
+            self._begin_chain(items, found)
+            yield _before_records(blank, found - at, dead=self._mark is Mark.DEAD_TAIL)
+            if self._mark_behind_blank is None:
+                self._mark_behind_blank = before
+            at = found
+
+    def _begin_file(self, items: LogItems, at: int) -> None:
+        """What the records of a file are worth follows from how the one before ended."""
+        if self._mark_behind_blank is not None:
+            self._mark, self._mark_behind_blank = self._mark_behind_blank, None
+        elif (self._broken_off or self._mark is Mark.DEAD_TAIL) and items.in_place(at):
+            self._begin_chain(items, at)
+        self._broken_off = False
+
+    def _broken(
+        self, file: MappedFile, items: LogItems, at: int, later: list[MappedFile]
+    ) -> Generator[Batch | Extent, None, int]:
+        """The chain stops at byte `at`: tell why; returns where it goes on."""
+        self._reach = NARROW_BYTES
+        stale = yield from self._earlier_life(file, items, at)
+        if stale > at:
+            return stale
+        inside = items.claimed_end(at)
+        found = items.search(at + 1)
+        while found is not None and inside is not None and found < inside:
+            end = items.chain_end(found, inside)
+            if end >= inside:
+                break
+            inner = items.records(found, Mark.EMBEDDED)
+            if inner is not None:
+                yield inner
+            found = items.search(max(end, found + 1))
+        if found is not None:
+            yield self._extent(file, items, at, found, at_end=False)
+            self._begin_chain(items, found)
+            return found
+        at_end = not any(self._any_record(other) for other in later)
+        yield from self._up_to_the_end(file, items, at, at_end)
+        if not at_end:
+            self._mark = Mark.AFTER_DAMAGE
+            self._broken_off = True
+        return file.size
+
+    # -- chains ---------------------------------------------------------------------------------
+
+    def _chain(
+        self, file: MappedFile, items: LogItems, at: int
+    ) -> Generator[Batch | Extent, None, int]:
+        """Batches of the chain from byte `at` on; returns the byte where it stops."""
+        while file.start + at < self._stop and (size := items.size(at)) is not None:
+            window = self._window(file, at, max(self._up_to_cut(at), size))
+            starts, _ = walk(window, items.frame)
+            checked = check(window, items.frame, starts, crc=self._crc)
+            good = _chained(checked)
+            if not good and len(checked) == 1 and checked.whole[0] and items.in_place(at + size):
+                good = 1  # it fills the window: the one behind it was not seen
+            if not good:
+                break
+            batch = self._batch(checked.take(slice(0, good)))
+            last = int(starts[good - 1])
+            at += last + number_at(window, last + items.frame.size_offset)
+            if len(batch):
+                yield batch
+            # the last of a window is looked at again, with what follows it
+            if good < len(checked) - 1:
+                break
+            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+        return at
+
+    def _up_to_cut(self, at: int) -> int:
+        """Bytes of the next window of a chain at byte `at`: it does not go over a cut."""
+        cut = self._cut_bytes
+        return self._reach if cut is None else min(self._reach, cut - at % cut)
+
+    def _batch(self, checked: Checked) -> Batch:
+        batch = Batch(checked.columns, checked.position, self._mark, checked.body_crc_ok)
+        if self._mark <= Mark.AFTER_DAMAGE:
+            self._recent.note(batch.position, batch.columns)
+        if int(batch.position[-1]) >= self._stop:
+            batch = batch.take(batch.position < self._stop)
+        return batch
+
+    def _begin_chain(self, items: LogItems, at: int) -> None:
+        """Good records go on at byte `at` behind something else: of this log, or dead?"""
+        self._mark = Mark.AFTER_DAMAGE
+        batch = items.records(at, Mark.AFTER_DAMAGE, SAMPLE)
+        if batch is None:
+            return
+        gap = self._stopped + items.frame.payload, int(batch.position[0])
+        if self._recent.is_dead(batch.columns, self._log, gap):
+            self._mark = Mark.DEAD_TAIL
+
+    def _earlier_life(
+        self, file: MappedFile, items: LogItems, at: int
+    ) -> Generator[Batch | Extent, None, int]:
+        """Whole records from byte `at` on that name other positions; returns the byte behind."""
+        while (size := items.size(at)) is not None:
+            window = self._window(file, at, max(self._reach, size))
+            starts, _ = walk(window, items.frame)
+            checked = check(window, items.frame, starts, crc=True)
+            stale = checked.whole & ~checked.in_place
+            if checked.body_crc_ok is not None:
+                stale &= checked.body_crc_ok
+            count = len(stale) if stale.all() else int(np.argmin(stale))
+            if count and _runs_into_a_record(items, at, checked, count - 1):
+                count -= 1
+            if not count:
+                break
+            part = checked.take(slice(0, count))
+            last = int(starts[count - 1])
+            at += last + number_at(window, last + items.frame.size_offset)
+            yield Batch(part.columns, part.position, Mark.EARLIER_LIFE, part.body_crc_ok)
+            if count < len(starts):
+                break
+            self._reach = min(WINDOW_BYTES, self._reach * WIDEN)
+        return at
+
+    # -- what is not a record -------------------------------------------------------------------
+
+    def _up_to_the_end(
+        self, file: MappedFile, items: LogItems, at: int, at_end: bool
+    ) -> Iterator[Extent]:
+        """Name the rest of a file from byte `at` on, in which no good record begins."""
+        for unread in items.unread_in(at, file.size) if at_end else ():
+            if unread.offset > at and items.is_zero(at, unread.offset):
+                yield self._extent(file, items, at, unread.offset, at_end)
+                at = unread.offset
+            if unread.end > at:
+                yield self._extent(file, items, at, min(unread.end, file.size), at_end)
+                at = min(unread.end, file.size)
+        if at < file.size:
+            yield self._extent(file, items, at, file.size, at_end)
+
+    def _extent(self, file: MappedFile, items: LogItems, at: int, end: int, at_end: bool) -> Extent:
+        """Name what lies in bytes [at, end); `at_end`: nothing good follows anywhere."""
+        position, size = file.start + at, end - at
+        if unread := items.unread_in(at, end):
+            lost = sum(min(each.end, end) - max(each.offset, at) for each in unread)
+            reason = f"unreadable: {unread[0].reason}"
+            return Extent(ExtentKind.DAMAGE, position, size, reason, lost)
+        if items.is_zero(at, end):
+            if at_end:
+                return Extent(ExtentKind.ZEROS, position, size, "zeros: never written")
+            return Extent(ExtentKind.DAMAGE, position, size, "zeros")
+        reason = items.reason(at)
+        if not at_end:
+            return Extent(ExtentKind.DAMAGE, position, size, reason)
+        kind = ExtentKind.TORN_TAIL if items.in_place(at) else ExtentKind.STALE_BYTES
+        return Extent(kind, position, size, reason)
+
+    def _any_record(self, file: MappedFile) -> bool:
+        """There is a good record in place in the file; each is searched once."""
+        if file.path not in self._has_record:
+            self._has_record[file.path] = LogItems(self._log, file).search(0) is not None
+        return self._has_record[file.path]
+
+    def _window(self, file: MappedFile, at: int, size: int) -> Window:
+        """Up to `size` bytes from byte `at` in the buffer of the scan; the last window is gone."""
+        size = min(size, file.size - at)
+        if not size <= len(self._buffer) <= max(size, 2 * WINDOW_BYTES):
+            self._buffer = bytearray(max(size, min(WINDOW_BYTES, file.size)))
+        got, unread = self._log.read_around(memoryview(self._buffer)[:size], file, at)
+        return Window(self._buffer, got, file.start + at, places_in(unread, at))
+
+
+def _not_unpacked(file: MappedFile, problem: str, whole_bytes: int) -> Extent:
+    """The rest of a compressed file that is broken; 0 bytes where nobody can tell how much it is.
+
+    file: as far as it could be unpacked. whole_bytes: what it should have.
+    """
+    size = max(0, whole_bytes - file.size)
+    reason = f"{Path(file.path).name} does not decompress: {problem}"
+    return Extent(ExtentKind.DAMAGE, file.end, size, reason)
+
+
+def _before_records(blank: Extent, size: int, *, dead: bool) -> Extent:
+    """A BLANK that does not reach to the end of its file: good records stand behind it.
+
+    If these are dead the broker wrote it over others of them; otherwise it is here too early.
+    """
+    if dead and not blank.reason:
+        return replace(blank, size=size, reason="dead records stand behind it")
+    reason = "records stand behind a BLANK"
+    return replace(blank, kind=ExtentKind.DAMAGE, size=size, reason=reason)
+
+
+def _runs_into_a_record(items: LogItems, at: int, checked: Checked, i: int) -> bool:
+    """A record in place begins behind the body of record i, inside it: only that one is whole.
+
+    A stale record has lost its end to it then. The CRC does not tell: it is that of the body.
+    `at`: byte of the file where the window of `checked` begins.
+    """
+    body = checked.columns.ragged("body")[i : i + 1]
+    begin = at + int(body.start[0] + body.length[0])
+    return items.find(begin, at + int(checked.columns.ends[i])) is not None
+
+
+def _chained(checked: Checked) -> int:
+    """How many of the records belong to the chain of this log.
+
+    A record that names another position belongs to it if the one behind it names its own.
+    """
+    whole = len(checked) if not len(checked) or checked.whole[-1] else len(checked) - 1
+    if checked.in_place[:whole].all():
+        return whole
+    lost = np.flatnonzero(~checked.in_place[:whole])
+    followed = np.zeros(whole, np.bool_)
+    followed[: whole - 1] = checked.in_place[1:whole]
+    alone = lost[~followed[lost]]
+    return int(alone[0]) if len(alone) else whole

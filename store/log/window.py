@@ -1,0 +1,261 @@
+"""Walking the chain of records inside one window of the commit log. Pure: bytes in, arrays out.
+
+The next record begins where this one ends, so a chain has to be followed one by one; numpy follows
+many pieces of it at once. A window is cut at k places, each cut is moved to the next record (found
+by its magic code and its own position), and k cursors advance together. The walk is exact: the
+first cursor is right, and each cursor must land on the start of the next one's piece; where one
+does not (a record inside a body, damage), the rest of the window is walked one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.commit_log import PLAIN, POSITION_BYTES, SIZE_DTYPE, Frame
+from ...formats.derive import Columns, decode
+from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+
+#: Bytes of a window per cursor, and the most cursors.
+_PIECE_BYTES = 1 << 16
+_CURSORS_MAX = 512
+#: How far a cut looks for a record before the piece before it takes over.
+_REACH_BYTES = 1 << 20
+#: Steps between two looks whether all cursors have arrived.
+_STRIDE = 8
+
+
+@dataclass(frozen=True)
+class Window:
+    """Bytes of the log: `data` (a bytearray of which `size` bytes count) from `position` on.
+
+    unread: ranges [begin, end) of them that the disk does not give; zeros stand there.
+    """
+
+    data: bytearray
+    size: int
+    position: int
+    unread: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def array(self) -> Bytes:
+        """The bytes as uint8[size], without a copy."""
+        return np.frombuffer(self.data, np.uint8, self.size)
+
+    @property
+    def end(self) -> int:
+        """Log position behind the last byte."""
+        return self.position + self.size
+
+
+def number_at(window: Window, at: int, size: int = 4) -> int:
+    """Unsigned big-endian number of `size` bytes at byte `at` of the window."""
+    return int.from_bytes(window.data[at : at + size], "big")
+
+
+def walk(window: Window, frame: Frame, at: int = 0) -> tuple[Ints, int]:
+    """Follow the chain from byte `at`: starts of the items that lie wholly inside the window.
+
+    Returns (starts int64[n], stop); `stop` is where the chain ends or leaves the window. Only
+    sizes are followed: `check` tells the first start that is none, the rest follow from it.
+    """
+    cuts = np.array(_cuts(window, frame, at), np.int64)
+    if len(cuts) < 4:
+        return _walk_one_by_one(window, frame, at, window.size)
+    # the last piece has no piece behind it to land on
+    starts, limits = cuts[:-1], cuts[1:]
+    table = _follow(overlapping(window.array, SIZE_DTYPE), frame, starts, limits)
+    inside = table < limits[:, None]
+    landed = table[np.arange(len(table)), np.minimum(inside.sum(axis=1), table.shape[1] - 1)]
+    wrong = np.flatnonzero(landed != limits)
+    good = int(wrong[0]) if len(wrong) else len(table)
+    chain = table[:good][inside[:good]]
+    rest, stop = _walk_one_by_one(window, frame, int(cuts[good]), window.size)
+    return np.concatenate([chain, rest]), stop
+
+
+def _follow(sizes: npt.NDArray[Any], frame: Frame, starts: Ints, limits: Ints) -> Ints:
+    """Cursors from `starts` on, int64[pieces, steps]: where each was, up to behind its limit.
+
+    A cursor in the wrong place may stand still or creep. No good one needs more steps than
+    the smallest items would take, so nobody waits for it longer.
+    """
+    last = len(sizes) - 1 - frame.size_offset
+    enough = int((limits - starts).max()) // frame.smallest + 1
+    rows = [starts]
+    cursor = starts
+    while len(rows) <= enough:
+        for _ in range(_STRIDE):
+            cursor = np.minimum(cursor + sizes[cursor + frame.size_offset], last)
+            rows.append(cursor)
+        if ((cursor >= limits) | (rows[-1] == rows[-2])).all():
+            break
+    return np.stack(rows, axis=1)
+
+
+def _cuts(window: Window, frame: Frame, at: int) -> list[int]:
+    """Starts of pieces: `at`, then the first record behind each of the equally spaced cuts."""
+    length = window.size - at
+    count = min(_CURSORS_MAX, length // _PIECE_BYTES)
+    cuts = [at]
+    for i in range(1, count):
+        wanted = at + length * i // count
+        if wanted <= cuts[-1]:
+            continue
+        found = find_item(window, frame, wanted, min(window.size, wanted + _REACH_BYTES))
+        if found is None:
+            break
+        cuts.append(found)
+    return cuts
+
+
+def find_item(window: Window, frame: Frame, at: int, end: int) -> int | None:
+    """First byte in [at, end) where an item names its own position; None if there is none.
+
+    Magic code and position are compared, nothing else: 12 bytes that agree. An entry around a
+    record is found by its record, which has the rarer magic code, and compared as well.
+    """
+    while True:
+        found = _find_record(window, at + frame.payload, end + frame.payload)
+        if found is None:
+            return None
+        if not frame.payload or _in_place(window, frame, found - frame.payload):
+            return found - frame.payload
+        at = found - frame.payload + 1
+
+
+def _find_record(window: Window, at: int, end: int) -> int | None:
+    """The same for records."""
+    common = _common_prefix(PLAIN)
+    find = window.data.find
+    to_position = PLAIN.position_offset - PLAIN.magic_offset
+    limit = min(end + PLAIN.magic_offset, window.size - to_position - POSITION_BYTES + 1)
+    found = find(common, at + PLAIN.magic_offset, limit + len(common) - 1)
+    while found >= 0:
+        if _in_place(window, PLAIN, found - PLAIN.magic_offset):
+            return found - PLAIN.magic_offset
+        found = find(common, found + 1, limit + len(common) - 1)
+    return None
+
+
+def _in_place(window: Window, frame: Frame, at: int) -> bool:
+    """Byte `at` has the magic code of an item that names its own position."""
+    own = number_at(window, at + frame.position_offset, POSITION_BYTES)
+    return (
+        own == window.position + at and number_at(window, at + frame.magic_offset) in frame.magics
+    )
+
+
+@lru_cache(maxsize=8)
+def _common_prefix(frame: Frame) -> bytes:
+    """The leading bytes that all magic codes share: one search finds them all."""
+    codes = [magic.to_bytes(4, "big") for magic in frame.magics]
+    shared = 0
+    while shared < 4 and len({code[shared] for code in codes}) == 1:
+        shared += 1
+    return codes[0][:shared]
+
+
+def _walk_one_by_one(window: Window, frame: Frame, at: int, end: int) -> tuple[Ints, int]:
+    """The plain chain walk, item by item."""
+    starts: list[int] = []
+    data = window.data
+    magics = {magic.to_bytes(4, "big") for magic in frame.magics}
+    size_at, magic_at = frame.size_offset, frame.magic_offset
+    while at + frame.smallest <= end:
+        if bytes(data[at + magic_at : at + magic_at + 4]) not in magics:
+            break
+        size = int.from_bytes(data[at + size_at : at + size_at + 4], "big")
+        if size < frame.smallest or at + size > end:
+            break
+        starts.append(at)
+        at += size
+    return np.array(starts, np.int64), at
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
+
+    `whole`: magic code and size are possible, all lengths fit and their sum is total_size; it
+    holds of all but perhaps the last. `in_place`: the record names its own position.
+    `body_crc_ok`: None where the CRC was not computed.
+    """
+
+    columns: Columns
+    position: Ints
+    whole: npt.NDArray[np.bool_]
+    in_place: npt.NDArray[np.bool_]
+    body_crc_ok: npt.NDArray[np.bool_] | None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def take(self, key: slice) -> Checked:
+        """Some of the records."""
+        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
+        return Checked(
+            self.columns.take(key), self.position[key], self.whole[key], self.in_place[key], crc_ok
+        )
+
+
+def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Checked:
+    """Decode and check the items at `starts` (int64[n], from `walk`). Spec 1.14.
+
+    The chain means nothing behind an item that is none, so the answer ends with the first that
+    is not whole.
+    """
+    array = window.array
+    begin, ends = starts, None
+    if frame.payload:
+        begin = starts + frame.payload
+        ends = starts + overlapping(array, SIZE_DTYPE)[starts + frame.size_offset]
+    columns = decode(MESSAGE, array, begin)
+    whole = _whole(columns, ends)
+    for first, behind in window.unread:
+        whole &= (columns.ends <= first) | (starts >= behind)
+    if not whole.all():
+        kept = slice(0, int(np.argmin(whole)) + 1)
+        columns, whole, begin = columns.take(kept), whole[kept], begin[kept]
+    return _verdict(columns, begin + window.position, whole, crc)
+
+
+def verdict(columns: Columns, position: Ints) -> Checked:
+    """The same for decoded records that stand anywhere, each for itself."""
+    return _verdict(columns, position, _whole(columns, None), crc=True)
+
+
+def _verdict(columns: Columns, position: Ints, whole: npt.NDArray[np.bool_], crc: bool) -> Checked:
+    in_place: npt.NDArray[np.bool_] = columns.ints("physical_offset") == position
+    crc_ok = body_crc_ok(columns, whole) if crc else None
+    return Checked(columns, position, whole, in_place, crc_ok)
+
+
+def _whole(columns: Columns, ends: Ints | None) -> npt.NDArray[np.bool_]:
+    """bool[n]: magic code known, fields add up to total_size (and to the entry around it)."""
+    whole: npt.NDArray[np.bool_] = columns.ends - columns.starts == columns.ints("total_size")
+    whole &= columns.ok
+    magic = columns.ints("magic_code")
+    known = magic == MAGIC_V1
+    whole &= known if known.all() else known | (magic == MAGIC_V2)
+    if ends is not None:
+        whole &= columns.ends == ends
+    return whole
+
+
+def body_crc_ok(columns: Columns, whole: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """bool[n]: the CRC of the stored body fits; an empty body has none to fit (spec 7.2)."""
+    body = columns.ragged("body")
+    if not whole.all():
+        body = Ragged(body.buffer, body.start, np.where(whole, body.length, 0))
+    result: npt.NDArray[np.bool_] = crc31_column(body) == columns.ints("body_crc")
+    if not result.all():
+        result |= body.length == 0
+        result &= whole
+    return result

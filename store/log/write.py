@@ -1,0 +1,221 @@
+"""Appending to the commit log: places, roll-over, BLANK, files (spec 01, 1.1, 1.5, 1.12, 1.15).
+
+A record never crosses a file end, and 8 bytes stay free behind it for the BLANK that closes the
+file. Files have their full size from the start, sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.message import MAGIC_V1, MAGIC_V2
+from ..counted import counted
+from ..disk.file_queue import file_name
+from ..disk.files import Files, OpenFile
+from ..errors import LimitExceeded, Refused
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Buffer
+
+    Ints = npt.NDArray[np.int64]
+
+
+class Blank(NamedTuple):
+    """The BLANK that closes a file: its place and its size, which reaches to the file's end."""
+
+    position: int
+    size: int
+
+
+class Placement(NamedTuple):
+    """Where n records go: positions int64[n], the BLANKs between them, the end of the last."""
+
+    positions: Ints
+    blanks: list[Blank]
+    end: int
+
+
+def place(position: int, size: int, file_size: int) -> tuple[int, Blank | None]:
+    """Place of a record of `size` bytes when the log ends at `position`, and the BLANK before it.
+
+    Raises LimitExceeded for a record that no file can hold.
+    """
+    if size + BLANK_BYTES > file_size:
+        raise LimitExceeded(
+            f"a record of {counted(size, 'byte')} does not fit"
+            f" into a commit log file of {file_size}"
+        )
+    room = file_size - position % file_size
+    if size + BLANK_BYTES <= room:
+        return position, None
+    return position + room, Blank(position, room)
+
+
+def place_columns(position: int, sizes: Ints, file_size: int) -> Placement:
+    """`place` for records one after the other: sizes int64[n]."""
+    import numpy as np
+
+    positions = np.empty(len(sizes), np.int64)
+    blanks: list[Blank] = []
+    ends = np.cumsum(sizes)
+    first, before = 0, 0
+    while first < len(sizes):
+        start, blank = place(position, int(sizes[first]), file_size)
+        if blank is not None:
+            blanks.append(blank)
+        # records fit as long as their end leaves room for a BLANK
+        room = file_size - start % file_size - BLANK_BYTES
+        stop = int(np.searchsorted(ends, before + room, side="right"))
+        positions[first:stop] = start + ends[first:stop] - sizes[first:stop] - before
+        position = start + int(ends[stop - 1]) - before
+        first, before = stop, int(ends[stop - 1])
+    return Placement(positions, blanks, position)
+
+
+def place_whole(position: int, sizes: Ints, file_size: int) -> Placement:
+    """Places in one file for records that belong together: sizes int64[n], n > 0."""
+    import numpy as np
+
+    ends = np.cumsum(sizes)
+    start, blank = place(position, int(ends[-1]), file_size)
+    blanks = [] if blank is None else [blank]
+    return Placement(start + ends - sizes, blanks, start + int(ends[-1]))
+
+
+class LogWriter:
+    """Writes records at the end of a log.
+
+    position: where the next record goes, if it fits. directories: those of the log; a new file
+    goes to one after the other, `read_only` ones left out. stale_blank: as brokers up to 4.9.0,
+    fill a BLANK with what an earlier record left in memory.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directories: Sequence[Path],
+        file_size: int,
+        position: int,
+        *,
+        read_only: Sequence[Path] = (),
+        stale_blank: bool = False,
+    ) -> None:
+        self.position = position
+        self.file_size = file_size
+        self._files = files
+        self._directories = tuple(directories)
+        self._writable = sorted(set(directories) - set(read_only)) or sorted(set(directories))
+        self._memory = bytearray() if stale_blank else None
+        self._file: OpenFile | None = None
+        self._file_start = -1
+        self._unsynced: set[Path] = set()
+        self._new_names: set[Path] = set()
+
+    def prepare(self) -> None:
+        """Make the first file of a log that has none, on disk with its name."""
+        if self.position % self.file_size == 0:
+            self._at(self.position)
+            self.sync()
+
+    def append(self, size: int) -> int:
+        """Make room for one record of `size` bytes: its position. Closes the file if needed."""
+        position, blank = place(self.position, size, self.file_size)
+        if blank is not None:
+            self.write_blank(blank)
+        self.position = position
+        return position
+
+    def write(self, position: int, data: Buffer) -> None:
+        """Write whole records, back to back, that all lie in one file. Moves `position` behind."""
+        size = len(memoryview(data).cast("B"))
+        self._at(position).pwrite(data, position - self._file_start)
+        self.position = position + size
+
+    def remember(self, record: bytes) -> None:
+        """Keep the bytes of a record for the BLANK of an old broker, which writes its memory."""
+        if self._memory is not None:
+            self._memory[: len(record)] = record
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `remember` has a use."""
+        return self._memory is not None
+
+    def write_blank(self, blank: Blank) -> None:
+        """Close a file."""
+        if blank.size < BLANK_BYTES:
+            raise Refused(
+                f"{counted(blank.size, 'byte is left', 'bytes are left')} in the commit log file:"
+                " no room for a BLANK",
+                offset=blank.position,
+            )
+        data = BLANK.build({"total_size": blank.size, "magic_code": MAGIC_BLANK})
+        if self._memory is not None:
+            self._memory[:BLANK_BYTES] = data
+            data = bytes(self._memory[: blank.size]).ljust(blank.size, b"\0")
+        self._at(blank.position).pwrite(data, blank.position - self._file_start)
+
+    def clear_head(self) -> None:
+        """Clear the bytes at the end of the log if a record seems to begin there.
+
+        Left over from an earlier life of the log, it would be taken for a new one (B14).
+        """
+        offset = self.position % self.file_size
+        if self._file is None or offset == 0:
+            return
+        file = self._at(self.position)
+        head = file.pread(BLANK_BYTES, offset)
+        magics = (MAGIC_V1, MAGIC_V2, MAGIC_BLANK)
+        if len(head) == BLANK_BYTES and BLANK.parse(head).magic_code in magics:
+            file.pwrite(bytes(BLANK_BYTES), offset)
+
+    def _at(self, position: int) -> OpenFile:
+        """The file that holds a position; a new one where none does."""
+        start = position - position % self.file_size
+        if self._file is None or start != self._file_start:
+            # a power loss may cut the log short, but leaves no hole between its files
+            self.sync()
+            self.close()
+            self._file = self._open(start)
+            self._file_start = start
+        self._unsynced.add(self._file.path)
+        return self._file
+
+    def _open(self, start: int) -> OpenFile:
+        name = file_name(start)
+        for directory in self._directories:
+            if (directory / name).exists():
+                file = self._files.open(directory / name)
+                if file.size < self.file_size:
+                    file.truncate(self.file_size)
+                return file
+        directory = self._writable[start // self.file_size % len(self._writable)]
+        self._files.make_directory(directory)
+        file = self._files.create(directory / name)
+        file.truncate(self.file_size)
+        self._new_names.add(directory)
+        return file
+
+    def sync(self) -> None:
+        """Bring what was written to the disk, names of new files included."""
+        for path in sorted(self._unsynced):
+            if self._file is not None and path == self._file.path:
+                self._file.sync()
+            else:
+                with self._files.open(path) as file:
+                    file.sync()
+        for directory in sorted(self._new_names):
+            self._files.sync_directory(directory)
+        self._unsynced.clear()
+        self._new_names.clear()
+
+    def close(self) -> None:
+        """Close the file; what is not on disk is still to be flushed."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,219 @@
+"""A job's output appears all at once or not at all: stage, manifest, rename.
+
+    TARGET/.mqstore/rebuild-JOB/
+        attempts/ID/…     what one attempt at a task writes; a task may be tried more than once
+        parts/…           what the tasks of a round leave for the next one
+        tree/…            the files that count, under their final names
+        manifest.json     from here on the job has succeeded, only renames are left to do
+
+The stage lies in the target's file system, so that a rename moves no bytes. A kill before the
+manifest leaves the target as it was; after it, `publish` can be repeated until it is through.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ..disk.files import Files, write_new
+from ..disk.layout import COMMIT_LOG, CONSUME_QUEUE, JOURNAL
+from ..disk.take_lock import StoreLock
+from ..errors import Refused, StoreError, Unreadable, from_os_error
+
+DRAFT = ".draft"
+"""How names end of files in a stage whose target is read meanwhile, by readers that look everywhere."""
+_PREFIX = "rebuild-"
+_ROWS = "rows-"
+_LOCK = "rebuild.lock"
+_MEANWHILE = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One job's folder below the target. `begin` makes it, `left_in` finds those left behind."""
+
+    folder: Path
+    files: Files
+
+    @classmethod
+    def begin(cls, target: Path, files: Files) -> Stage:
+        """A new stage in `target`, a directory. Raises NoSpace, Unreadable."""
+        stage = cls(target / JOURNAL / f"{_PREFIX}{uuid4().hex}", files)
+        try:
+            files.make_directory(stage.tree)
+        except BaseException:
+            if stage.folder.exists():
+                stage.remove()
+            raise
+        return stage
+
+    @classmethod
+    def left_in(cls, target: Path, files: Files) -> list[Stage]:
+        """Stages of jobs that were cut off."""
+        return [cls(folder, files) for folder in sorted((target / JOURNAL).glob(_PREFIX + "*"))]
+
+    @property
+    def target(self) -> Path:
+        return self.folder.parents[1]
+
+    @property
+    def tree(self) -> Path:
+        return self.folder / "tree"
+
+    @property
+    def _manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    def attempt(self, identity: str) -> Path:
+        """Where the attempt of that name puts its files, as in the target."""
+        return self.folder / "attempts" / identity
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the job behind it has succeeded."""
+        return self._manifest.exists()
+
+    def manifest(self) -> dict[str, Any]:
+        """What `seal` was given. Raises Unreadable."""
+        return _read_json(self._manifest, "not a manifest")
+
+    def collect(self, written: Iterable[tuple[str, str] | tuple[str, str, str]]) -> None:
+        """Move files from their attempts into the tree: (attempt, path below the target).
+
+        A third element is the path in the tree where that is another one.
+        """
+        folders = set()
+        for identity, path, *other in written:
+            final = self.tree / (other[0] if other else path)
+            if final.parent not in folders:
+                folders.add(final.parent)
+                self.files.make_directory(final.parent)
+            self.files.rename(self.attempt(identity) / path, final)
+        for folder in sorted(folders):
+            self.files.sync_directory(folder)
+
+    def seal(self, manifest: Mapping[str, Any]) -> None:
+        """Decide that the job has succeeded: the tree is complete."""
+        self._write(self._manifest, json.dumps(manifest, indent=1))
+
+    def _write(self, path: Path, text: str) -> None:
+        """The file is there whole or not at all."""
+        draft = path.with_suffix(".draft")
+        write_new(self.files, draft, text.encode())
+        self.files.rename(draft, path)
+        self.files.sync_directory(self.folder)
+
+    def publish(self) -> None:
+        """Rename the tree's top entries into the target. Repeating it does no harm."""
+        for path in sorted(self.tree.iterdir()) if self.tree.exists() else []:
+            self.files.rename(path, self.target / path.name)
+        self.files.sync_directory(self.target)
+
+    def remove(self) -> None:
+        """Remove the stage, the manifest last: until then the job is known to have succeeded."""
+        for path in sorted(self.folder.rglob("*"), reverse=True):
+            if path != self._manifest:
+                remove_one(self.files, path)
+        if self._manifest.exists():
+            self.files.unlink(self._manifest)
+        self.files.remove_directory(self.folder)
+
+
+class Unflushed(Files):
+    """For attempts whose files are moved one by one: names count only where they are collected."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Nothing: `Stage.collect` does it."""
+
+
+def new_rows(target: Path, files: Files) -> Path:
+    """A folder in `target` for rows that a session of Spark keeps until it has all of them."""
+    folder = target / JOURNAL / f"{_ROWS}{uuid4().hex}"
+    files.make_directory(folder)
+    return folder
+
+
+def remove_rows(target: Path, files: Files, but: Path | None = None) -> None:
+    """Remove what sessions have kept that were cut off, or that are to give up."""
+    for folder in sorted((target / JOURNAL).glob(_ROWS + "*")):
+        if folder != but:
+            Stage(folder, files).remove()
+
+
+@contextmanager
+def one_job(target: Path, files: Files, *, existed: bool = True) -> Iterator[None]:
+    """Keep other jobs out of `target`.
+
+    What is empty behind the block goes: the folder of stages, and the target unless it existed.
+    Raises InUse where another job works there.
+    """
+    journal = target / JOURNAL
+    lock = journal / _LOCK
+    try:
+        files.make_directory(journal)
+        with StoreLock.take(lock, files) as held:
+            try:
+                yield
+            finally:
+                if held.in_place:
+                    files.unlink(lock)
+    finally:
+        for folder in (journal, *(() if existed else (target,))):
+            remove_empty(folder, files)
+
+
+def remove_empty(folder: Path, files: Files) -> None:
+    """Remove a folder if it is empty. Another job may remove it, or begin in it, meanwhile."""
+    try:
+        if not any(folder.iterdir()):
+            files.remove_directory(folder)
+    except FileNotFoundError:
+        return
+    except StoreError as error:
+        if getattr(error.__cause__, "errno", None) not in _MEANWHILE:
+            raise
+
+
+def require_outside(target: Path) -> None:
+    """Raise Refused for a target inside of a store: that would be another part of it."""
+    for parent in Path(os.path.realpath(target)).parents:
+        if any((parent / part).is_dir() for part in (COMMIT_LOG, CONSUME_QUEUE)):
+            raise Refused(f"the target lies in a store, {parent}", path=target)
+
+
+def may_be_left_in(target: Path) -> bool:
+    """Whether a job was cut off in `target`, or works there."""
+    journal = target / JOURNAL
+    return any(any(journal.glob(name)) for name in (_PREFIX + "*", _ROWS + "*", _LOCK))
+
+
+def _read_json(path: Path, otherwise: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    except ValueError as error:
+        raise Unreadable(otherwise, path=path) from error
+    return found
+
+
+def remove_all(folder: Path, files: Files) -> None:
+    """Remove a folder and all that is in it."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        remove_one(files, path)
+    files.remove_directory(folder)
+
+
+def remove_one(files: Files, path: Path) -> None:
+    """Remove a file, a link, or an empty folder."""
+    if path.is_dir() and not path.is_symlink():
+        files.remove_directory(path)
+    else:
+        files.unlink(path)

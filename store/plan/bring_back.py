@@ -1,0 +1,317 @@
+"""Which bytes of a replica close the holes of a log, and which holes stay (spec 7.9).
+
+A part is taken where the records on either side of the hole are the same in both logs, and what the
+replica has between is whole: body checksums, physical offsets, one record behind the other. Behind
+the end of the log there is no other side. There the replica's records are taken as far as they
+follow one another, and as far as the units of the queues name no other ones: a store that crashed
+may have lost the pages that its slave has. A store that was shut down in order ends where it ends,
+and one that is a slave itself gets the rest from its master. Nor is anything taken in front of the first file:
+that is how an expired log looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import decode
+from ...formats.message import MESSAGE
+from ..disk.snapshot import Snapshot
+from ..errors import Refused
+from ..log.batch import Batch
+from ..log.commit_log import CommitLog
+from ..queues.edits import last_byte
+from .fill_records import Piece
+from .gaps import Gap
+from .lost_units import LostUnits, lost_units
+from .replica import Replica
+from .replica_holes import DamageFinder, Hole, holes, record_at
+from .replica_runs import Run, find_runs, pieces_of
+
+Ints = npt.NDArray[np.int64]
+_WINDOW_BYTES = 1 << 20
+_PEEK_BYTES = 4096
+_IDENTITY = (
+    "total_size",
+    "queue_id",
+    "queue_offset",
+    "sys_flag",
+    "born_timestamp",
+    "store_timestamp",
+    "body_crc",
+)
+"""Fields that tell one record from another; none of them is 0 in most."""
+
+
+class Part(NamedTuple):
+    """What came from the replica: `records` whole records in `size` bytes from `position` on."""
+
+    position: int
+    size: int
+    records: int
+
+
+class Lack(NamedTuple):
+    """What did not, and why."""
+
+    position: int
+    size: int
+    reason: str
+
+
+@dataclass
+class Brought:
+    """What a replica gives. goes_on: it has more records behind the end of the log.
+
+    earlier_bytes: what it has in front of this log, whose files may have expired. pieces: what is to
+    be written; bytes that are the same already are left out.
+    """
+
+    replica: str
+    parts: list[Part] = field(default_factory=list)
+    lacks: list[Lack] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    goes_on: bool = False
+    earlier_bytes: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """All that came."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def records(self) -> int:
+        """Records in it."""
+        return sum(part.records for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object `plan.replica`."""
+        return {
+            "replica": self.replica,
+            "ranges": [part._asdict() for part in self.parts],
+            "lacking": [lack._asdict() for lack in self.lacks],
+            "goes_on": self.goes_on,
+            "earlier_bytes": self.earlier_bytes,
+        }
+
+
+def bring_back(
+    snapshot: Snapshot, log: CommitLog, finder: DamageFinder, replica: Replica
+) -> Brought:
+    """Compare two logs around the damage that `finder` has seen. Raises Refused, Unreadable.
+
+    Refused: the replica is no copy of this log.
+    """
+    found = Brought(replica.name)
+    found.earlier_bytes = max(0, log.min_offset - replica.log.min_offset)
+    _check_copy(finder.samples, log, replica)
+    spans = holes(finder, log, replica)
+    dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
+    gaps = [Gap(hole.begin, hole.end, False, 0) for hole in spans if hole.begin < hole.end]
+    units = lost_units(snapshot, gaps, (), dead, finder.queue_ends)
+    for hole in (_widened(hole, log, replica) for hole in spans):
+        first, behind = np.searchsorted(units.position, [hole.begin, hole.end])
+        mine = units.take(slice(int(first), int(behind)))
+        if hole.last:
+            _end(found, snapshot, log, hole, replica, mine)
+        else:
+            _middle(found, log, hole, replica, mine)
+    return found
+
+
+def _check_copy(samples: Sequence[int], log: CommitLog, replica: Replica) -> None:
+    """Good records stand in both logs at the same places. Raises Refused."""
+    differs: int | None = None
+    for position in samples:
+        own = record_at(log, position)
+        other = record_at(replica.log, position)
+        if own and own == other:
+            return
+        if (
+            own
+            and replica.log.min_offset <= position < replica.log.max_file_end
+            and differs is None
+        ):
+            differs = position
+    if differs is not None:
+        raise Refused(
+            "no copy of this log: another record, or none, stands there",
+            path=replica.name,
+            offset=differs,
+            hint="give the log of this broker's slave or master",
+        )
+    if samples:
+        raise Refused(
+            "no copy of this log, or of another part of it: no record stands in both",
+            path=replica.name,
+            hint=f"it has {replica.log.min_offset} to {replica.log.max_file_end},"
+            f" this log {log.min_offset} to {log.max_file_end}",
+        )
+
+
+def _widened(hole: Hole, log: CommitLog, replica: Replica) -> Hole:
+    """Beside damage a record may be damaged where no checksum tells, in its properties: then it is
+    the same message in both logs, and not the same bytes.
+    """
+    if hole.before is None or _same(log, replica, *hole.before):
+        return hole
+    begin, end = hole.before
+    own, other = record_at(log, begin), record_at(replica.log, begin)
+    if not other or len(own) != len(other) or end != hole.begin:
+        return hole
+    heads = [_head(data.ljust(_PEEK_BYTES, b"\0")) for data in (own, other)]
+    return replace(hole, begin=begin, before=(begin, begin)) if heads[0] == heads[1] else hole
+
+
+def _same(log: CommitLog, replica: Replica, begin: int, end: int) -> bool:
+    return log.read(begin, end - begin) == replica.bytes_at(begin, end)
+
+
+def _middle(found: Brought, log: CommitLog, hole: Hole, replica: Replica, units: LostUnits) -> None:
+    """A hole between good records. A replica that ends inside tells by the front side alone."""
+    reason = _neighbours(log, hole, replica)
+    if reason:
+        found.lacks.append(Lack(hole.begin, hole.end - hole.begin, reason))
+        return
+    ends = not record_at(replica.log, hole.end)
+    if ends and hole.before is None:
+        _take(found, log, hole, replica, ())
+        return
+    runs = list(find_runs(replica, hole.begin, hole.end, units, chained=ends))
+    whole = len(runs) == 1 and (runs[0].begin, runs[0].end) == (hole.begin, hole.end)
+    if not whole and hole.before is None and not units_agree(runs, units):
+        runs = []
+    _take(found, log, hole, replica, runs)
+
+
+def units_agree(runs: Sequence[Run], units: LostUnits) -> bool:
+    """Some queue unit names a record of the runs."""
+    return any(((units.position >= r.begin) & (units.position < r.end)).any() for r in runs)
+
+
+def _neighbours(log: CommitLog, hole: Hole, replica: Replica) -> str:
+    """Why the sides of a hole do not fit, "" if they do."""
+    if hole.begin >= replica.end:
+        return "the replica does not reach there"
+    if hole.end <= replica.log.min_offset:
+        return "the replica begins behind it"
+    if hole.before is not None and not _same(log, replica, *hole.before):
+        return f"the records before it differ, at {hole.before[0]}"
+    other = record_at(replica.log, hole.end)
+    if other and other != record_at(log, hole.end):
+        return f"the records behind it differ, at {hole.end}"
+    return ""
+
+
+def _take(
+    found: Brought, log: CommitLog, hole: Hole, replica: Replica, runs: Sequence[Run]
+) -> None:
+    """Bring runs back; what lies between them stays lost."""
+    at = hole.begin
+    for run in [*runs, Run(hole.end, hole.end, 0)]:
+        if at < run.begin:
+            found.lacks.append(Lack(at, run.begin - at, "the replica has no good record there"))
+        at = run.end
+    for run in runs:
+        found.parts.append(Part(run.begin, run.end - run.begin, run.records))
+        found.pieces += pieces_of(log, replica, run)
+
+
+def _end(
+    found: Brought,
+    snapshot: Snapshot,
+    log: CommitLog,
+    hole: Hole,
+    replica: Replica,
+    units: LostUnits,
+) -> None:
+    """What the replica has behind the end of the log."""
+    known = _known_end(log, hole.begin, units)
+    runs: list[Run] = []
+    reason = "the replica has no good record there"
+    if hole.before is None:
+        reason = "this log has no good record to compare with"
+    elif not _same(log, replica, *hole.before):
+        reason = "the logs differ before the end of this one"
+    elif _is_another(log, replica, hole.begin):
+        reason = "another record was written at the end of this log"
+    elif snapshot.abort or known > hole.begin or _is_dirty(snapshot, hole.begin):
+        end = min(known, hole.end) if _is_slave(snapshot) else hole.end
+        runs = list(find_runs(replica, hole.begin, end, units, chained=True))
+    if runs and runs[-1].blank and not _goes_on(snapshot, runs[-1].end):
+        runs = _without_blank(runs[-1], replica)
+    reached = runs[-1].end if runs else hole.begin
+    if known > reached:
+        found.lacks.append(Lack(reached, known - reached, reason))
+    _take(found, log, Hole(hole.begin, reached, hole.before), replica, runs)
+    found.goes_on = bool(record_at(replica.log, reached))
+
+
+def _without_blank(run: Run, replica: Replica) -> list[Run]:
+    """The run up to its last record: a BLANK leads on, and there is nothing to go on with."""
+    size = replica.log.queue.file_size
+    start = (run.end - 1) // size * size
+    begin = max(run.begin, start)
+    for item in replica.log.scan(begin, run.end, reuse=True):
+        if isinstance(item, Batch):
+            begin = item.end
+    return [run._replace(end=begin, blank=False)] if begin > run.begin else []
+
+
+def _goes_on(snapshot: Snapshot, position: int) -> bool:
+    """A log file begins there."""
+    return any(entry.name.isdigit() and int(entry.name) == position for entry in snapshot.log)
+
+
+def _known_end(log: CommitLog, begin: int, units: LostUnits) -> int:
+    """How far the store itself shows that its log went: by queue units, by a torn record."""
+    known = max(begin, int(units.end.max()) if len(units) else begin)
+    torn = _head(log.read(begin, _PEEK_BYTES))
+    file = log.queue.file_at(begin)
+    if torn is not None and file is not None and torn["physical_offset"] == begin:
+        end = begin + torn["total_size"]
+        known = max(known, end if end <= file.end else begin)
+    return known
+
+
+def _is_dirty(snapshot: Snapshot, begin: int) -> bool:
+    """Something stands behind the end of the log, in its last file."""
+    for entry in snapshot.log:
+        offset = begin - int(entry.name)
+        if 0 <= offset < snapshot.log_file_bytes and last_byte(entry, offset) > offset:
+            return True
+    return False
+
+
+def _is_slave(snapshot: Snapshot) -> bool:
+    role = dict(snapshot.layout.broker_config.items()).get("brokerRole", "")
+    return role.upper() == "SLAVE"
+
+
+def _is_another(log: CommitLog, replica: Replica, position: int) -> bool:
+    """The torn record at the end is not the one that the replica has there.
+
+    A field that was never written is 0; a single one that differs is damage.
+    """
+    own, other = (
+        _head(data)
+        for data in (
+            log.read(position, _PEEK_BYTES),
+            replica.bytes_at(position, position + _PEEK_BYTES),
+        )
+    )
+    if own is None or other is None or own["physical_offset"] != position:
+        return False
+    return sum(bool(own[name]) and own[name] != other[name] for name in _IDENTITY) > 1
+
+
+def _head(data: bytes) -> dict[str, int] | None:
+    """The fields of the record that these bytes begin with."""
+    if len(data) < _PEEK_BYTES:
+        return None
+    columns = decode(MESSAGE, np.frombuffer(data, np.uint8), np.zeros(1, np.int64))
+    return {name: int(columns.ints(name)[0]) for name in (*_IDENTITY, "physical_offset")}

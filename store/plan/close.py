@@ -1,0 +1,335 @@
+"""What "keep" does to the commit log: every gap closed, the log ends behind the last thing known.
+
+The log ends behind the last good record, or behind the lost ones that units name right behind it.
+What lies farther on (a torn tail, stale bytes, files that were never written) is put out of the way
+as under the policy "broker".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ...formats.blank import BLANK, MAGIC_BLANK
+from ..audit.queues import QueueAudit
+from ..audit.verified import SoundLog
+from ..broker.load import LoadedFile
+from ..counted import counted
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..errors import Refused
+from ..log.commit_log import CommitLog
+from ..queues.edits import last_byte
+from .cut_properties import CutProperties, cut_properties
+from .fill import SMALLEST_FILLER, Fill, fills
+from .fill_records import Piece, encoded, padded
+from .gaps import Gap, GapFinder
+from .headers import all_put_right, put_right
+from .lmq_items import light_items
+from .log import LogPlan, renamed, tail_edits, written
+from .lost_units import LostUnits, lost_units
+from .multi_dispatch import further_queues
+from .op_bodies import op_bodies
+from .overlay import PatchedQueue
+from .tombstones import Forms
+from .unreferenced import Place, Unplaced, with_unnamed
+
+
+@dataclass(frozen=True)
+class KeptLog:
+    """The log as it will be. queue: its files with what is written over them.
+
+    restored: number of records whose header is put right. written: the ranges that are. unplaced:
+    lost messages without a tombstone.
+    """
+
+    plan: LogPlan
+    queue: MappedFileQueue
+    fills: list[Fill]
+    restored: int = 0
+    cut: Sequence[CutProperties] = ()
+    written: Sequence[tuple[int, int]] = ()
+    unplaced: Sequence[Unplaced] = ()
+    #: Number of records whose light queues are put right.
+    numbered: int = 0
+
+
+def gap_finder(snapshot: Snapshot, *, verify: bool = False) -> GapFinder:
+    """What has to look at the whole log before `keep_log`; `verify` as of a `GapFinder`."""
+    starts = frozenset(int(entry.name) for entry in snapshot.log)
+    return GapFinder(snapshot.log_file_bytes, starts, min(starts), verify)
+
+
+def keep_log(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    forms: Forms,
+    finder: GapFinder,
+    elsewhere: LostUnits,
+    unnamed: Iterator[Place],
+    audits: Mapping[QueueId, QueueAudit],
+    brought: Sequence[Piece] = (),
+    sound: SoundLog | None = None,
+) -> KeptLog:
+    """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
+
+    elsewhere: what units say of good records that claim other places. unnamed: queue offsets
+    without a message. audits: of the queues, which have seen the log. brought: what a replica gives; `queue` has it already. sound: what is in order.
+    """
+    if finder.end < 0 <= finder.stale_end:
+        raise renamed(snapshot)
+    entries = {int(entry.name): entry for entry in snapshot.log}
+    size, start = snapshot.log_file_bytes, min(entries)
+    dead = np.concatenate([np.zeros(0, np.int64), *finder.dead])
+    end = max(finder.end, start)
+    behind = _tail(snapshot, end, max(entries) + size, dead, finder.queue_ends, sound)
+    if len(behind):
+        finder.covered = max(end, finder.end)
+        finder.gaps = [gap for gap in finder.gaps if gap.begin < finder.covered]
+        end = int(behind.end[-1])
+        finder.close(end)
+    gaps = finder.all_gaps(end)
+    forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
+    lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
+    levels = snapshot.layout.options.delay_waits()
+    gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
+    for row in np.flatnonzero(elsewhere.position < end).tolist():
+        piece = put_right(queue, elsewhere, row, 0, levels)
+        if piece is not None and not _is_there(queue, piece):
+            restored.append(piece)
+    closed = [fill for fill in fills(gaps, lost, forms) if not _is_closed(fill, queue)]
+    closed, unplaced = with_unnamed(closed, unnamed, (elsewhere, saved), forms)
+    bodies = op_bodies(CommitLog.of(snapshot.layout, queue), lost, closed, forms)
+    stale = finder.stale_end > end
+    pieces = [piece for fill in closed for piece in encoded(fill, forms, bodies)]
+    pieces += _paddings(queue, closed)
+    edits = [
+        *_lengths(snapshot, entries, end),
+        *_writes(
+            snapshot, entries, [*brought, *pieces], closed, frozenset(at for at, _ in brought)
+        ),
+    ]
+    edits += _headers(entries, size, restored)
+    taken = {at for at, _ in restored} | {fill.gap.previous for fill in closed if fill.padding}
+    whole = [r for r in finder.cut if r.position < end and r.position not in taken]
+    further = further_queues(snapshot, whole)
+    cut = cut_properties(queue, whole, further, with_crc=forms.append_crc)
+    edits += _without_the_cut(entries, size, cut)
+    taken |= {record.position for record in cut}
+    whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
+    light = list(light_items(queue, whole, audits))
+    edits += _numbered(entries, size, light)
+    twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
+    files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
+    tail = list(tail_edits(snapshot, files, end, stale))
+    over = [*brought, *pieces, *restored, *light, *((c.position, c.data) for c in cut)]
+    patched = _patched(snapshot, queue, entries, over, end)
+    plan = LogPlan(start, end, stale, [*edits, *tail], written(tail), finder.given_up)
+    ranges = [(position, position + len(data)) for position, data in over]
+    return KeptLog(plan, patched, closed, len(restored), cut, ranges, unplaced, len(light))
+
+
+_BROUGHT = "brought back from the replica"
+
+
+def _place(piece: Piece) -> int:
+    return piece[0]
+
+
+def _loaded(entries: dict[int, Entry], size: int) -> list[LoadedFile]:
+    return [LoadedFile(start, size, entries[start]) for start in sorted(entries)]
+
+
+def _tail(
+    snapshot: Snapshot,
+    end: int,
+    files_end: int,
+    dead: np.ndarray,
+    ends: Mapping[QueueId, int],
+    sound: SoundLog | None,
+) -> LostUnits:
+    """The records behind the last good one that units name: lost, but known."""
+    size = snapshot.log_file_bytes
+    gaps, begin = [], end
+    while begin < files_end:
+        behind = min(files_end, (begin // size + 1) * size)
+        gaps.append(Gap(begin, behind, True, 0))
+        begin = behind
+    found = lost_units(snapshot, gaps, (), dead, ends, sound)
+    # a unit that stands alone somewhere behind the end is no proof that there was a record
+    next_file = -(-end // size) * size
+    begins_there = len(found) and int(found.position[0]) in (end, next_file)
+    return found if begins_there else found.take(slice(0, 0))
+
+
+def _is_there(queue: MappedFileQueue, piece: Piece) -> bool:
+    """The record stands there as it is: its unit is wrong, not its header."""
+    position, data = piece
+    file = queue.file_at(position)
+    return file is not None and queue.read_file(file, position - file.start, len(data)) == data
+
+
+def _put_right(
+    queue: MappedFileQueue, gaps: Sequence[Gap], lost: LostUnits, levels: tuple[int, ...] | None
+) -> tuple[list[Gap], LostUnits, LostUnits, list[Piece]]:
+    """Records in gaps that are whole but for their header are not lost: less is left of the gaps.
+
+    levels: ms of delay levels 1, 2, …; None for the usual ones. Returns the gaps, the lost, the saved, and the bytes of these.
+    """
+    left, pieces = list[Gap](), list[Piece]()
+    for gap in gaps:
+        first, behind = np.searchsorted(lost.position, [gap.begin, gap.end])
+        inside = lost.take(slice(first, behind))
+        found = all_put_right(queue, inside, gap.store_timestamp, levels)
+        parts = _between(gap, found)
+        if any(0 < part.end - part.begin < SMALLEST_FILLER for part in parts):
+            left.append(gap)  # their units are not to be trusted
+            continue
+        left += [part for part in parts if part.end > part.begin]
+        pieces += found.items()
+    saved = np.isin(lost.position, np.array([position for position, _ in pieces], np.int64))
+    return left, lost.take(~saved), lost.take(saved), pieces
+
+
+def _between(gap: Gap, records: Mapping[int, bytes]) -> list[Gap]:
+    """What is left of a gap beside some records."""
+    begin, parts = gap.begin, []
+    for position, record in sorted(records.items()):
+        parts.append(replace(gap, begin=begin, end=position, to_file_end=False))
+        begin = position + len(record)
+    return [*parts, replace(gap, begin=begin)] if parts else [gap]
+
+
+def _headers(entries: dict[int, Entry], size: int, restored: Sequence[Piece]) -> Iterator[Edit]:
+    """Edits of the records that are put right."""
+    for position, record in sorted(restored):
+        start = position // size * size
+        reason = "a header put right from the queue's unit"
+        path, at = entries[start].path, position - start
+        yield Edit("write", path, reason, ("I-020",), at, len(record), record)
+
+
+def _without_the_cut(
+    entries: dict[int, Entry], size: int, cut: Sequence[CutProperties]
+) -> Iterator[Edit]:
+    """Edits of the records that have lost properties: what can be read of them stays."""
+    reason = "separators in place of properties that a torn write cut"
+    for record in cut:
+        start = record.position // size * size
+        path, at = entries[start].path, record.position - start
+        yield Edit("write", path, reason, ("I-055",), at, len(record.data), record.data)
+
+
+def _numbered(entries: dict[int, Entry], size: int, records: Sequence[Piece]) -> Iterator[Edit]:
+    """Edits of the records that name light queues without a number for each."""
+    reason = "a number for each light queue that a record names"
+    for position, data in records:
+        start = position // size * size
+        at = position - start
+        yield Edit("write", entries[start].path, reason, ("I-048",), at, len(data), data)
+
+
+def _paddings(queue: MappedFileQueue, closed: Sequence[Fill]) -> Iterator[Piece]:
+    """The records that take a gap too small for any into their properties. Raises Refused."""
+    for fill in closed:
+        if not fill.padding:
+            continue
+        position = fill.gap.previous
+        file = queue.file_at(position)
+        assert file is not None
+        record = queue.read_file(file, position - file.start, fill.gap.begin - position)
+        try:
+            yield position, padded(record, fill.padding)
+        except ValueError as error:
+            raise Refused(
+                f"{counted(fill.padding, 'byte')} that no record owns, and {error}",
+                path=file.path,
+                offset=fill.gap.begin,
+                hint="recover with --policy broker",
+            ) from error
+
+
+def _is_closed(fill: Fill, queue: MappedFileQueue) -> bool:
+    """Nothing has to be done: the BLANK stands there already."""
+    if fill.blank is None or len(fill.lost) or fill.fillers:
+        return False
+    position, size = fill.blank
+    data = BLANK.build({"total_size": size, "magic_code": MAGIC_BLANK})
+    return queue.read(position, len(data)) == data
+
+
+def _lengths(snapshot: Snapshot, entries: dict[int, Entry], end: int) -> Iterator[Edit]:
+    """Log files of a wrong length get theirs."""
+    size = snapshot.log_file_bytes
+    for start in sorted(entries):
+        entry = entries[start]
+        if entry.size != size and start < end:
+            reason = f"{counted(entry.size, 'byte')}, log files have {size}"
+            yield Edit("truncate", entry.path, reason, ("I-003",), min(size, entry.size), size)
+
+
+def _writes(
+    snapshot: Snapshot,
+    entries: dict[int, Entry],
+    pieces: Sequence[Piece],
+    closed: Sequence[Fill],
+    brought: frozenset[int],
+) -> Iterator[Edit]:
+    """Edits that put the pieces into the files; zeros behind the BLANKs.
+
+    brought: positions of pieces that a replica gives.
+    """
+    size = snapshot.log_file_bytes
+    directory = snapshot.layout.commit_log_directories[0]
+    new: dict[int, list[Piece]] = {}
+    for position, data in sorted(pieces, key=_place):
+        start = position // size * size
+        entry = entries.get(start)
+        if entry is None:
+            new.setdefault(start, []).append((position - start, data))
+            continue
+        reason = _BROUGHT if position in brought else "in place of what was lost"
+        yield Edit("write", entry.path, reason, ("I-020",), position - start, len(data), data)
+    for start, inside in sorted(new.items()):
+        is_brought = any(start + at in brought for at, _ in inside)
+        reason = _BROUGHT if is_brought else "in place of the missing log file"
+        path = str(directory / file_name(start))
+        yield Edit("create", path, reason, ("I-002",), length=size, pieces=tuple(inside))
+    for fill in closed:
+        if fill.blank is None:
+            continue
+        start = fill.gap.begin // size * size
+        begin = fill.blank[0] - start + BLANK.sizeof()
+        entry = entries.get(start)
+        if entry is None:
+            continue
+        last = min(last_byte(entry, begin), size)  # a file that is too long is cut, not written to
+        if last > begin:
+            reason = "bytes that no record owns, up to the end of the file"
+            yield Edit("write", entry.path, reason, ("I-020",), begin, last - begin)
+
+
+def _patched(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    entries: dict[int, Entry],
+    pieces: Sequence[Piece],
+    end: int,
+) -> PatchedQueue:
+    """The files of the log up to its end, with the pieces over them."""
+    size = snapshot.log_file_bytes
+    directory = snapshot.layout.commit_log_directories[0]
+    files, present = [], {}
+    for start in range(min(entries), max(end, min(entries) + 1), size):
+        entry = entries.get(start)
+        path = entry.path if entry else str(Path(directory) / file_name(start))
+        files.append(MappedFile(path, start, size))
+        if entry is not None:
+            present[path] = min(entry.size, size)
+    base = queue
+    base.file_size = size
+    return PatchedQueue(base, files, present, pieces)

@@ -1,0 +1,282 @@
+"""Where the commit log has no good records: the holes that have to be closed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ...formats.message_properties import (
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    crc_ok,
+    ends_with_crc,
+)
+from ...formats.property_columns import Items
+from ..audit.messages import Messages
+from ..audit.verified import SoundRun
+from ..broker.dispatch import Dispatched, java_split
+from ..disk.snapshot import QueueId
+from ..log.batch import Batch, Extent, ExtentKind
+from ..log.record_status import Mark
+from ..log.torn_properties import torn_properties
+from .tombstones import is_for_service
+
+Ints = npt.NDArray[np.int64]
+_NUMBER = re.compile(r"\+?\d{1,19}")
+_NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Log positions [begin, end) of one file without a good record.
+
+    to_file_end: nothing follows in this file. store_timestamp: of the good record before, without one
+    of the next, 0 without any. previous: position of the good record that ends at `begin`, -1 without one.
+    """
+
+    begin: int
+    end: int
+    to_file_end: bool
+    store_timestamp: int
+    previous: int = -1
+
+
+@dataclass(frozen=True)
+class TornRecord:
+    """What a damaged record says of itself: its fields add up.
+
+    Either its body has not its checksum, or it names another position.
+    """
+
+    position: int
+    size: int
+    topic: bytes
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+
+
+@dataclass
+class GapFinder:
+    """Looks at a scan of the log, item by item in log order.
+
+    file_bytes: of a log file. files: positions where files begin that are there. covered: behind
+    the last good record or BLANK. end: where the log ends, as far as good records tell. verify:
+    the broker passes no record whose own checksum of the whole is wrong (forceVerifyPropCRC).
+    """
+
+    file_bytes: int
+    files: frozenset[int]
+    covered: int
+    verify: bool = False
+    end: int = -1
+    gaps: list[Gap] = field(default_factory=list)
+    torn: list[TornRecord] = field(default_factory=list)
+    #: Good records that name another position.
+    misplaced: list[TornRecord] = field(default_factory=list)
+    #: Good records that have lost properties.
+    cut: list[TornRecord] = field(default_factory=list)
+    #: Good records that name light queues without a number for each.
+    poisoned: list[TornRecord] = field(default_factory=list)
+    #: Positions of good records that get no unit: prepared ones, and those rolled back.
+    silent: list[Ints] = field(default_factory=list)
+    #: What BLANKs close; a gap only if units name records in it.
+    blanks: list[Gap] = field(default_factory=list)
+    #: Positions of records that an earlier cut has given up.
+    dead: list[Ints] = field(default_factory=list)
+    #: Position behind the last record of an earlier life.
+    stale_end: int = -1
+    #: Behind the end are records whose queue offsets are taken.
+    given_up: bool = False
+    #: Store times of the first and of the last good record.
+    first_timestamp: int = 0
+    last_timestamp: int = 0
+    #: Begin and end of the last good record.
+    last: tuple[int, int] = (-1, -1)
+    #: Records carry a CRC over the whole of them.
+    crc_items: bool = False
+    #: Behind the queue offsets of all messages, by queue.
+    queue_ends: dict[QueueId, int] = field(default_factory=dict)
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record: only a BLANK says something."""
+        if extent.kind is ExtentKind.BLANK:
+            self._blank(extent)
+
+    def stale(self, batch: Batch) -> None:
+        """Records that are none of this log, or no longer."""
+        self.stale_end = max(self.stale_end, batch.end)
+        if batch.mark is Mark.DEAD_TAIL:
+            self.dead.append(batch.position.copy())
+
+    def messages(self, messages: Messages) -> None:
+        """How far each queue goes."""
+        behind = int(messages.offset.max()) + 1
+        self.queue_ends[messages.queue] = max(behind, self.queue_ends.get(messages.queue, 0))
+
+    def all_gaps(self, end: int) -> list[Gap]:
+        """What has no good record up to `end`, BLANKs included, in order: each with a time."""
+        found = sorted(self.gaps + self.blanks, key=lambda gap: gap.begin)
+        first = self.first_timestamp
+        return [
+            replace(gap, store_timestamp=gap.store_timestamp or first)
+            for gap in found
+            if gap.begin < end
+        ]
+
+    def give_up(self, end: int) -> None:
+        """The log ends at `end`: the good records behind it are none of it any more."""
+        self.stale_end = max(self.stale_end, self.end)
+        self.end = self.covered = end
+        self.gaps = [gap for gap in self.gaps if gap.begin < end]
+        self.given_up = True
+
+    def close(self, position: int, next_ms: int = 0) -> None:
+        """What lies between the last good record and `position` is a gap, file by file.
+
+        next_ms: time of the good record there; a log does not begin with records without a time.
+        """
+        while self.covered < position:
+            file_end = (self.covered // self.file_bytes + 1) * self.file_bytes
+            end = min(position, file_end)
+            to_file_end = end == file_end
+            gap = self._gap(end, to_file_end)
+            time_ms = gap.store_timestamp or next_ms
+            self.gaps.append(replace(gap, store_timestamp=time_ms))
+            self.covered = end
+
+    def _gap(self, end: int, to_file_end: bool) -> Gap:
+        """From what is covered to `end`."""
+        previous = self.last[0] if self.last[1] == self.covered else -1
+        return Gap(self.covered, end, to_file_end, self.last_timestamp, previous)
+
+    def _blank(self, blank: Extent) -> None:
+        """A BLANK closes its file. Where the log goes on in the next one, that is where it ends.
+
+        One behind records of an earlier life is theirs.
+        """
+        if self.covered < self.stale_end == blank.position:
+            self.close(blank.end)
+            return
+        self.close(blank.position)
+        # A BLANK closes what the log files' length leaves: in a longer file no more, in a cut one all.
+        end = (blank.position // self.file_bytes + 1) * self.file_bytes
+        self.blanks.append(self._gap(end, True))
+        self.covered = end
+        if end in self.files:
+            self.end = max(self.end, end)
+
+    def takes(self, run: SoundRun) -> bool:
+        """Records of a run are good, unless they have to prove more than a run knows."""
+        return not self.verify
+
+    def sound(self, run: SoundRun) -> None:
+        """A run of good records: what `records` and `messages` do with them."""
+        self.close(run.begin, run.first_timestamp)
+        self.covered = self.end = run.end
+        self.last = run.last, run.end
+        self.first_timestamp = self.first_timestamp or run.first_timestamp
+        self.last_timestamp = run.store_timestamp
+        self.crc_items |= run.with_crc
+        for queue, stretch in run.queues.items():
+            self.queue_ends[queue] = max(stretch.next, self.queue_ends.get(queue, 0))
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Good records of this log; those with a damaged body are part of a gap."""
+        good = self.good(batch)
+        if not good.all():
+            self._note(self.torn, batch, np.flatnonzero(~good))
+        elsewhere = good & (batch.columns.ints("physical_offset") != batch.position)
+        if elsewhere.any():
+            self._note(self.misplaced, batch, np.flatnonzero(elsewhere))
+        cut = good & torn_properties(batch.columns)
+        if cut.any():
+            self._note(self.cut, batch, np.flatnonzero(cut))
+        if _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes():
+            self._note(self.poisoned, batch, _poisoned(dispatched.properties, good))
+        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+        silent = good & np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK))
+        if silent.any():
+            self.silent.append(batch.position[silent].copy())
+        positions = batch.position[good]
+        if not len(positions):
+            return
+        times = batch.columns.ints("store_timestamp")[good]
+        self.first_timestamp = self.first_timestamp or int(times[0])
+        ends = positions + batch.columns.ints("total_size")[good]
+        before = np.concatenate([np.array([self.covered], np.int64), ends[:-1]])
+        for at in np.flatnonzero(positions > before).tolist():
+            if at:
+                self._note_last(positions, ends, times, at - 1)
+            self.close(int(positions[at]), int(times[at]))
+        self._note_last(positions, ends, times, len(positions) - 1)
+        self.end = self.covered
+        self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
+
+    def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """bool[n]: what is no part of a gap.
+
+        A record for one of the broker's own services is nothing without its properties.
+        """
+        good = ~torn_properties(batch.columns)
+        for row in np.flatnonzero(~good).tolist():
+            good[row] = not is_for_service(batch.columns.ragged("topic")[row])
+        if batch.body_crc_ok is not None:
+            good &= batch.body_crc_ok
+        if self.verify:
+            good &= ~_damaged(batch)
+        return good
+
+    def _note_last(self, positions: Ints, ends: Ints, times: Ints, at: int) -> None:
+        self.covered = int(ends[at])
+        self.last = int(positions[at]), self.covered
+        self.last_timestamp = int(times[at])
+
+    def _note(self, records: list[TornRecord], batch: Batch, rows: Ints) -> None:
+        columns = batch.columns
+        for row in rows.tolist():
+            records.append(
+                TornRecord(
+                    int(batch.position[row]),
+                    int(columns.ints("total_size")[row]),
+                    columns.ragged("topic")[row],
+                    int(columns.ints("queue_id")[row]),
+                    int(columns.ints("queue_offset")[row]),
+                    int(columns.ints("sys_flag")[row]),
+                )
+            )
+
+
+def is_poison(queue_names: bytes, queue_offsets: bytes) -> bool:
+    """A broker makes no units of these light queues, or throws at them (spec 2.9)."""
+    wanted, given = java_split(queue_names), java_split(queue_offsets)
+    return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
+
+
+def _poisoned(properties: Items, good: npt.NDArray[np.bool_]) -> Ints:
+    """Rows of good records whose light queues no broker can read. One by one: few name any.
+
+    Without any offset nobody dispatches: the option was off, or the message waits for its delay.
+    """
+    queues = properties.find(INNER_MULTI_DISPATCH)
+    offsets = properties.find(INNER_MULTI_QUEUE_OFFSET)
+    rows = np.flatnonzero(good & (queues.length > 0) & (offsets.length > 0))
+    wrong = [is_poison(queues[row], offsets[row]) for row in rows.tolist()]
+    return rows[np.array(wrong, np.bool_)]
+
+
+def _damaged(batch: Batch) -> npt.NDArray[np.bool_]:
+    """bool[n]: the record has a checksum of the whole, and it is wrong. One by one: few have any.
+
+    A record without one is no damage: it is older than the switch that appends them.
+    """
+    columns = batch.columns
+    data = columns.ragged("properties").buffer
+    ends = (columns.starts + columns.ints("total_size")).tolist()
+    places = zip(columns.starts.tolist(), ends, strict=True)
+    found = [crc_ok(data[begin:end].tobytes()) is False for begin, end in places]
+    return np.array(found, np.bool_)

@@ -1,0 +1,183 @@
+"""What a plan puts right before anything else: entries of a store that no version should meet."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from ...formats.derive import Columns, decode
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
+from ..counted import counted
+from ..disk.edits import Edit
+from ..disk.snapshot import Entry, Snapshot
+from ..errors import Refused, from_os_error
+from ..index.start import read_header
+from ..queues.edits import is_whole_file
+from .log import LARGEST_GAP, renamed
+
+LARGEST_FILE_BYTES = (1 << 31) - 1
+"""mappedFileSizeCommitLog is an int, and so is the size of a filler."""
+
+
+def mend(
+    snapshot: Snapshot, *, any_length: bool = False, empty_log: bool = False
+) -> tuple[Snapshot, list[Edit]]:
+    """The snapshot without entries that no version should meet, and the edits that remove them.
+
+    Directories, names that are no position of a file, empty files. any_length: files of a wrong
+    length stay. empty_log: it is meant that there is none. Raises Refused for what cannot be put
+    right by moving it: files of a wrong length, or of one that no broker has, a log that is not there.
+    """
+    size = snapshot.log_file_bytes
+    if size > LARGEST_FILE_BYTES:
+        from ..next_commands import (  # which looks at findings, and they at recoveries
+            Given,
+            salvaging,
+        )
+
+        layout = snapshot.layout
+        raise Refused(
+            f"log files of {counted(size, 'byte')}, no broker has any above {LARGEST_FILE_BYTES}",
+            path=snapshot.log[0].path if snapshot.log else layout.root,
+            hint="restore their length, or carve the messages out: "
+            + str(salvaging(layout.root, Given(layout.broker_config.words))),
+        )
+    wrong = sum(e.size not in (0, size) for e in snapshot.log if not e.directory)
+    any_length = any_length and 2 * wrong <= len(snapshot.log)  # else the size is not theirs
+    kept: list[Entry] = []
+    edits: list[Edit] = []
+    for entry in snapshot.log:
+        reason = _fault(entry._replace(size=size) if any_length and entry.size else entry, size)
+        if reason:
+            edits.append(Edit("move", entry.path, reason, ("I-001", "I-005")))
+        elif entry.size != size and not any_length:
+            raise Refused(
+                f"a log file of {counted(entry.size, 'byte')} among files of {size}",
+                path=entry.path,
+                hint="restore its length, or move it out of the store",
+            )
+        else:
+            kept.append(entry)
+    if not kept and not empty_log and any(_begins_with_record(snapshot, e) for e in snapshot.log):
+        raise renamed(snapshot)
+    if not kept and not empty_log and (rest := what_a_log_left(snapshot)):
+        raise Refused(
+            f"no commit log beside {rest}: a wrong path, or a disk that is not mounted?",
+            path=snapshot.layout.commit_log_directories[0],
+            hint="a broker started here would delete the queues; if the log is gone for good:"
+            " --force-empty-log",
+        )
+    if any_length and kept:
+        kept, astray = _near(snapshot, kept)
+        edits += astray
+    _check_queue_size(snapshot)
+    queues = {
+        name: tuple(e for e in entries if is_whole_file(e, snapshot.queue_file_bytes))
+        for name, entries in snapshot.queues.items()
+    }
+    return replace(snapshot, log=tuple(kept), queues=queues), edits
+
+
+def check_kinds(edits: Iterable[Edit]) -> None:
+    """What is to be changed can be kept: files, directories, links. Raises Refused."""
+    for path in dict.fromkeys(edit.path for edit in edits):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+            raise Refused("neither file nor directory", path=path, hint="remove it")
+
+
+def what_a_log_left(snapshot: Snapshot) -> str:
+    """What names messages, "" for nothing. Raises Unreadable."""
+    if has_queues(snapshot):
+        return "full queues"
+    named = any(read_header(entry).end_physical_offset > 0 for entry in snapshot.index)
+    return "a full index" if named else ""
+
+
+def has_queues(snapshot: Snapshot) -> bool:
+    """Some queue has files."""
+    return any(snapshot.queues.values()) or any(snapshot.batch_queues.values())
+
+
+def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[Edit]]:
+    """The files of one log, and edits that move those away whose names lie far from all others.
+
+    Between them stood more files than can be made anew. Raises Refused where both hold records that
+    name their own place, or none does.
+    """
+    size = snapshot.log_file_bytes
+    groups: list[list[Entry]] = [[]]
+    for entry in sorted(entries, key=lambda each: int(each.name)):
+        if groups[-1] and int(entry.name) - int(groups[-1][-1].name) > LARGEST_GAP * size:
+            groups.append([])
+        groups[-1].append(entry)
+    if len(groups) == 1:
+        return entries, []
+    own = [group for group in groups if any(_is_in_place(snapshot, entry) for entry in group)]
+    if len(own) != 1:
+        missing = (int(groups[1][0].name) - int(groups[0][-1].name)) // size - 1
+        raise Refused(
+            f"{counted(missing, 'log file is', 'log files are')} missing",
+            path=groups[0][-1].path,
+            hint="restore them, or move what is of another log out of the store",
+        )
+    reason = "its name lies far from all others, and no record in it names that place"
+    gone = [entry for group in groups if group is not own[0] for entry in group]
+    return own[0], [Edit("move", entry.path, reason, ("I-001",)) for entry in gone]
+
+
+def _is_in_place(snapshot: Snapshot, entry: Entry) -> bool:
+    """The first record of a file names the start of the file."""
+    first = _first_record(snapshot, entry)
+    return first is not None and int(first.ints("physical_offset")[0]) == int(entry.name)
+
+
+def _begins_with_record(snapshot: Snapshot, entry: Entry) -> bool:
+    """A file of another name would be one of the log."""
+    first = None if entry.directory else _first_record(snapshot, entry)
+    return first is not None and int(first.ints("magic_code")[0]) in (MAGIC_V1, MAGIC_V2)
+
+
+def _first_record(snapshot: Snapshot, entry: Entry) -> Columns | None:
+    """The head of what a file begins with, if it has the length of a record."""
+    head = snapshot.bytes_of(entry)[:SMALLEST]
+    if len(head) < SMALLEST:
+        return None
+    columns = decode(MESSAGE, head, np.zeros(1, np.int64))
+    return columns if int(columns.ints("total_size")[0]) >= SMALLEST else None
+
+
+def _check_queue_size(snapshot: Snapshot) -> None:
+    """Most queue files have the size that they should have. Raises Refused: not their fault."""
+    sizes = Counter(e.size for entries in snapshot.queues.values() for e in entries if e.size)
+    if not sizes:
+        return
+    size, count = sizes.most_common(1)[0]
+    if size != snapshot.queue_file_bytes and count > sizes[snapshot.queue_file_bytes]:
+        raise Refused(
+            f"queue files have {counted(size, 'byte')}, not {snapshot.queue_file_bytes}",
+            path=snapshot.layout.consume_queue,
+            hint="check mappedFileSizeConsumeQueue",
+        )
+
+
+def _fault(entry: Entry, size: int) -> str:
+    if entry.directory:
+        return "a directory among the log files"
+    if not entry.name.isascii() or not entry.name.isdigit():
+        return "its name is not a number"
+    if not entry.size:
+        return "an empty file"
+    if entry.size == size and not is_whole_file(entry, size):
+        return "its name is not the start of a file"
+    return ""

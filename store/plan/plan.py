@@ -1,0 +1,378 @@
+"""The plan of `recover`: a list of edits and what they cost. Nothing is written.
+
+Under the policy `broker` the log ends where the broker's start would end it, under `keep` nothing
+that can be read is given up (`keep/`). Both complete queues and index from the log, which no broker
+does (spec 7.5), and put out of the way what lies behind the ends, so that the next start, of any
+version, finds nothing to do (spec 7.11).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from ..audit.batches import of_right_type
+from ..audit.messages import Auditor, survey
+from ..audit.packed_items import PackedItems
+from ..audit.queues import QueueAudit
+from ..audit.tally import Tally
+from ..audit.verified import SoundLog
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.profiles import MinOffset, Profile
+from ..broker.record_check import BodyCheck
+from ..disk.checkpoint import Checkpoint
+from ..disk.edits import Edit
+from ..disk.file_queue import MappedFileQueue
+from ..disk.snapshot import QueueId, Snapshot
+from ..errors import Refused
+from ..index.compare import IndexFix, index_edits
+from ..log.commit_log import CommitLog
+from ..queues.edits import queue_edits
+from ..queues.fix import QueueFix
+from ..start.log import Switches
+from ..start.simulate import Outcome, simulate
+from ..timer.edits import timer_edits
+from .bring_back import Brought
+from .checkpoint import ending, new_checkpoint
+from .close import KeptLog, gap_finder, keep_log
+from .cut_properties import CutProperties
+from .dead_tail import DeadTail
+from .empty_log import named_messages, put_away
+from .ext import ext_edits
+from .fill import Fill
+from .gaps import GapFinder
+from .groups import GroupLoss, Progress
+from .log import LogPlan, plan_log
+from .losses import tombstoned
+from .normalize import check_kinds, mend, what_a_log_left
+from .observer import Maker
+from .options import Policy, Wish
+from .replica_log import with_replica
+from .unreferenced import Unplaced, places
+from .wrong_offset import misnamed
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    """A queue as it will be."""
+
+    queue: QueueId
+    min_offset: int
+    max_offset: int
+
+
+@dataclass
+class Plan:
+    """Edits in the order in which they are made, and the store that they lead to.
+
+    log_end: the log's end afterwards. last_record: position of its last record, -1 without one.
+    index: what is made anew, None for nothing. checkpoint: as it will be, None: untouched.
+    """
+
+    policy: str
+    log_start: int
+    log_end: int
+    edits: list[Edit] = field(default_factory=list)
+    queues: list[QueueRow] = field(default_factory=list)
+    lost: Tally = field(default_factory=Tally)
+    groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
+    index: IndexFix | None = None
+    #: All index items of a store without an index, unless they are still to be read.
+    items: list[PackedItems] | None = None
+    checkpoint: Checkpoint | None = None
+    #: What the checkpoint of this store says when it is complete.
+    sound_checkpoint: Checkpoint | None = None
+    #: Tags are indexed; the index counts puts (spec 3.1): as the generation does it.
+    index_tags: bool = False
+    counts_puts: bool = False
+    #: Messages of the log that get a unit they did not have.
+    completed: int = 0
+    shifted: list[QueueId] = field(default_factory=list)
+    #: Records of an earlier life lie behind the end; bytes behind the end of the log.
+    stale: bool = False
+    tail_bytes: int = 0
+    #: Units that name records behind the broker's end of the log.
+    beyond: int = 0
+    #: Records whose header is put right.
+    restored: int = 0
+    #: The log's files with what is written over them; None: as they lie there.
+    files: MappedFileQueue | None = None
+    #: What a replica gives; None: nobody named one.
+    brought: Brought | None = None
+    #: How gaps of the log are closed.
+    fills: list[Fill] = field(default_factory=list)
+    #: Records that have lost properties, as they will be.
+    cut: Sequence[CutProperties] = ()
+
+    def touches(self, part: str) -> bool:
+        """Some edit changes a file below this folder of the store."""
+        return any(part in Path(edit.path).parts for edit in self.edits)
+
+    def removes(self, part: str) -> bool:
+        """Some edit removes a file of this folder that a broker removes, too."""
+        return any(e.kind == "remove" and part in Path(e.path).parts for e in self.edits)
+
+
+def make_plan(
+    snapshot: Snapshot,
+    profile: Profile,
+    outcome: Outcome,
+    *,
+    wish: Wish | None = None,
+    auditors: tuple[Auditor, ...] = (),
+    progress: Progress | None = None,
+    tell: Callable[[int], None] | None = None,
+    sound: SoundLog | None = None,
+) -> Plan:
+    """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
+    to one in which every good record is where it was.
+
+    wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
+    tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
+    """
+    wish = wish or Wish()
+    policy, keep, rules = wish.policy, wish.policy is Policy.KEEP, profile.dispatch
+    switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
+    multi_dispatch = rules.multi_dispatch and switches.multi_dispatch
+    typed, wrong_type = of_right_type(snapshot, profile.queues)
+    mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
+    edits += wrong_type
+    if not mended.log:
+        return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
+    sound = None if edits else sound
+    queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
+    cut: Sequence[CutProperties] = ()
+    written: Sequence[tuple[int, int]] = ()
+    unplaced: Sequence[Unplaced] = ()
+    look = partial(
+        survey,
+        index_tags=rules.index_tags,
+        multi_dispatch=multi_dispatch,
+        further=rules.further(switches.light_zero, switches.delay_levels),
+        progress=tell,
+        index=False,
+    )
+    groups, brought = GroupLoss(progress or {}), None
+    if keep:
+        kept, maker, brought = _keep(
+            mended, queue, profile, outcome, wish, look, auditors, groups, sound
+        )
+        log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
+        cut, written, unplaced = kept.cut, kept.written, kept.unplaced
+    else:
+        if edits or outcome.refusal or outcome.log.hidden:
+            outcome = simulate(
+                mended,
+                profile,
+                switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
+            )
+        log = plan_log(mended, outcome)
+    commit_log = CommitLog.of(snapshot.layout, queue)
+    if maker is None:
+        groups = GroupLoss(progress or {})
+        maker = Maker(mended, log, groups, profile, wish, sound.index if sound else None)
+        if keep:
+            untouched = sound and sound.beside(written)
+            look(commit_log, [maker], crc=False, progress=None, sound=untouched)
+        else:
+            look(commit_log, [maker, *auditors], sound=sound)
+    maker.note_lost(tombstoned(mended, fills), unplaced)
+    plan = Plan(policy, log.start, log.end, lost=maker.lost)
+    plan.groups = maker.groups
+    plan.restored, plan.beyond = restored, _beyond(fills, outcome.log_end)
+    plan.files, plan.brought, plan.fills, plan.cut = queue, brought, fills, cut
+    plan.stale, plan.tail_bytes = log.stale, log.tail_bytes
+    plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
+    plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
+    if switches.consume_queue_ext:
+        plan.edits += ext_edits(snapshot)
+    if profile.timer and switches.timer_wheel_enable:
+        plan.edits += timer_edits(snapshot)
+    plan.index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
+    if plan.index is not None:
+        plan.edits += index_edits(snapshot, plan.index)
+    plan.edits += log.edits
+    _finish(snapshot, plan, maker, profile)
+    return plan
+
+
+def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
+    """Whether the index is mended. One that may never have been is for `repair --index` to make: a broker
+    without one has lost nothing.
+    """
+    missed = not snapshot.layout.options.message_index.is_guess
+    return switches.message_index_enable and (missed or snapshot.abort or wish.exact)
+
+
+def _kept_light(
+    snapshot: Snapshot, outcome: Outcome, sound: SoundLog | None
+) -> tuple[Switches, SoundLog | None]:
+    """Light queues that are there stay where the option is off, too: a broker leaves them.
+
+    What is in order is not known with their units then.
+    """
+    light = [queue for queue in snapshot.queues if queue.topic.startswith(LMQ_PREFIX)]
+    if not light or outcome.switches.multi_dispatch:
+        return outcome.switches, sound
+    at_zero = all(queue.queue_id == 0 for queue in light)
+    return outcome.switches._replace(multi_dispatch=True, light_zero=at_zero), None
+
+
+def _keep(
+    snapshot: Snapshot,
+    queue: MappedFileQueue,
+    profile: Profile,
+    outcome: Outcome,
+    wish: Wish,
+    look: Callable[..., None],
+    auditors: tuple[Auditor, ...],
+    groups: GroupLoss,
+    sound: SoundLog | None,
+) -> tuple[KeptLog, Maker | None, Brought | None]:
+    """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
+    has looked at it for the plan is there, too. Raises Refused, Unreadable.
+    """
+    body_check = outcome.switches.body_check
+    verifies = body_check is BodyCheck.PROPERTY_CRC and profile.record.property_crc
+    brought = None
+    if wish.replica:
+        brought, queue = with_replica(
+            snapshot, queue, wish.replica, verify=verifies, look=look, auditors=auditors
+        )
+        auditors, sound = (), None
+    finder = gap_finder(snapshot, verify=verifies)
+    finder.files |= {file.start for file in queue.files}
+    as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
+    guess = Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
+    commit_log = CommitLog.of(snapshot.layout, queue)
+    look(commit_log, [finder, guess, *auditors], sound=sound)
+    if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
+        whole = replace(as_it_is, end=finder.end)
+        index = sound.index if sound else None
+        guess = Maker(snapshot, whole, GroupLoss({}), profile, wish, index)
+        look(commit_log, [guess], crc=False, sound=sound)
+    guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
+    silent = [*guess.nameless, *finder.silent]
+    elsewhere = misnamed(commit_log, guess.queues, finder.misplaced, silent)
+    pieces = brought.pieces if brought else ()
+    unnamed = places(guess.queues)
+    kept = keep_log(
+        snapshot, queue, wish.forms, finder, elsewhere, unnamed, guess.queues, pieces, sound
+    )
+    changed = kept.fills or kept.restored or kept.cut or kept.numbered
+    same_ends = (kept.plan.start, kept.plan.end) == (as_it_is.start, as_it_is.end)
+    return kept, None if changed or not same_ends else guess, brought
+
+
+def _without_dead_tail(
+    guess: Maker,
+    finder: GapFinder,
+    log: CommitLog,
+    profile: Profile,
+    wish: Wish,
+    look: Callable[..., None],
+    sound: SoundLog | None,
+) -> Maker:
+    """What has looked at the log up to the records that end it and are of no use, if there are any."""
+    counted_again = any(audit.irregular for audit in guess.queues.values())
+    if not counted_again or guess.snapshot.batch_queues:
+        return guess
+    tail = DeadTail(guess.queues)
+    look(log, [tail], crc=False, sound=sound)
+    end = tail.begin(log)
+    if end is None:
+        return guess
+    finder.give_up(end)
+    shorter = replace(guess.log, end=end, again=True)
+    again = Maker(guess.snapshot, shorter, GroupLoss({}), profile, wish)
+    look(log, [again], crc=False, sound=sound)
+    return again
+
+
+def _without_log(
+    snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss
+) -> Plan:
+    """The plan where there is no log, and none is missed. Raises Refused."""
+    plan = Plan(policy, 0, 0, groups=groups)
+    if not what_a_log_left(snapshot):
+        return plan
+    plan.edits = [*edits, *put_away(snapshot)]
+    for messages in named_messages(snapshot):
+        groups.add(messages)
+        times = messages.store_timestamp
+        plan.lost.add(messages.queue, "", messages.size, times, messages.offset)
+    old = Checkpoint(**snapshot.checkpoint)
+    plan.checkpoint = plan.sound_checkpoint = new_checkpoint(old, profile, -1, 0, 0)
+    plan.edits += ending(snapshot, plan.checkpoint)
+    check_kinds(plan.edits)
+    return plan
+
+
+def _beyond(fills: Sequence[Fill], log_end: int) -> int:
+    """Lost records behind the broker's log end."""
+    return sum(int((fill.lost.position >= log_end).sum()) for fill in fills)
+
+
+def _files_of(snapshot: Snapshot) -> MappedFileQueue:
+    """The log as the snapshot has it: without what is moved away."""
+    queue = snapshot.layout.commit_log_files()
+    paths = {entry.path for entry in snapshot.log}
+    queue.files = [file for file in queue.files if os.fspath(file.path) in paths]
+    return queue
+
+
+def _queue_edits(
+    snapshot: Snapshot, maker: Maker, log: CommitLog, profile: Profile, plan: Plan
+) -> list[Edit]:
+    edits: list[Edit] = []
+    for name in sorted(maker.queues):
+        audit = maker.queues[name]
+        fix = audit.finish(log)
+        if audit.holes and profile.queues.batches and name in snapshot.batch_queues:
+            raise Refused(
+                f"the messages of {name.topic} are batches, its queue.type says otherwise",
+                path=snapshot.layout.batch_consume_queue / name.topic,
+                hint="put the topic's queue.type in topics.json right",
+            )
+        directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+        entries = snapshot.queues.get(name, ())
+        edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
+        plan.queues.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
+        plan.completed += fix.missing
+        plan.beyond += fix.beyond
+        if fix.shifted:
+            plan.shifted.append(name)
+    for batches, of_batch, its_edits in maker.batches.finish():
+        edits += its_edits
+        plan.queues.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
+        plan.completed += of_batch.missing
+    return edits
+
+
+def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
+    """The queue's min offset afterwards: its first unit that lies in the log."""
+    first_in_log = audit.first_in_log(fix)
+    if first_in_log is not None:
+        return first_in_log
+    return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
+
+
+def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> None:
+    """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
+    old = Checkpoint(**snapshot.checkpoint)
+    plan.items = maker.all_items
+    headers = maker.index.headers
+    kept = headers[: len(headers) - len(plan.index.gone)] if plan.index else headers
+    items = snapshot.layout.sizes.index_items.value
+    full = [header.end_timestamp for header in kept if header.index_count >= items]
+    plan.sound_checkpoint = new_checkpoint(
+        old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
+    )
+    if not plan.edits and not snapshot.abort:
+        return
+    plan.checkpoint = plan.sound_checkpoint
+    plan.edits += ending(snapshot, plan.checkpoint)
+    check_kinds(plan.edits)

@@ -1,0 +1,184 @@
+"""Lost messages that no unit names: known is their number, by the queue offsets of their neighbours.
+
+Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
+there keeps the queue as it is when a broker makes it anew: without one all later messages would move.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...formats.blank import BLANK
+from ...formats.message import SMALLEST
+from ..audit.queues import QueueAudit
+from ..broker.dispatch import LMQ_PREFIX
+from ..disk.snapshot import QueueId
+from .fill import SMALLEST_FILLER, Fill
+from .lost_units import LostUnits
+from .tombstones import OP_TOPIC, Forms
+
+Row = tuple[int, int, int, int]
+"""A tombstone: position, size, number of the queue, queue offset."""
+_OFFSET_BYTES = 20
+"""Of a half message, as an op record names it."""
+_OP_BODY_BYTES = 512
+"""Room for what an op record has to say again."""
+
+
+class Unplaced(NamedTuple):
+    """A lost message for which there is no room. store_timestamp: of what comes before the gap."""
+
+    queue: QueueId
+    queue_offset: int
+    store_timestamp: int
+
+
+class Place(NamedTuple):
+    """A lost message; `low`, `high`: log positions between which its record lay."""
+
+    queue: QueueId
+    queue_offset: int
+    low: int
+    high: int
+
+
+def places(audits: Mapping[QueueId, QueueAudit]) -> Iterator[Place]:
+    """Queue offsets of which the log has no message, by queue and offset."""
+    for queue, audit in sorted(audits.items()):
+        if queue.topic.startswith(LMQ_PREFIX):
+            continue  # its records are those of other topics
+        for hole in audit.missing():
+            # more than there is room for are no messages: a neighbour's number is damaged
+            if hole.end - hole.begin > (hole.high - hole.low) // SMALLEST:
+                continue
+            for offset in range(hole.begin, hole.end):
+                yield Place(queue, offset, hole.low, hole.high)
+
+
+@dataclass
+class _Room:
+    """Bytes of a fill that no tombstone has. rest: the fewest that may be left, or none at all."""
+
+    fill: int
+    begin: int
+    end: int
+    rest: int
+    to_file_end: bool
+
+    def take(self, least: int, most: int) -> int:
+        """The size of a record at `begin`, 0 where none fits."""
+        left = self.end - self.begin
+        size = min(most, left - self.rest)
+        if size < least and not self.to_file_end and least <= left <= most:
+            size = left
+        return size if size >= least else 0
+
+    def more(self, most: int) -> int:
+        """Bytes that the record before `begin` can take besides."""
+        left = self.end - self.begin
+        if left <= most and not self.to_file_end:
+            return left
+        return max(0, min(most, left - self.rest))
+
+
+def with_unnamed(
+    closed: Sequence[Fill], wanted: Iterator[Place], known: Sequence[LostUnits], forms: Forms
+) -> tuple[list[Fill], list[Unplaced]]:
+    """The fills with tombstones in the place of fillers, as far as there is room; and who has none.
+
+    known: other places that units name.
+    """
+    unplaced: list[Unplaced] = []
+    if not closed:
+        return [], unplaced
+    queues = closed[0].lost.queues
+    numbers = {queue: number for number, queue in reversed(list(enumerate(queues)))}
+    taken = {pair for units in (*known, *(fill.lost for fill in closed)) for pair in _pairs(units)}
+    rooms = sorted(_rooms(closed), key=lambda room: room.begin)
+    ends = [room.end for room in rooms]
+    rows: list[list[Row]] = [[] for _ in closed]
+    reach: dict[QueueId, int] = {}
+    for place in wanted:
+        if (place.queue, place.queue_offset) in taken:
+            continue
+        least = forms.smallest(place.queue.topic)
+        most = least + _more_bytes(place, forms)
+        low = max(place.low, reach.get(place.queue, 0))
+        between = rooms[bisect_left(ends, low) : bisect_right(ends, place.high)]
+        for room in between:
+            if room.begin < low or not (size := room.take(least, most)):
+                continue
+            if place.queue not in numbers:
+                numbers[place.queue] = len(queues)
+                queues.append(place.queue)
+            rows[room.fill].append((room.begin, size, numbers[place.queue], place.queue_offset))
+            room.begin += size
+            reach[place.queue] = room.begin
+            break
+        else:
+            times = [closed[room.fill].gap.store_timestamp for room in between[:1]]
+            unplaced += [Unplaced(place.queue, place.queue_offset, time) for time in times]
+    changed = list(closed)
+    for number in [number for number, mine in enumerate(rows) if mine]:
+        mine = [room for room in rooms if room.fill == number]
+        _grow_last(rows[number], mine, queues)
+        changed[number] = _with_rows(closed[number], rows[number], mine)
+    return changed, unplaced
+
+
+def _pairs(units: LostUnits) -> Iterator[tuple[QueueId, int]]:
+    for number, offset in zip(units.queue.tolist(), units.queue_offset.tolist(), strict=True):
+        yield units.queues[number], offset
+
+
+def _more_bytes(place: Place, forms: Forms) -> int:
+    """What a tombstone should have besides: mark and whole form, or what an op record says."""
+    if place.queue.topic == OP_TOPIC:
+        return _OFFSET_BYTES
+    return forms.whole(place.queue.topic) - forms.smallest(place.queue.topic)
+
+
+def _grow_last(rows: list[Row], rooms: Sequence[_Room], queues: Sequence[QueueId]) -> None:
+    """An op record takes what is left behind it: it may have to name several half messages."""
+    for number, (position, size, queue, offset) in enumerate(rows):
+        if queues[queue].topic != OP_TOPIC:
+            continue
+        room = next((each for each in rooms if each.begin == position + size), None)
+        if room is not None:
+            more = room.more(_OP_BODY_BYTES)
+            rows[number] = (position, size + more, queue, offset)
+            room.begin += more
+
+
+def _rooms(closed: Sequence[Fill]) -> Iterator[_Room]:
+    for number, fill in enumerate(closed):
+        for begin, size in fill.fillers:
+            yield _Room(number, begin, begin + size, SMALLEST_FILLER, False)
+        if fill.blank is not None:
+            begin, size = fill.blank
+            yield _Room(number, begin, begin + size, BLANK.sizeof(), True)
+
+
+def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
+    """A fill with more tombstones and what is left of its fillers and its BLANK."""
+    position, size, queue, offset = np.array(rows, np.int64).T
+    old = fill.lost
+    zeros, ones = np.zeros(len(rows), np.int64), np.ones(len(rows), np.int64)
+    both = LostUnits(
+        old.queues,
+        np.concatenate([old.position, position]),
+        np.concatenate([old.size, size]),
+        np.concatenate([old.queue, queue]),
+        np.concatenate([old.queue_offset, offset]),
+        np.concatenate([old.tags_code, zeros]),
+        np.concatenate([old.batch_sizes, ones]),
+    )
+    fillers = [(r.begin, r.end - r.begin) for r in rooms if r.end > r.begin and not r.to_file_end]
+    blank = next(((r.begin, r.end - r.begin) for r in rooms if r.to_file_end), None)
+    lost = both.take(np.argsort(both.position, kind="stable"))
+    return replace(fill, lost=lost, fillers=fillers, blank=blank)

@@ -1,0 +1,351 @@
+"""Appending many messages at once, as columns: no Python per message (spec 01, 1.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT
+from ...formats.derive import Columns, dtype_of, sizes
+from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MESSAGE, SysFlag
+from ..broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
+from ..columns.dictionary import Dictionary
+from ..errors import InvalidInput, LimitExceeded
+from ..log.write import place_columns, place_whole
+from .lmq import Named, name_offsets, set_texts
+from .message_columns import NO_CRC, count_of, prepare, rows_of
+from .new_message import Host, check_record, check_sizes
+from .options import Stored
+from .queue_kinds import with_bases
+
+if TYPE_CHECKING:
+    from .writer import StoreWriter
+
+STEP_ROWS = 1 << 14
+"""Messages that are prepared, placed and dispatched together."""
+
+
+@dataclass(frozen=True)
+class StoredColumns:
+    """Where n messages were put: int64[n] each, and `topics[topic_id]` their topics."""
+
+    topics: list[str]
+    topic_id: Ints
+    queue_id: Ints
+    queue_offset: Ints
+    physical_offset: Ints
+    total_size: Ints
+    store_host: Host
+
+    def rows(self) -> list[Stored]:
+        """The same one by one."""
+        rows = zip(
+            (self.topics[i] for i in self.topic_id.tolist()),
+            self.queue_id.tolist(),
+            self.queue_offset.tolist(),
+            self.physical_offset.tolist(),
+            self.total_size.tolist(),
+            strict=True,
+        )
+        return [Stored(*row, store_host=self.store_host) for row in rows]
+
+
+def append_columns(
+    writer: StoreWriter, columns: Mapping[str, Any], *, whole: bool = False
+) -> StoredColumns:
+    """Append n messages; on disk after `writer.sync`.
+
+    columns: by the names of MESSAGE, arrays, `Ragged` or one value for all. topic and body must be
+    there; other fields that a producer gives (`NewMessage`, wrong_crc too) have defaults; born_timestamp and
+    store_timestamp below 0 or missing take the clock. What the store assigns is ignored. Raises as
+    `StoreWriter.append`; where a message is refused, none of its step of 16,384 was written.
+    whole: they are one step, however many, and come to one file.
+    """
+    writer.settle()
+    total = count_of(columns)
+    step = max(total, 1) if whole else STEP_ROWS
+    steps = Steps(writer, aside=total > step)
+    try:
+        parts = [
+            steps.append(rows_of(columns, total, slice(n, min(n + step, total))), whole=whole)
+            for n in range(0, total, step)
+        ]
+    except (InvalidInput, LimitExceeded):
+        steps.finish()
+        raise
+    except BaseException:
+        writer.abandon()
+        raise
+    steps.finish()
+    return _joined(parts, writer.rules.store_host)
+
+
+def append_ahead(writer: StoreWriter, columns: Mapping[str, Any]) -> StoredColumns:
+    """As `append_columns`, for a stream of columns: up to 16,384 messages at once.
+
+    Their records are still on their way when this returns, and what they add to queues and index
+    follows with the next ones, at the latest with `writer.sync` or `writer.close`.
+    """
+    total = count_of(columns)
+    if writer.ahead is None:
+        writer.ahead = Steps(writer, aside=True)
+    try:
+        return writer.ahead.append(rows_of(columns, total, slice(0, total)))
+    except (InvalidInput, LimitExceeded):
+        raise
+    except BaseException:
+        writer.abandon()
+        raise
+
+
+class Steps:
+    """Appends step by step: the records, and then what they add to queues and index.
+
+    Until `finish` nobody else may write to the store, and `StoreWriter.sync` does not count.
+
+    aside: while a step's records are encoded and written by another thread, this one finds out what
+    they add. That is written when the records are in the log, before those of the next step.
+    """
+
+    def __init__(self, writer: StoreWriter, *, aside: bool) -> None:
+        self._writer = writer
+        self._aside = aside
+        self._found: _Found | None = None
+        self._unindexed: Dispatched | None = None
+
+    def append(self, columns: dict[str, Any], *, whole: bool = False) -> StoredColumns:
+        """Append the rows of a step, as `rows_of` completes them; few enough for memory.
+
+        whole: all records come to one file, as those of a batch. Raises as `append_columns`: then
+        nothing of this step was written.
+        """
+        writer = self._writer
+        topics = prepare(columns, len(columns["body"]), writer.rules, writer.clock())
+        texts = [java_string(topic) for topic in topics.values]
+        groups = _Groups.by_queue(topics.ids, columns["queue_id"])
+        counts = writer.kinds.counts(columns, topics, texts)
+        for topic_id, queue_id in groups.queues:
+            writer.check_queue((texts[topic_id], queue_id))
+        columns["total_size"] = sizes(MESSAGE, columns)
+        largest = columns["total_size"].sum() if whole else columns["total_size"].max(initial=0)
+        check_record(int(largest), writer.rules)
+        columns["body_crc"] = _checksums(columns)
+        self._settle_units()
+        advances = columns["sys_flag"] & SysFlag.PREPARED == 0
+        steps = advances if counts is None else np.where(advances, counts, 0)
+        columns["queue_offset"] = groups.offsets(steps, texts, writer.queues.next_offsets)
+        named = _with_offsets(writer, columns, topics, texts, counts)
+        lay = place_whole if whole else place_columns
+        placement = lay(writer.log.position, columns["total_size"], writer.log.file_size)
+        columns["physical_offset"] = placement.positions
+        with writer.writing(int(columns["store_timestamp"].min())):
+            if self._aside:
+                writer.records().write_aside(columns, placement)
+            else:
+                writer.records().write(columns, placement)
+            if named is not None:
+                writer.light_offsets.update(named.counters)
+            self._index()
+            self._found = _Found(_dispatch(writer, columns, topics), counts)
+        highest: dict[str, int] = {}
+        for topic_id, queue_id in groups.queues:
+            highest[texts[topic_id]] = max(queue_id, highest.get(texts[topic_id], 0))
+        last_time = int(columns["store_timestamp"][-1])
+        writer.note(int(placement.positions[-1]), last_time, highest)
+        return StoredColumns(
+            texts,
+            topics.ids,
+            columns["queue_id"],
+            columns["queue_offset"],
+            placement.positions,
+            columns["total_size"],
+            writer.rules.store_host,
+        )
+
+    def _settle_units(self) -> None:
+        """Wait for the records of the step before and write their units; their items wait."""
+        found, self._found = self._found, None
+        if found is not None:
+            with self._writer.writing():
+                self._writer.records().drain()
+                _write_units(self._writer, found)
+            self._unindexed = found.dispatched
+
+    def _index(self) -> None:
+        found, self._unindexed = self._unindexed, None
+        if found is not None:
+            self._writer.index_records()
+            if self._writer.index is not None:
+                self._writer.index.append(found.items, found.count)
+
+    def finish(self) -> None:
+        """Complete the last step."""
+        self._settle_units()
+        with self._writer.writing():
+            self._index()
+
+
+def _checksums(columns: dict[str, Any]) -> Ints:
+    """Of the bodies; those that are known to be corrupted keep a wrong one."""
+    right, wrong = crc31_column(columns["body"]), columns.pop("wrong_crc")
+    found: Ints = np.where(np.asarray(wrong) == NO_CRC, right, wrong)
+    return found
+
+
+def _with_offsets(
+    writer: StoreWriter,
+    columns: dict[str, Any],
+    topics: Dictionary,
+    texts: list[str],
+    counts: Ints | None,
+) -> Named | None:
+    """Complete the properties that tell queue offsets, in place: INNER_BASE, those of light queues.
+
+    Raises InvalidInput, LimitExceeded.
+    """
+    if counts is not None:
+        with_bases(columns, final_separator=writer.profile.final_separator)
+    named = None
+    if writer.names_light_queues:
+        known = writer.queues.next_offsets
+        named = name_offsets(columns, topics, texts, writer.rules, known, writer.light_offsets)
+        if named is not None:
+            set_texts(columns, named, writer.rules)
+    if counts is not None or named is not None:
+        check_sizes(0, int(columns["properties"].length.max(initial=0)), writer.rules)
+        columns["total_size"] = sizes(MESSAGE, columns)
+    return named
+
+
+class _Found(NamedTuple):
+    """What a step adds, and how many messages each of its records has; None: one."""
+
+    dispatched: Dispatched
+    counts: Ints | None
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Rows by topic-queue: `order` brings the rows of a queue together, in their order.
+
+    queues: (topic id, queue id) of each group; begin: int64[groups + 1], its rows in `order`.
+    """
+
+    order: Ints
+    queues: list[tuple[int, int]]
+    begin: Ints
+
+    @classmethod
+    def by_queue(cls, topic_ids: Ints, queue_ids: Ints) -> _Groups:
+        """Groups of n rows."""
+        width = int(queue_ids.max(initial=0)) + 1
+        key = topic_ids * width + queue_ids
+        small = int(key.max(initial=0)) < 1 << 16
+        # numpy sorts 16-bit numbers by radix, many times as fast
+        order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
+        ranked = key[order]
+        first = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(key) else order
+        heads = [(k // width, k % width) for k in ranked[first].tolist()]
+        return cls(order, heads, np.append(first, len(order)))
+
+    def offsets(
+        self,
+        advances: npt.NDArray[np.bool_] | Ints,
+        topics: list[str],
+        next_offsets: dict[Any, int],
+    ) -> Ints:
+        """Queue offset of each row, which advances its queue by so many; 0 for one that does not."""
+        steps = advances[self.order].astype(np.int64)
+        before = np.cumsum(steps) - steps
+        starts = [next_offsets.get((topics[t], q), 0) for t, q in self.queues]
+        counts = np.diff(self.begin)
+        base = np.repeat(np.array(starts, np.int64) - before[self.begin[:-1]], counts)
+        offsets = np.empty(len(self.order), np.int64)
+        offsets[self.order] = np.where(steps, base + before, 0)
+        return offsets
+
+
+def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) -> Dispatched:
+    records = Columns(np.zeros(len(topics.ids), np.int64))
+    for name in ("topic", "properties", "queue_id", "queue_offset", "physical_offset"):
+        records.set(name, columns[name])
+    for name in ("total_size", "sys_flag", "store_timestamp"):
+        records.set(name, columns[name])
+    if writer.queues.ext is not None:
+        writer.queues.ext.look_at(records, topics)
+    rules = writer.profile.start.dispatch
+    return dispatch_columns(
+        records,
+        index_tags=rules.index_tags,
+        index=writer.index is not None,
+        multi_dispatch=rules.multi_dispatch and writer.light_units,
+        slash_names=rules.slash_names,
+        light_closed=rules.light_closed,
+        delay_levels=writer.delay_levels,
+        topics=topics,
+    )
+
+
+def _write_units(writer: StoreWriter, what: _Found) -> None:
+    found, units = what.dispatched, what.dispatched.units
+    groups = _Groups.by_queue(units.topic_id, units.queue_id)
+    sorted_units = units.take(groups.order)
+    rows = np.empty(len(units), dtype_of(UNIT))
+    for name in UNIT_FIELDS:
+        rows[name] = getattr(sorted_units, name)
+    data = rows.view(np.uint8).data
+    for (topic_id, queue_id), begin, end in zip(
+        groups.queues, groups.begin[:-1].tolist(), groups.begin[1:].tolist(), strict=True
+    ):
+        queue = (found.topics[topic_id], queue_id)
+        if what.counts is not None and writer.kinds.is_batch(queue[0]):
+            own = sorted_units.take(slice(begin, end))
+            writer.batch_queues.add(queue, own, what.counts[own.record])
+            continue
+        ext = writer.queues.ext
+        if ext is not None and not queue[0].startswith(LMQ_PREFIX):
+            rows["tags_code"][begin:end] = ext.add(*queue, sorted_units.take(slice(begin, end)))
+        for first, stop in _runs(sorted_units, begin, end):
+            unit = rows.itemsize
+            offset = int(sorted_units.queue_offset[first])
+            writer.queues.add(queue, offset, data[first * unit : stop * unit])
+
+
+UNIT_FIELDS = ("physical_offset", "size", "tags_code")
+
+
+def _runs(units: Units, begin: int, end: int) -> list[tuple[int, int]]:
+    """Runs of consecutive queue offsets; those of light queues may have gaps."""
+    offsets = units.queue_offset[begin:end]
+    if int(offsets[-1]) - int(offsets[0]) == end - begin - 1:
+        return [(begin, end)]
+    cuts = (np.flatnonzero(np.diff(offsets) != 1) + 1 + begin).tolist()
+    return list(zip([begin, *cuts], [*cuts, end], strict=True))
+
+
+def _joined(parts: list[StoredColumns], store_host: Host) -> StoredColumns:
+    """The steps of one call together."""
+    topics: dict[str, int] = {}
+    empty = np.zeros(0, np.int64)
+    ids = [
+        np.array([topics.setdefault(topic, len(topics)) for topic in part.topics], np.int64)[
+            part.topic_id
+        ]
+        for part in parts
+    ]
+    return StoredColumns(
+        list(topics),
+        np.concatenate([empty, *ids]),
+        np.concatenate([empty, *(part.queue_id for part in parts)]),
+        np.concatenate([empty, *(part.queue_offset for part in parts)]),
+        np.concatenate([empty, *(part.physical_offset for part in parts)]),
+        np.concatenate([empty, *(part.total_size for part in parts)]),
+        store_host,
+    )

@@ -1,0 +1,243 @@
+"""A message out of its JSON object: what `dump` prints, `put --from` reads (`mqstore put --help`)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...formats import message_properties as names
+from ...formats.message import PROPERTIES_BYTES_MAX, host_of
+from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
+from ..broker.topics import now_ms
+from ..errors import InvalidInput
+from .batch import NewBatch, encoded
+from .keys import NoKeys, UniqueKeys
+from .new_message import NewMessage
+from .stored_body import stored_body_of, wrong_crc
+
+BATCH = "batch"
+"""The field whose messages a client sends together."""
+INNER = "inner_messages"
+"""The field with the messages that a batch record had inside, beside what the record itself has."""
+_BATCH_BITS = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
+_BITS = {
+    "queue_id": 31,
+    "flag": 32,
+    "sys_flag": 32,
+    "born_timestamp": 64,
+    "store_timestamp": 64,
+    "reconsume_times": 32,
+    "prepared_transaction_offset": 64,
+}
+"""Numbers that are taken, and how many bits they have; a queue id is not negative."""
+NUMBER_LIMITS = {
+    name: (0 if name == "queue_id" else -(1 << bits - 1), (1 << bits - (name != "queue_id")) - 1)
+    for name, bits in _BITS.items()
+}
+"""The least and the largest value of each."""
+
+
+def is_message(record: Mapping[str, Any]) -> bool:
+    """Whether a record of `dump` is a message of the log, not damage, a BLANK or a stale record."""
+    return record.get("type", "message") == "message" and "stale" not in record
+
+
+def is_corrupted(record: Mapping[str, Any]) -> bool:
+    """Whether the body failed its checksum where it was read."""
+    return record.get("body_crc_ok") is False
+
+
+class MessageReader:
+    """Makes messages of JSON objects.
+
+    final_separator: end properties as the generation does. keep_times: take store_timestamp.
+    A message that never had a unique key (`"unique_key": null`) gets none; nor does a raw one. A body
+    that failed its checksum keeps one that fails.
+    """
+
+    def __init__(
+        self,
+        keys: UniqueKeys | NoKeys,
+        *,
+        final_separator: bool = True,
+        keep_times: bool = False,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self.final_separator = final_separator
+        self.keep_times = keep_times
+        #: whether a topic's batches stay whole; their requests have a key of their own then
+        self.is_batch_topic: Callable[[bytes], bool] = lambda topic: False
+        self._keys = keys
+        self._clock = clock
+
+    def message(self, record: Mapping[str, Any]) -> NewMessage:
+        """The message. Raises InvalidInput for a field that makes no sense."""
+        if INNER in record:
+            return self.rejoined(record)
+        if "inner_number" in record:
+            return self.alone(record)
+        return self._with_stored(record, _text(record, "body"))
+
+    def with_body(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
+        """The message with a body as it is to be stored, whatever the object has."""
+        numbers = {name: _number(record, name) for name in _BITS}
+        given = {name: value for name, value in numbers.items() if value is not None}
+        store_timestamp = given.pop("store_timestamp", None)
+        given.setdefault("born_timestamp", self._clock())
+        host = record.get("born_host")
+        return NewMessage(
+            topic=_text(record, "topic"),
+            body=body,
+            properties=self._properties(record),
+            born_host=NewMessage.born_host if host is None else parse_host(host, "born_host"),
+            store_timestamp=store_timestamp if self.keep_times else None,
+            wrong_crc=wrong_crc(body, record.get("body_crc")) if is_corrupted(record) else None,
+            **given,
+        )
+
+    def _with_stored(self, record: Mapping[str, Any], body: bytes) -> NewMessage:
+        """The message with a body that is to be compressed as the object says."""
+        sys_flag = _number(record, "sys_flag")
+        body, flags = stored_body_of(record, body, sys_flag)
+        given = record if sys_flag is not None else {**record, "sys_flag": flags}
+        return self.with_body(given, body)
+
+    def batch(self, record: Mapping[str, Any]) -> NewBatch:
+        """What a client sends together: the messages in `batch`, what holds for all beside it.
+
+        Raises InvalidInput for a field that makes no sense.
+        """
+        found = _rows(record, BATCH)
+        if "body" in record or "body_base64" in record:
+            raise InvalidInput(f"{BATCH}: its messages have bodies, it has none")
+        given = {"topic": record.get("topic"), "topic_base64": record.get("topic_base64")}
+        topic = {name: value for name, value in given.items() if value is not None}
+        if any(each.get(name, value) != value for each in found for name, value in topic.items()):
+            raise InvalidInput(f"{BATCH}: all its messages go to one topic")
+        messages = tuple(self.message({**each, **topic}) for each in found)
+        request = dict(record)
+        if not self.is_batch_topic(_text(record, "topic")):
+            request.setdefault("unique_key", None)
+        return NewBatch(self.with_body(request, b""), messages)
+
+    def rejoined(self, record: Mapping[str, Any]) -> NewMessage:
+        """The batch record whose messages are in `inner_messages`.
+
+        Raises InvalidInput for a field that makes no sense.
+        """
+        rows = _rows(record, INNER)
+        parts = tuple(self.with_body(each, _text(each, "body")) for each in rows)
+        if any(len(part.properties) > PROPERTIES_BYTES_MAX for part in parts):
+            raise InvalidInput(f"properties of more than {PROPERTIES_BYTES_MAX} bytes")
+        body = encoded(NewBatch(NewMessage(b"", b""), parts))
+        own = {"unique_key": None, **record}
+        found = _property_map(record.get("properties"))
+        if found.get(names.INNER_NUM) != str(len(parts)):  # some of them were left out
+            own = {n: value for n, value in own.items() if not n.startswith("properties_raw")}
+            own["properties"] = found | {names.INNER_NUM: str(len(parts))}
+        return self._with_stored(own, body)
+
+    def alone(self, record: Mapping[str, Any]) -> NewMessage:
+        """A message that was inside of a batch record as a record of its own. Raises InvalidInput."""
+        sys_flag = _number(record, "sys_flag") or 0
+        kept = {name: value for name, value in record.items() if name != "body_compression"}
+        flags = sys_flag & ~(_BATCH_BITS | COMPRESSION_MASK | int(SysFlag.COMPRESSED))
+        return self.with_body(kept | {"sys_flag": flags}, _text(record, "body"))
+
+    def default(self, name: str) -> int:
+        """What a number of `NUMBER_LIMITS` is where it is not given; -1: the store's clock."""
+        return {"born_timestamp": self._clock(), "store_timestamp": -1}.get(name, 0)
+
+    def new_key(self) -> str:
+        """A unique key for a message without one."""
+        return self._keys.next()
+
+    def _properties(self, record: Mapping[str, Any]) -> bytes:
+        for name in ("properties_raw", "properties_raw_base64"):
+            if name in record:
+                return _text(record, "properties_raw")
+        found = _property_map(record.get("properties"))
+        raw = record.get("raw") is True
+        if not raw:
+            self._fill(found, record)
+        try:
+            ended = raw or self.final_separator
+            return names.format_properties(found, final_separator=ended)
+        except ValueError as error:
+            raise InvalidInput(str(error)) from None
+
+    def _fill(self, found: dict[str, str], record: Mapping[str, Any]) -> None:
+        """Add what stands beside the properties and is not in them."""
+        keys = record.get("keys")
+        if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
+            keys = names.KEY_SEPARATOR.join(keys)
+        for name, value in ((names.KEYS, keys), (names.TAGS, record.get("tags"))):
+            if value is None or value == "":
+                continue
+            if not isinstance(value, str):
+                raise InvalidInput(f"{name.lower()}: not text: {value!r}")
+            found.setdefault(name, value)
+        if names.UNIQ_KEY not in found and record.get("unique_key", "") is not None:
+            found[names.UNIQ_KEY] = str(record.get("unique_key") or self._keys.next())
+
+
+def parse_host(text: object, what: str) -> tuple[bytes, int]:
+    """(ip, port) of `ip:port`. Raises InvalidInput."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what}: not ip:port: {text!r}")
+    try:
+        return host_of(text)
+    except ValueError as error:
+        raise InvalidInput(f"{what}: {error}") from None
+
+
+def _rows(record: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    found = record[name]
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput(f"{name}: not a list of objects: {found!r}")
+    return found
+
+
+def _number(record: Mapping[str, Any], name: str) -> int | None:
+    value = record.get(name)
+    if value is None:
+        return None
+    least, largest = NUMBER_LIMITS[name]
+    if type(value) is not int or not least <= value <= largest:
+        raise InvalidInput(f"{name}: not a whole number from {least} to {largest}: {value!r}")
+    return value
+
+
+def _text(record: Mapping[str, Any], name: str) -> bytes:
+    """A text field as bytes; `NAME_base64` beside it has them where they are no valid UTF-8."""
+    if f"{name}_base64" in record:
+        return _decoded(record[f"{name}_base64"], f"{name}_base64")
+    value = record.get(name)
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}: missing" if value is None else f"{name}: not text: {value!r}")
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{name}: half a surrogate pair: {value!r}") from None
+
+
+def _decoded(value: object, name: str) -> bytes:
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name}: not text: {value!r}")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise InvalidInput(f"{name}: not base64: {error}") from None
+
+
+def _property_map(value: object) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"properties: not an object: {value!r}")
+    for name, item in value.items():
+        if not isinstance(item, str):
+            raise InvalidInput(f"properties: {name}: not text: {item!r}")
+    return dict(value)

@@ -1,0 +1,143 @@
+"""Which topics have batch queues, and how many messages a record counts there (spec 02, 2.7).
+
+5.x: the topic's attribute queue.type says it. A topic that topics.json does not know is what its
+directory is; a new one gets batch queues with the first inner batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...formats import message_properties as names
+from ...formats.client_batch import MESSAGES_MAX
+from ...formats.sys_flag import SysFlag
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from ..broker.write_profile import WriterProfile
+from ..disk.layout import Layout
+from ..errors import InvalidInput, Refused
+from ..queues.read import has_topic
+from .new_message import NewMessage
+
+if TYPE_CHECKING:
+    from ...formats.derive import Ragged
+    from ...formats.derive.ragged import Ints
+    from ..columns.dictionary import Dictionary
+
+_NUMBER_MARK = names.INNER_NUM.encode() + names.NAME_VALUE_SEPARATOR
+
+
+class QueueKinds:
+    """Tells batch topics of a store that is written to; counts what comes for them."""
+
+    def __init__(self, layout: Layout, topics: Topics | None, profile: WriterProfile) -> None:
+        self._layout = layout
+        self._topics = topics
+        self._known: dict[str, bool] = {}
+        #: 4.x knows neither batch queues nor inner batches: all records are alike
+        self._plain = not profile.modern_topics
+
+    def is_batch(self, topic: str, *, inner: bool = False) -> bool:
+        """Whether a topic has batch queues. inner: an inner batch comes for it.
+
+        Raises Refused where directory and topics.json disagree: no broker starts then.
+        """
+        if self._plain:
+            return False
+        found = self._known.get(topic)
+        if found is None:
+            found = self._kind(topic, inner)
+            self._known[topic] = found
+        return found
+
+    def _kind(self, topic: str, inner: bool) -> bool:
+        batch = has_topic(self._layout.batch_consume_queue, topic)
+        plain = has_topic(self._layout.consume_queue, topic)
+        if self._topics is None or topic not in self._topics:
+            return batch or (inner and not plain)
+        wanted = self._topics.attribute(topic, QUEUE_TYPE) == BATCH_QUEUES
+        if plain if wanted else batch:
+            kinds = ("batch", "simple") if wanted else ("simple", "batch")
+            raise Refused(
+                f"topics.json gives {topic} {kinds[0]} queues, the store has {kinds[1]} ones",
+                path=self._layout.root,
+                hint="no broker starts with that",
+            )
+        return wanted
+
+    @property
+    def batch_topics(self) -> set[str]:
+        """Topics with batch queues that something was put to."""
+        return {topic for topic, batch in self._known.items() if batch}
+
+    def special(self, topic: str, message: NewMessage) -> bool:
+        """Whether a message goes to batch queues, or seems to."""
+        inner = bool(message.sys_flag & SysFlag.INNER_BATCH)
+        marked = inner or _NUMBER_MARK in message.properties
+        return not self._plain and (marked or self.is_batch(topic))
+
+    def counts(self, columns: dict[str, Any], topics: Dictionary, texts: list[str]) -> Ints | None:
+        """Messages in each record, int64[n]; None where no topic has batch queues.
+
+        Raises InvalidInput for what brokers of 5.x refuse: an inner batch for a topic without batch
+        queues, INNER_NUM in what is no inner batch.
+        """
+        import numpy as np
+
+        if self._plain:
+            return None
+        inner = columns["sys_flag"] & SysFlag.INNER_BATCH != 0
+        marked = occurs(_NUMBER_MARK, columns["properties"])
+        with_inner = set(topics.ids[inner].tolist()) if inner.any() else set[int]()
+        kinds = [self.is_batch(text, inner=i in with_inner) for i, text in enumerate(texts)]
+        if not marked and not with_inner and not any(kinds):
+            return None
+        for number in with_inner:
+            if not kinds[number]:
+                raise InvalidInput(
+                    f"an inner batch for {texts[number]}, a topic without batch queues",
+                    hint="its entry in topics.json needs queue.type=BatchCQ among its attributes",
+                )
+        counts = np.ones(len(topics.ids), np.int64)
+        from ...formats.property_columns import find
+
+        numbers = find(columns["properties"], names.INNER_NUM)
+        for row in np.flatnonzero(numbers.length > 0).tolist():
+            if not inner[row]:
+                raise InvalidInput(f"{names.INNER_NUM} in a message that is no inner batch")
+            counts[row] = _count(numbers[row])
+        return counts if any(kinds) else None
+
+
+def with_bases(columns: dict[str, Any], *, final_separator: bool) -> None:
+    """Give each inner batch its INNER_BASE, the queue offset of its first message, in place."""
+    import numpy as np
+
+    from ...formats.derive import Ragged
+
+    flags = columns["sys_flag"]
+    rows = np.flatnonzero((flags & SysFlag.INNER_BATCH != 0) & (flags & SysFlag.PREPARED == 0))
+    if not len(rows):
+        return
+    texts = columns["properties"].tolist()
+    for row in rows.tolist():
+        base = str(int(columns["queue_offset"][row]))
+        texts[row] = names.with_value(
+            texts[row], names.INNER_BASE, base, final_separator=final_separator
+        )
+    columns["properties"] = Ragged.of(texts)
+
+
+def _count(text: bytes) -> int:
+    number = int(text) if text.isdigit() and len(text) < 6 else 0
+    if not 0 < number <= MESSAGES_MAX:
+        raise InvalidInput(f"{names.INNER_NUM}: not 1 to {MESSAGES_MAX}: {text!r}")
+    return number
+
+
+def occurs(mark: bytes, texts: Ragged) -> bool:
+    """Whether some bytes are in any of the texts, or between them."""
+    if not len(texts):
+        return False
+    begin = int(texts.start.min())
+    end = int((texts.start + texts.length).max())
+    return texts.buffer[begin:end].tobytes().find(mark) >= 0

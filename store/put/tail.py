@@ -1,0 +1,206 @@
+"""Where a store that was shut down cleanly ends: the log, its last record, each queue.
+
+A broker starts by walking its last log files record by record; what it cannot reach on this walk it
+cuts off. So nothing may be appended before the last file was walked the same way and found good,
+and before every queue reaches up to the log's end. Nothing here writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.layout import Layout
+from ..errors import NotFound, Refused, Unclean
+from ..log.message import Message
+from ..log.one_record import read_message
+from ..queues.read import ConsumeQueues, QueueSummary, queue_directories
+
+if TYPE_CHECKING:
+    from ..log.batch import Batch
+
+_WINDOW_BYTES = 1 << 20
+_WRONG_CHECKSUM = "a record with a wrong checksum in the last log file"
+_ONE_BY_ONE = 512
+"""Records that are walked one by one, in the time that numpy would take to be imported."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The end of a store.
+
+    log_end: position behind the last record. last: that record; None in an empty log.
+    next_offsets: queue offset that a message gets next, by topic and queue id; queues without a
+    unit are not in it.
+    """
+
+    log_end: int
+    last: Message | None
+    next_offsets: dict[tuple[str, int], int]
+
+
+class _Walked(NamedTuple):
+    """End of the log, its last record, and the end of the last record that must have a unit."""
+
+    end: int
+    last: Message | None
+    unit_end: int
+
+
+def find_tail(layout: Layout) -> Tail:
+    """The end of a store whose `abort` is gone. Raises Unclean, Refused, Unreadable.
+
+    Unclean: a damaged or torn record in the last file, or queues that lack units of it.
+    """
+    log = layout.commit_log_files()
+    with log:
+        file = _last_used(layout, log)
+        if file is None:
+            return _empty(layout, log)
+        walked = _walk(layout, log, file)
+    queues = ConsumeQueues(layout).summaries(log.start, walked.end) + batch_queues(layout)
+    reached = max((queue.end_position or 0 for queue in queues), default=0)
+    if reached > walked.end:
+        raise _unclean(layout, "a queue points behind the log's end", walked.end)
+    if reached < walked.unit_end:
+        raise _unclean(layout, "the queues are behind the log", reached)
+    next_offsets = {(queue.topic, queue.queue_id): queue.max_offset for queue in queues}
+    return Tail(walked.end, walked.last, next_offsets)
+
+
+def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
+    from ..next_commands import proposed  # numpy, which a write can do without
+
+    return Unclean(
+        what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, 'recover')}"
+    )
+
+
+def _empty(layout: Layout, log: MappedFileQueue) -> Tail:
+    """A log without a record."""
+    queues = ConsumeQueues(layout).summaries() + batch_queues(layout)
+    if any(queue.end_position for queue in queues):
+        raise Refused(
+            "the commit log has no record, but the queues have units",
+            path=layout.root,
+            hint="a missing disk or a wrong directory? A broker deletes the queues here",
+        )
+    return Tail(log.start, None, {})
+
+
+def batch_queues(layout: Layout) -> list[QueueSummary]:
+    """What each batch queue holds (5.x)."""
+    found = []
+    for topic, queue_id, path in queue_directories(layout.batch_consume_queue):
+        from ..queues.read_batches import BatchConsumeQueue
+
+        with BatchConsumeQueue(topic, queue_id, MappedFileQueue.open(path)) as queue:
+            found.append(queue.summary())
+    return found
+
+
+def _last_used(layout: Layout, log: MappedFileQueue) -> MappedFile | None:
+    """The last file that is not all zeros; what stands behind it was made in advance.
+
+    Raises Unclean for one that begins with zeros but holds something.
+    """
+    for file in reversed(log.files):
+        if any(log.read_file(file, 0, BLANK_BYTES)):
+            return file
+        if not _is_zero(log, file):
+            raise _unclean(layout, "the last log file begins with zeros", file.start)
+    return None
+
+
+def _is_zero(log: MappedFileQueue, file: MappedFile) -> bool:
+    at = log.next_data(file, 0)
+    while at is not None and at < file.size:
+        if any(log.read_file(file, at, _WINDOW_BYTES)):
+            return False
+        at = log.next_data(file, at + _WINDOW_BYTES)
+    return True
+
+
+def _walk(layout: Layout, log: MappedFileQueue, file: MappedFile) -> _Walked:
+    """Walk a file, one by one if it is short and its end is plain. Raises Unclean."""
+    end, last, unit_end = file.start, None, 0
+    for _ in range(_ONE_BY_ONE):
+        message = _next(layout, log, end)
+        if message is None:
+            plain = _plain_end(log, file, end)
+            return _walk_columns(layout, file) if plain is None else _Walked(plain, last, unit_end)
+        end += message.total_size
+        last = message
+        if _has_unit(message.sys_flag):
+            unit_end = end
+    return _walk_columns(layout, file)
+
+
+def _has_unit(sys_flag: int) -> bool:
+    return sys_flag & TRANSACTION_MASK not in (SysFlag.PREPARED, SysFlag.ROLLBACK)
+
+
+def _next(layout: Layout, log: MappedFileQueue, position: int) -> Message | None:
+    """The record at a position of the walk, None where it ends."""
+    try:
+        message = read_message(log, position)
+    except NotFound:
+        return None
+    if message.physical_offset != position:
+        return None
+    if not message.body_crc_ok:
+        raise _unclean(layout, _WRONG_CHECKSUM, position)
+    return message
+
+
+def _plain_end(log: MappedFileQueue, file: MappedFile, end: int) -> int | None:
+    """The log's end when records end at `end`; None if what follows is neither zero nor BLANK."""
+    head = log.read_file(file, end - file.start, BLANK_BYTES)
+    if len(head) == BLANK_BYTES and BLANK.parse(head).magic_code == MAGIC_BLANK:
+        return file.end if log.file_at(file.end) else end
+    return None if any(head) else end
+
+
+def _walk_columns(layout: Layout, file: MappedFile) -> _Walked:
+    """Walk by columns, and look at what lies behind the end, too. Raises Unclean."""
+    from ..log.batch import Batch, ExtentKind
+    from ..log.commit_log import CommitLog
+    from ..log.record_status import Mark
+
+    log = CommitLog.open(layout)
+    end, last, unit_end = file.start, -1, 0
+    walking = True
+    for item in log.scan(file.start, reuse=True):
+        if isinstance(item, Batch):
+            if item.mark == Mark.AFTER_DAMAGE:
+                raise _unclean(layout, "damage in the last log file", end)
+            if item.mark == Mark.EARLIER_LIFE:
+                # a broker takes them for new ones (spec 07, B14)
+                at = int(item.position[0])
+                raise _unclean(layout, "old records of a recycled file behind the log's end", at)
+            if item.mark != Mark.NONE or not walking:
+                continue
+            if item.body_crc_ok is not None and not item.body_crc_ok.all():
+                bad = int(item.position[item.body_crc_ok.argmin()])
+                raise _unclean(layout, _WRONG_CHECKSUM, bad)
+            end, last = item.end, int(item.position[-1])
+            unit_end = _unit_end(item) or unit_end
+        elif item.kind == ExtentKind.TORN_TAIL:
+            raise _unclean(layout, "the last record is torn", item.position)
+        elif item.kind == ExtentKind.BLANK and walking:
+            end = item.end if log.queue.file_at(item.end) else item.position
+        else:
+            walking = False
+    return _Walked(end, read_message(log.queue, last) if last >= 0 else None, unit_end)
+
+
+def _unit_end(batch: Batch) -> int:
+    """End of the last record of a batch that must have a unit, 0 without one."""
+    state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+    rows = ((state != SysFlag.PREPARED) & (state != SysFlag.ROLLBACK)).nonzero()[0]
+    if not len(rows):
+        return 0
+    return int(batch.position[rows[-1]]) + int(batch.columns.ints("total_size")[rows[-1]])

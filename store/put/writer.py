@@ -1,0 +1,388 @@
+"""Appending messages to a store as its broker would: `StoreWriter` (spec 01, 1.15; 07, 7.6).
+
+Order of effects: lock, `abort`, log, queues, index, checkpoint, `abort` removed. A message counts as
+acknowledged when `sync` has returned. Whatever is cut off before `close` has removed `abort` leaves
+a store that `recover` brings back with every acknowledged message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ...formats.hashing import java_string
+from ...formats.message import MESSAGE
+from ..broker.delay_level import TIMER_TOPIC
+from ..broker.dispatch_record import dispatch_record
+from ..broker.topics import Topics, now_ms
+from ..broker.write_profile import WriterProfile, writer_profile
+from ..disk.abort import create_abort, remove_abort
+from ..disk.broker_conf import BrokerConfig
+from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.confine import check_log_end, confine
+from ..disk.files import Files
+from ..disk.layout import Layout
+from ..disk.take_lock import StoreLock
+from ..disk.write_checkpoint import at_last_record, write_checkpoint
+from ..errors import StoreError
+from ..index.write import IndexWriter
+from ..log.write import LogWriter, place
+from ..queues.write import unit_bytes
+from ..queues.write_all import QueuesWriter
+from ..queues.write_batches import BatchQueuesWriter
+from .batch import NewBatch, inner, split, stays_whole
+from .new_message import NewMessage, Rules, check_record, ends_with_crc, record_fields
+from .opening import check_clean, check_layout, find_layout, generation
+from .options import DEFAULT_HOST, Stored, WriterOptions
+from .queue_kinds import QueueKinds
+from .tail import Tail, find_tail
+
+if TYPE_CHECKING:
+    from ...formats.derive import Columns
+    from .bulk import Steps, StoredColumns
+    from .record_columns import RecordWriter
+
+__all__ = ["StoreWriter", "Stored", "WriterOptions"]
+
+_UNINDEXED = 1024  # records that wait to be indexed at most
+
+
+class StoreWriter:
+    """Appends to one store; a context manager. Open with `StoreWriter.open`.
+
+    >>> with StoreWriter.open("store") as writer:  # doctest: +SKIP
+    ...     stored = writer.append(NewMessage(b"T", b"hello"))
+    ...     writer.sync()  # now it is acknowledged
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        lock: StoreLock,
+        tail: Tail,
+        profile: WriterProfile,
+        options: WriterOptions,
+        files: Files,
+        clock: Callable[[], int],
+    ) -> None:
+        config, sizes = layout.broker_config, layout.sizes
+        self.layout = layout
+        self.profile = profile
+        host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
+        self.rules = Rules.of(profile, host, config)
+        self.delay_levels = layout.options.delay_levels.value
+        self.clock = clock
+        self.log = LogWriter(
+            files,
+            layout.commit_log_directories,
+            sizes.commit_log.value,
+            tail.log_end,
+            read_only=[Path(p) for p in config.get_paths("readOnlyCommitLogStorePaths")],
+            stale_blank=profile.stale_blank,
+        )
+        self.queues = QueuesWriter.of(files, layout, tail.next_offsets)
+        self.index: IndexWriter | None = None
+        if config.get_bool("messageIndexEnable", True):
+            self.index = IndexWriter.of(files, layout, count_every_put=profile.count_every_put)
+        self.topics = Topics.read(layout.config) if options.topic_config else None
+        self.kinds = QueueKinds(layout, self.topics, profile)
+        self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
+        light = profile.light_queues
+        #: the broker names the offsets of light queues; where it does, it may leave out their units
+        self.names_light_queues = light is not None and all(map(config.get_bool, light.options))
+        self.light_units = not self.names_light_queues or config.get_bool("enableMultiDispatch")
+        #: next offsets of light queues, as far as they are not those of their units
+        self.light_offsets: dict[tuple[str, int], int] = {}
+        #: messages on their way, see `bulk.append_ahead`
+        self.ahead: Steps | None = None
+        self._records: RecordWriter | None = None
+        self._unindexed: list[tuple[list[int], dict[str, Any]]] = []
+        self._highest_queue: dict[str, int] = {}
+        self._last: tuple[int, int] | None = None
+        self._files = files
+        self._lock = lock
+        self._checkpoint = read_checkpoint(layout.checkpoint) or Checkpoint()
+        self._new = tail.last is None and not layout.checkpoint.exists()
+        self._begun = False
+        self._broken = False
+
+    @classmethod
+    def open(
+        cls,
+        root: str | PathLike[str],
+        config: BrokerConfig | None = None,
+        options: WriterOptions | None = None,
+        *,
+        files: Files | None = None,
+        clock: Callable[[], int] = now_ms,
+    ) -> StoreWriter:
+        """Lock a store, or begin one in a directory that is empty or not there.
+
+        Nothing but the lock file is made before the first message. Raises InUse, Unclean, Refused,
+        Unsupported, NotAStore, InvalidInput, Unreadable, NoSpace.
+        """
+        files, options = files or Files(), options or WriterOptions()
+        if options.as_broker is not None:
+            writer_profile(options.as_broker)
+        layout = find_layout(root, config or BrokerConfig())
+        confine(files, layout, follow_links=options.follow_links)
+        if not layout.lock.exists():
+            check_clean(layout)
+            check_layout(layout)
+            files.make_directory(layout.root)
+        lock = StoreLock.take(layout.lock, files, wait_seconds=options.wait_seconds)
+        try:
+            # what was seen before may be history: another process may have had its turn
+            layout = find_layout(root, layout.broker_config)
+            check_clean(layout)
+            check_layout(layout)
+            tail = find_tail(layout)
+            check_log_end(files, layout, tail.log_end)
+            profile = generation(layout, tail, options.as_broker)
+            return cls(layout, lock, tail, profile, options, files, clock)
+        except BaseException:
+            lock.release()
+            raise
+
+    def append(self, message: NewMessage) -> Stored:
+        """Append one message: log, queue and index; on disk after `sync`.
+
+        Raises InvalidInput, LimitExceeded for a message that a broker refuses: nothing was
+        written then. After any other error the store is left for `recover`.
+        """
+        self.settle()
+        fields = record_fields(message, self.rules, self.clock())
+        found = dispatch_record(
+            message.topic,
+            message.properties,
+            fields["sys_flag"],
+            fields["store_timestamp"],
+            index_tags=self.profile.start.dispatch.index_tags,
+            delay_levels=self.delay_levels,
+        )
+        odd = found.names_queues or self.rules.append_crc or self.queues.ext is not None
+        odd |= self.kinds.special(found.topic, message)
+        if odd or ends_with_crc(message.properties):
+            return self._append_columns_of([message])[0]
+        queue = (found.topic, message.queue_id)
+        self.queues.check(queue)
+        if found.has_unit:
+            fields["queue_offset"] = self.queues.next_offsets.get(queue, 0)
+        size = len(MESSAGE.build(fields))
+        check_record(size, self.rules)
+        place(self.log.position, size, self.log.file_size)
+        with self.writing(fields["store_timestamp"]):
+            fields["physical_offset"] = self.log.append(size)
+            record = MESSAGE.build(fields)
+            self.log.write(fields["physical_offset"], record)
+            self.log.remember(record)
+            if found.has_unit:
+                unit = unit_bytes(fields["physical_offset"], size, found.tags_code)
+                self.queues.add(queue, fields["queue_offset"], unit)
+            self._unindexed.append((found.key_hashes, fields))
+            if len(self._unindexed) >= _UNINDEXED:
+                self.index_records()
+        self.note(fields["physical_offset"], fields["store_timestamp"], {found.topic: queue[1]})
+        return Stored(
+            found.topic,
+            message.queue_id,
+            fields["queue_offset"],
+            fields["physical_offset"],
+            size,
+            self.rules.store_host,
+        )
+
+    def append_columns(self, columns: Columns | dict[str, Any]) -> StoredColumns:
+        """Append many messages given as columns of MESSAGE, see `bulk.append_columns`."""
+        from .bulk import append_columns
+
+        return append_columns(self, columns)
+
+    def settle(self) -> None:
+        """Complete what `bulk.append_ahead` has begun."""
+        steps, self.ahead = self.ahead, None
+        if steps is not None:
+            steps.finish()
+
+    def records(self) -> RecordWriter:
+        """What writes columns of records to the log."""
+        from .record_columns import RecordWriter
+
+        if self._records is None:
+            self._records = RecordWriter(self.log)
+        return self._records
+
+    def _append_columns_of(
+        self, messages: list[NewMessage], *, whole: bool = False
+    ) -> list[Stored]:
+        """Append by columns what one by one is not worth the code."""
+        from .bulk import append_columns
+        from .message_columns import columns_of
+
+        return append_columns(self, columns_of(messages), whole=whole).rows()
+
+    def records_of(self, batch: NewBatch) -> list[NewMessage]:
+        """What is to be appended together for what a client sends together.
+
+        A topic with batch queues gets one record, others get one for each message. Raises
+        InvalidInput, LimitExceeded for a batch that a broker refuses.
+        """
+        if self.is_batch_topic(batch.request.topic) and stays_whole(batch, self.profile):
+            return [inner(batch, self.rules)]
+        return split(batch, self.rules)
+
+    def append_together(self, messages: list[NewMessage]) -> list[Stored]:
+        """Append messages to one file of the log, all or none. Raises as `append`."""
+        return self._append_columns_of(messages, whole=True)
+
+    def is_batch_topic(self, topic: bytes) -> bool:
+        """Whether a topic has batch queues (queue.type=BatchCQ, 5.x)."""
+        return self.kinds.is_batch(java_string(topic))
+
+    def check_queue(self, queue: tuple[str, int]) -> None:
+        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        (self.batch_queues if self.kinds.is_batch(queue[0]) else self.queues).check(queue)
+
+    def index_records(self) -> None:
+        """Index the records that `append` has written: nobody waits for that before an answer."""
+        for key_hashes, fields in self._unindexed:
+            position, time = fields["physical_offset"], fields["store_timestamp"]
+            if self.index is not None:
+                self.index.append_record([(key, position, time) for key in key_hashes])
+        self._unindexed.clear()
+
+    @contextmanager
+    def writing(self, earliest: int | None = None) -> Iterator[None]:
+        """Around everything that changes log, queues or index: an error leaves the rest.
+
+        earliest: the least store time of the records to be written.
+        """
+        if not self._begun:
+            self._begin()
+        try:
+            if earliest is not None:
+                self._hold_back_checkpoint(earliest)
+            yield
+        except BaseException:
+            self._broken = True
+            raise
+
+    def _begin(self) -> None:
+        """Make `abort`: on disk before the first change.
+
+        A new log gets its first file before: with `abort` and no log nobody could tell a store
+        that was never used from one whose disk is missing.
+        """
+        self.log.prepare()
+        try:
+            create_abort(self._files, self.layout.abort, pid=self.profile.pid_in_abort)
+        except StoreError:
+            if self.layout.abort.exists():
+                self._files.unlink(self.layout.abort)
+            raise
+        self._begun = True
+        if self._new and self.profile.rocksdb_store:
+            # a broker fills it at its next start; until then it tells the generation
+            self._files.make_directory(self.layout.rocksdb_store)
+
+    def abandon(self) -> None:
+        """Leave a store that has been begun as it is, for `recover`."""
+        self._broken |= self._begun
+
+    def _hold_back_checkpoint(self, earliest: int) -> None:
+        """Take the checkpoint's times back before records that are older are written.
+
+        After a crash a broker begins its recovery at a file that is older than they are (spec 7.3).
+        """
+        times = min(self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp)
+        if earliest <= times:
+            self._checkpoint = self._checkpoint._replace(
+                physic_msg_timestamp=max(0, earliest - 1),
+                logics_msg_timestamp=max(0, earliest - 1),
+            )
+            write_checkpoint(self._files, self.layout.checkpoint, self._checkpoint)
+
+    def note(self, position: int, timestamp: int, highest_queue: Mapping[str, int]) -> None:
+        """Remember the last record, and which queues the topics need."""
+        self._last = position, timestamp
+        for topic, queue_id in highest_queue.items():
+            self.expect(topic, queue_id)
+
+    def expect(self, topic: str, queue_id: int) -> None:
+        """Messages will be delivered to this queue: its topic has to be known, too."""
+        self._highest_queue[topic] = max(queue_id, self._highest_queue.get(topic, 0))
+
+    @property
+    def unserved(self) -> list[tuple[str, int, int]]:
+        """Topics that got messages in queues which their configuration does not have.
+
+        (topic, highest queue id, number of queues): a broker keeps those messages to itself.
+        """
+        return self.topics.unserved(self._highest_queue) if self.topics else []
+
+    def sync(self) -> None:
+        """Bring the log to the disk: every message appended so far is acknowledged."""
+        self.settle()
+        with self.writing():
+            self.log.sync()
+
+    def close(self) -> None:
+        """Complete queues and index, bring everything to the disk, remove `abort`, unlock.
+
+        After an error the store stays as it is, with `abort`, for `recover`.
+        """
+        try:
+            if self._begun and not self._broken:
+                self.settle()
+                self._finish()
+        finally:
+            self._release()
+
+    def _finish(self) -> None:
+        with self.writing():
+            self.log.clear_head()
+            self.log.sync()
+            self.queues.sync()
+            self.batch_queues.sync()
+            if self.profile.timer and TIMER_TOPIC in self._highest_queue:
+                from ..timer.write import enqueue_timers
+
+                enqueue_timers(self._files, self.layout, self.queues.next_offsets, self.clock)
+            self.index_records()
+            if self.index is not None:
+                self.index.sync()
+            if self.topics is not None:
+                self.topics.add(self._highest_queue, self.profile, self.kinds.batch_topics)
+                self.topics.write(self._files, self.profile, self.clock)
+            self._write_checkpoint()
+            remove_abort(self._files, self.layout.abort)
+
+    def _write_checkpoint(self) -> None:
+        if self._last is None:
+            return
+        position, timestamp = self._last
+        checkpoint = at_last_record(
+            self._checkpoint,
+            store_timestamp=timestamp,
+            physical_offset=position,
+            index_timestamp=self.index.full_end_timestamp if self.index else None,
+            fields=self.profile.checkpoint_fields,
+        )
+        write_checkpoint(self._files, self.layout.checkpoint, checkpoint)
+
+    def _release(self) -> None:
+        if self._records is not None:
+            self._records.close()
+        self.log.close()
+        if self.index is not None:
+            self.index.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,183 @@
+"""From a queue's fix to changes of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import UNIT_BYTES
+from ..counted import counted
+from ..disk.byte_reader import data_ranges, opened, read
+from ..disk.edits import Content, Edit
+from ..disk.file_queue import NAME_DIGITS, file_name
+from ..disk.snapshot import Entry
+from .fix import QueueFix
+from .units import Units, pre_fill, read_units
+
+Ints = npt.NDArray[np.int64]
+_WINDOW_BYTES = 1 << 20
+_UNIT_GAP_BYTES = 1 << 16
+_ZEROS = bytes(_WINDOW_BYTES)
+_MANY_RUNS = 1000
+_NEAR_UNITS = 256
+
+
+def queue_edits(
+    fix: QueueFix,
+    entries: tuple[Entry, ...],
+    directory: Path,
+    file_bytes: int,
+    unit_bytes: int = UNIT_BYTES,
+) -> Iterator[Edit]:
+    """Edits that turn the queue's files into what `fix` says; unit_bytes: of the kind of queue.
+
+    Units are written over what is there, missing files made, everything behind the end zeroed or
+    moved away, and so is what is no whole file of the queue.
+    """
+    end = fix.end * unit_bytes
+    files: dict[int, Entry] = {}
+    for entry in entries:
+        if not is_whole_file(entry, file_bytes):
+            yield Edit("move", entry.path, "not a whole file of the queue", ("I-003",))
+        else:
+            files[int(entry.name)] = entry
+    starts = fix.offsets * unit_bytes // file_bytes * file_bytes
+    for entry in _empty_front(files, set(starts.tolist())):
+        yield Edit("move", entry.path, "no unit is in it, nor in any file before it", ("I-074",))
+        del files[int(entry.name)]
+    for start in sorted({*starts.tolist(), *files}):
+        mine = np.flatnonzero(starts == start)
+        entry_there = files.get(start)
+        if start >= end:
+            if entry_there is not None:
+                yield Edit("move", entry_there.path, "behind the end of the queue", ("I-067",))
+        elif entry_there is None:
+            yield _new_file(fix, mine, directory, start, file_bytes, unit_bytes)
+        else:
+            yield from _changes(fix, mine, entry_there, start, unit_bytes)
+            yield from _dead_tail(entry_there, end - start, file_bytes)
+
+
+def _empty_front(files: dict[int, Entry], written: set[int]) -> list[Entry]:
+    """The files of zeros before all others, where others are there or made."""
+    found: list[Entry] = []
+    for start in sorted({*files, *written}):
+        if start in written or not _is_zero(files[start]):
+            return found
+        found.append(files[start])
+    return []  # the queue has no unit at all
+
+
+def _is_zero(entry: Entry) -> bool:
+    """Whether a file has nothing but zeros. Raises Unreadable."""
+    with opened(entry.path) as descriptor:
+        for start, stop in data_ranges(descriptor, 0, entry.size):
+            for at in range(start, stop, _WINDOW_BYTES):
+                data = read(descriptor, min(_WINDOW_BYTES, stop - at), at, entry.path)
+                if data != _ZEROS[: len(data)]:
+                    return False
+    return True
+
+
+def is_whole_file(entry: Entry, size: int) -> bool:
+    """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
+    name = entry.name
+    digits = name.isascii() and name.isdigit() and len(name) == NAME_DIGITS
+    return not entry.directory and entry.size == size and digits and int(name) % size == 0
+
+
+def _new_file(
+    fix: QueueFix, mine: Ints, directory: Path, start: int, size: int, unit_bytes: int
+) -> Edit:
+    """A file of the queue that is not there; its front is pre-filled where no unit is known."""
+    units = fix.units[mine]
+    at = fix.offsets[mine] - start // unit_bytes
+    front = pre_fill(int(at[0]))
+    pieces: list[tuple[int, Content]] = [(0, front.tobytes())] if len(front) else []
+    for first, count, run in _runs(at):
+        data = np.zeros(count, units.dtype)
+        data[at[run] - first] = units[run]
+        pieces.append((first * unit_bytes, _bytes(data)))
+    path = str(directory / file_name(start))
+    reason = f"{counted(len(units), 'unit')} of messages in the log"
+    return Edit("create", path, reason, ("I-070",), length=size, pieces=tuple(pieces))
+
+
+def _changes(
+    fix: QueueFix, mine: Ints, entry: Entry, start: int, unit_bytes: int
+) -> Iterator[Edit]:
+    """Units to be written over an existing file, run by run, with what stands between near ones."""
+    at = fix.offsets[mine] - start // unit_bytes
+    units = fix.units[mine]
+    for first, count, run in _runs(at):
+        there = read_units(entry, first, count, units.dtype)
+        there[at[run] - first] = units[run]
+        data = _bytes(there)
+        reason = f"{counted(run.stop - run.start, 'unit')} of messages in the log"
+        yield Edit("write", entry.path, reason, ("I-070",), first * unit_bytes, len(data), data)
+
+
+def _bytes(units: Units) -> Content:
+    """The bytes of an array that nobody else changes, without a copy."""
+    return units.view(np.uint8).data
+
+
+def _runs(numbers: Ints) -> Iterator[tuple[int, int, slice]]:
+    """Numbers that follow one another: the first, how many from there to the last, their rows.
+
+    A gap parts them, and of very many only one of some size: each run costs more than its units.
+    """
+    steps = np.diff(numbers)
+    ends = np.flatnonzero(steps != 1)
+    if len(ends) > _MANY_RUNS:
+        ends = np.flatnonzero(steps > _NEAR_UNITS)
+    if not len(numbers):
+        return
+    ends = np.append(ends + 1, len(numbers))
+    begins = np.append(0, ends[:-1])
+    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
+        first = int(numbers[begin])
+        yield first, int(numbers[end - 1]) - first + 1, slice(begin, end)
+
+
+def _dead_tail(entry: Entry, end: int, size: int) -> Iterator[Edit]:
+    """Zeros over what lies behind the end of the queue in its last file."""
+    if end >= size:
+        return
+    last = last_unit_byte(entry, end)
+    if last > end:
+        reason = "dead units behind the end of the queue"
+        yield Edit("write", entry.path, reason, ("I-067",), end, last - end)
+
+
+def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
+    """Offset behind the last byte of a file that is not zero, at least `begin`.
+
+    gap_bytes: so many zeros end the search. Holes of a sparse file are passed over without reading
+    them. Raises Unreadable.
+    """
+    last = begin
+    window = min(_WINDOW_BYTES, gap_bytes or _WINDOW_BYTES)
+    with opened(entry.path) as descriptor:
+        for start, stop in data_ranges(descriptor, begin, entry.size):
+            for at in range(start, stop, window):
+                if gap_bytes is not None and at - last >= gap_bytes:
+                    return last
+                data = read(descriptor, min(window, stop - at), at, entry.path)
+                if data != _ZEROS[: len(data)]:
+                    last = at + len(data.rstrip(b"\0"))
+    return last
+
+
+def last_unit_byte(entry: Entry, begin: int) -> int:
+    """The same for a queue's file: what broker or crash left behind its end lies close to it."""
+    return last_byte(entry, begin, _UNIT_GAP_BYTES)
+
+
+def written_ranges(entry: Entry) -> list[tuple[int, int]]:
+    """Ranges of a file that are no holes. Raises Unreadable."""
+    with opened(entry.path) as descriptor:
+        return list(data_ranges(descriptor, 0, entry.size))

@@ -1,0 +1,224 @@
+"""The bit map of a consumequeue_ext unit: which SQL filters a message passes (spec 2.6).
+
+A broker gives each consumer group with an SQL92 filter some bits of a bloom filter, keeps them in
+config/consumerFilter.json, and sets them in the bit map of each message that passes, when it
+dispatches the message (enableCalcFilterBitMap). All but `read_filters` are pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from ...formats.murmur3 import murmur3_low
+from ..broker import config_json
+from ..counted import counted
+from ..disk.regular_file import read_regular
+from ..errors import InvalidInput, Missing, Unsupported
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ..broker.filter import Where
+    from ..disk.broker_conf import BrokerConfig
+    from ..disk.layout import Layout
+    from ..log.batch import Batch
+
+_INT = 1 << 32
+_CONFIG_BYTES = 16 << 20
+_BYTE = 8
+SQL92 = "SQL92"
+ERROR_RATE_PERCENT = 20
+CONSUMERS = 32
+"""A broker's `maxErrorRateOfBloomFilter` and `expectConsumerNumUseFilter`."""
+BITS_MAX = 8 * ((1 << 15) - 1)
+"""More fit into no unit: its size is a number of 16 bits."""
+
+
+class BloomFilter(NamedTuple):
+    """The bloom filter of a broker: so many `bits` in a bit map, `hashes` of them for each group."""
+
+    bits: int
+    hashes: int
+
+    @classmethod
+    def of(cls, error_rate_percent: int = ERROR_RATE_PERCENT, consumers: int = CONSUMERS) -> Self:
+        """For an error rate and a number of consumer groups; defaults are a broker's.
+
+        Raises InvalidInput for values with which a broker does not start.
+
+        >>> BloomFilter.of()
+        BloomFilter(bits=112, hashes=3)
+        """
+        if not 1 <= error_rate_percent < 100 or consumers < 1:
+            raise InvalidInput(f"no bloom filter: error rate {error_rate_percent}, of {consumers}")
+        rate = error_rate_percent / 100.0
+        hashes = math.ceil(_log(0.5, rate))
+        bits = math.ceil(consumers * _log(2, 1 / rate) * _log(2, math.e))
+        if bits > BITS_MAX:
+            raise InvalidInput(
+                f"no bloom filter: {counted(bits, 'bit fits', 'bits fit')} into no unit"
+            )
+        return cls(_BYTE * math.ceil(bits / _BYTE), hashes)
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> Self:
+        """As a broker with this configuration has it. Raises InvalidInput."""
+        rate = config.get_int("maxErrorRateOfBloomFilter")
+        consumers = config.get_int("expectConsumerNumUseFilter")
+        return cls.of(
+            ERROR_RATE_PERCENT if rate is None else rate,
+            CONSUMERS if consumers is None else consumers,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Size of a bit map."""
+        return self.bits // _BYTE
+
+    def positions(self, group: str, topic: str) -> tuple[int, ...]:
+        """The bits of a consumer group in a topic; some may be there twice."""
+        found = murmur3_low(f"{group}#{topic}".encode())
+        first, step = found % _INT, found // _INT
+        combined = ((first + number * step) % _INT for number in range(1, self.hashes + 1))
+        return tuple((n if n < _INT // 2 else _INT - 1 - n) % self.bits for n in combined)
+
+
+def _log(base: float, number: float) -> float:
+    return math.log(number) / math.log(base)
+
+
+class ConsumerFilter(NamedTuple):
+    """The SQL filter of a consumer group in a topic.
+
+    where: None where a broker cannot compile the expression: it sets no bits then. positions: the
+    group's bits of a bit map of `bits`. born_ms: messages not stored after it have no bits of it.
+    """
+
+    group: str
+    topic: str
+    expression: str
+    where: Where | None
+    positions: tuple[int, ...]
+    bits: int
+    born_ms: int
+
+    def may_pass(self, bit_map: bytes, store_timestamp: int) -> bool:
+        """Whether a broker looks further at a message with this bit map; False: it never passes."""
+        if store_timestamp <= self.born_ms or _BYTE * len(bit_map) != self.bits:
+            return True
+        number = int.from_bytes(bit_map, "little")
+        return all(number >> at & 1 for at in self.positions)
+
+
+def read_filters(layout: Layout) -> dict[str, object]:
+    """config/consumerFilter.json, parsed; empty where there is none. Raises Unsupported."""
+    path = layout.config / "consumerFilter.json"
+    try:
+        text = read_regular(path, _CONFIG_BYTES).decode()
+        found = config_json.loads(text)
+    except Missing:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise Unsupported("not the JSON of a broker", path=path) from error
+    if not isinstance(found, dict):
+        raise Unsupported("not the JSON of a broker", path=path)
+    return found
+
+
+def consumer_filters(
+    config: Mapping[str, Any], bloom: BloomFilter
+) -> dict[str, list[ConsumerFilter]]:
+    """The filters of a parsed consumerFilter.json by topic.
+
+    Empty where one of them has bits of another bloom filter: a broker forgets all of them then.
+    Raises InvalidInput where the object is not of that form.
+    """
+    found: dict[str, list[ConsumerFilter]] = {}
+    for topic, groups in _object(_object(config).get("filterDataByTopic")).items():
+        for group, data in _object(_object(groups).get("groupFilterData")).items():
+            if data is None:
+                continue
+            one = _consumer_filter(str(topic), str(group), _object(data), bloom)
+            if one is None:
+                return {}
+            found.setdefault(one.topic, []).append(one)
+    return found
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidInput("consumerFilter.json has another form than a broker's")
+    return value
+
+
+def _consumer_filter(
+    topic: str, group: str, data: Mapping[str, Any], bloom: BloomFilter
+) -> ConsumerFilter | None:
+    """None where the bits are not of this bloom filter."""
+    bits = _object(data.get("bloomFilterData"))
+    positions = bits.get("bitPos")
+    if bits.get("bitNum") != bloom.bits or not isinstance(positions, list):
+        return None
+    if len(positions) != bloom.hashes:
+        return None
+    if not all(isinstance(at, int) and 0 <= at < bloom.bits for at in positions):
+        raise InvalidInput(f"consumerFilter.json: bits of {group} outside of the bit map")
+    born = data.get("bornTime", 0)
+    expression = data.get("expression")
+    where = _compiled(expression) if data.get("expressionType") == SQL92 else None
+    return ConsumerFilter(
+        group,
+        topic,
+        expression if isinstance(expression, str) else "",
+        where,
+        tuple(positions),
+        bloom.bits,
+        born if isinstance(born, int) else 0,
+    )
+
+
+def _compiled(expression: object) -> Where | None:
+    """The expression; None where a broker refuses it, too."""
+    from ..broker.filter import Where  # its grammar takes time: few stores have such filters
+
+    try:
+        return Where(expression) if isinstance(expression, str) else None
+    except InvalidInput:
+        return None
+
+
+def bit_map(
+    filters: Sequence[ConsumerFilter], bloom: BloomFilter, properties: Mapping[str, str]
+) -> bytes:
+    """The bit map of a message of the filters' topic; b"" where the topic has no filters.
+
+    Bit n is bit n % 8 of byte n // 8.
+    """
+    if not filters:
+        return b""
+    number = 0
+    for one in filters:
+        if one.where is not None and one.where.matches(properties):
+            for at in one.positions:
+                number |= 1 << at
+    return number.to_bytes(bloom.bytes, "little")
+
+
+def bit_maps(
+    filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch
+) -> npt.NDArray[np.uint8]:
+    """uint8[n, bytes of a bit map]: equal to `bit_map` of each record of one topic."""
+    import numpy as np
+
+    out = np.zeros((len(batch), bloom.bytes if filters else 0), np.uint8)
+    for one in filters:
+        if one.where is not None:
+            passing = one.where.mask(batch)
+            for at in one.positions:
+                out[passing, at // _BYTE] |= np.uint8(1 << at % _BYTE)
+    return out

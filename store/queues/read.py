@@ -1,0 +1,399 @@
+"""Consume queues: which records belong to a topic-queue, by queue offset (spec 02, 2.1 to 2.5).
+
+`consumequeue/TOPIC/QUEUE_ID/`: unit k of the stream is queue offset k. Where a queue ends is not
+written anywhere; offline it is the first invalid unit behind the last valid one, and units that
+point at or behind the log's end are dead: a broker cuts them off when it starts.
+
+One unit is read with a few system calls and without numpy; `units` reads many as columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
+from ..disk.byte_reader import data_ranges
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory
+from ..disk.layout import Layout
+from ..errors import NotFound, from_os_error
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Units = npt.NDArray[np.void]
+
+LARGEST_QUEUE_ID = (1 << 31) - 1
+WINDOW_UNITS = 1 << 16
+"""Units that are read at once."""
+_TAIL_UNITS = 256
+_BLOCK_BYTES = 1 << 16
+"""Files up to this size are read whole to find their last unit."""
+_EXTENTS = 16
+"""Data extents of a sparse file that are followed to find its last byte."""
+
+
+class Unit(NamedTuple):
+    """One unit: the place of the message with number `queue_offset` in the commit log."""
+
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def valid(self) -> bool:
+        """The unit points at something: a broker counts it."""
+        return self.physical_offset >= 0 and self.size > 0
+
+    @property
+    def pre_fill(self) -> bool:
+        """The unit fills the front of a queue that does not begin at 0; it is no message."""
+        return self[1:] == PRE_FILL
+
+    @property
+    def ext_address(self) -> int | None:
+        """Offset of the unit's entry in consumequeue_ext, None where there is none."""
+        if self.tags_code > EXT_ADDRESS_MAX:
+            return None
+        return self.tags_code + (1 << 63)
+
+
+class QueueDirectory(NamedTuple):
+    """A topic-queue and the directory of its files."""
+
+    topic: str
+    queue_id: int
+    path: str
+
+
+class QueueSummary(NamedTuple):
+    """What a queue holds.
+
+    min_offset: first queue offset whose record the log still has, max_offset where none is left.
+    max_offset: behind the last. last_position, end_position: where the record of the last unit
+    begins in the log and where it ends, None without a unit.
+    """
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_position: int | None = None
+    end_position: int | None = None
+
+
+def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
+    """The topic-queues below a `consumequeue` directory, sorted; none where it is missing.
+
+    Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
+    inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
+    """
+    for path in sorted(_directories(os.fspath(consume_queue))):
+        yield from _queues_of(_base(path), path)
+
+
+def _queues_of(topic: str, directory: str) -> Iterator[QueueDirectory]:
+    """The queues in a topic's directory, by number."""
+    numbers = (path for path in _directories(directory) if _base(path).isdecimal())
+    for path in sorted(numbers, key=lambda path: (int(_base(path)), path)):
+        queue_id = int(_base(path))
+        if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
+            yield QueueDirectory(topic, queue_id, path)
+
+
+def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
+    """Whether a topic has a directory of its own below `consumequeue`."""
+    if not topic or "\0" in topic or {"", ".", ".."} & set(topic.split("/")):
+        return False
+    return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
+
+
+def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
+    """The error for a topic without queues, with the name that may have been meant."""
+    from difflib import get_close_matches
+
+    path = os.fspath(consume_queue)
+    names = get_close_matches(topic[:256], map(_base, _directories(path)), n=1)
+    hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
+    return NotFound(f"no such topic: {topic}", path=path, hint=hint)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _directories(parent: str) -> list[str]:
+    try:
+        with os.scandir(parent) as entries:
+            return [entry.path for entry in entries if is_directory(entry)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise from_os_error(error, parent) from error
+
+
+class ConsumeQueue:
+    """One topic-queue. Open it with `ConsumeQueue.open`; use as a context manager or `close`."""
+
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = files
+
+    @classmethod
+    def open(
+        cls, layout: Layout, topic: str, queue_id: int, file_size: int | None = None
+    ) -> ConsumeQueue:
+        """The queue's files. Raises NotFound where there is no such queue, Unreadable."""
+        path = os.fspath(layout.consume_queue)
+        if not has_topic(path, topic):
+            raise no_topic(path, topic)
+        directory = os.path.join(path, topic, str(queue_id))  # noqa: PTH118
+        if not os.path.isdir(directory):  # noqa: PTH112
+            raise NotFound(f"no queue {queue_id} of topic {topic}", path=path)
+        return cls(topic, queue_id, MappedFileQueue.open(directory, file_size))
+
+    @cached_property
+    def first_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return -(-self.files.start // UNIT_BYTES)
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """The unit with this number, valid or not; None where no file holds it, or the disk does not
+        give it (`byte_reader.noting`).
+        """
+        position = queue_offset * UNIT_BYTES
+        file = self.files.file_at(position)
+        if file is None:
+            return None
+        data = self.files.readable(file, position - file.start, UNIT_BYTES, UNIT_BYTES)
+        if len(data) < UNIT_BYTES:
+            return None
+        return Unit(queue_offset, *UNIT.unpack(data))
+
+    def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
+        """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
+
+        Units that no file holds are left out, and those that cannot be read, which are noted; a window
+        ends at the end of a file. Windows that lie in a hole of a sparse file are left out, too.
+        reverse: the last window first; inside a window the order stays. Raises Unreadable.
+        """
+        import numpy as np
+
+        from ...formats import consume_queue
+        from ...formats.derive import dtype_of
+
+        dtype = dtype_of(consume_queue.UNIT)
+        for file in reversed(self.files.files) if reverse else self.files.files:
+            begin = max(start, -(-file.start // UNIT_BYTES))
+            end = min(stop, file.end // UNIT_BYTES)
+            firsts = range(begin, end, WINDOW_UNITS)
+            for first in reversed(firsts) if reverse else firsts:
+                size = min(WINDOW_UNITS, end - first) * UNIT_BYTES
+                at = first * UNIT_BYTES - file.start
+                if size > _BLOCK_BYTES:
+                    data_at = self.files.next_data(file, at)
+                    if data_at is None or data_at >= at + size:
+                        continue
+                for begin, data in self.files.parts(file, at, size, UNIT_BYTES):
+                    if len(data) >= UNIT_BYTES:
+                        units = np.frombuffer(data, dtype, count=len(data) // UNIT_BYTES)
+                        yield first + (begin - at) // UNIT_BYTES, units
+
+    def summary(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> QueueSummary:
+        """What the queue holds, for a log that has the bytes log_start ≤ p < log_end.
+
+        broker_4: a queue whose records are all expired begins at 0, as a 4.x broker answers;
+        otherwise at its end, as 5.x answers (spec 2.4).
+        """
+        last = self._last_unit(log_end)
+        if last is None:
+            first = self.first_offset
+            return QueueSummary(self.topic, self.queue_id, first, first)
+        stop = last.queue_offset + 1
+        first = self._first_unit(stop, log_start)
+        if first == stop and broker_4:
+            first = 0
+        if last.pre_fill:
+            return QueueSummary(self.topic, self.queue_id, first, stop)
+        place = last.physical_offset, last.physical_offset + last.size
+        return QueueSummary(self.topic, self.queue_id, first, stop, *place)
+
+    def _first_unit(self, stop: int, log_start: int) -> int:
+        """Number of the first unit whose record the log still has; `stop` without one."""
+
+        def gone(unit: Unit | None) -> bool:
+            return unit is None or unit.physical_offset < log_start or unit.pre_fill
+
+        if not gone(self.unit(self.first_offset)):
+            return self.first_offset
+        return _partition(self.first_offset, stop, lambda number: gone(self.unit(number)))
+
+    def _last_unit(self, log_end: int | None) -> Unit | None:
+        """The last valid unit that points into the log."""
+        for file in reversed(self.files.files):
+            begin = -(-file.start // UNIT_BYTES)
+            last = self._last_valid(begin, self._end_of_content(file) // UNIT_BYTES)
+            if last is None:
+                continue
+            if log_end is None or last.physical_offset < log_end:
+                return last
+            first_dead = _partition(begin, last.queue_offset, self._before(log_end))
+            if first_dead > begin:
+                return self.unit(first_dead - 1)
+        return None
+
+    def newest(self) -> Iterator[Unit]:
+        """Units that point at something, the newest first. Raises Unreadable."""
+        for file in reversed(self.files.files):
+            begin = -(-file.start // UNIT_BYTES)
+            stop = self._end_of_content(file) // UNIT_BYTES
+            while (unit := self._last_valid(begin, stop)) is not None:
+                if not unit.pre_fill:
+                    yield unit
+                stop = unit.queue_offset
+
+    def _before(self, log_end: int) -> Callable[[int], bool]:
+        def before(number: int) -> bool:
+            unit = self.unit(number)
+            return unit is not None and unit.valid and unit.physical_offset < log_end
+
+        return before
+
+    def _last_valid(self, begin: int, stop: int) -> Unit | None:
+        """The last valid unit of begin ≤ k < stop, all in one file; looked for from behind."""
+        while stop > begin:
+            start = max(begin, stop - _TAIL_UNITS)
+            data = self._block(start * UNIT_BYTES, (stop - start) * UNIT_BYTES)
+            whole = len(data) - len(data) % UNIT_BYTES
+            for at in range(whole - UNIT_BYTES, -1, -UNIT_BYTES):
+                unit = Unit(start + at // UNIT_BYTES, *UNIT.unpack_from(data, at))
+                if unit.valid:
+                    return unit
+            stop = start
+        return None
+
+    def _end_of_content(self, file: MappedFile) -> int:
+        """Stream position behind the last unit of a file that is not all zeros.
+
+        A small file is read. Of a large one the zeros at the end are a hole, as a broker makes
+        them; in a copy without holes the end is found by bisection, which takes the first block of
+        zeros for it.
+        """
+        size = file.size
+        if size > _BLOCK_BYTES:
+            size = _end_of_data(self.files.descriptor(file), size)
+        used = self._strip(file, size)
+        if used == size - _BLOCK_BYTES:
+
+            def has_content(block: int) -> bool:
+                return self._strip(file, (block + 1) * _BLOCK_BYTES) > block * _BLOCK_BYTES
+
+            used = self._strip(
+                file, _partition(0, size // _BLOCK_BYTES, has_content) * _BLOCK_BYTES
+            )
+        return -(-(file.start + used) // UNIT_BYTES) * UNIT_BYTES
+
+    def _strip(self, file: MappedFile, size: int) -> int:
+        """`size` less the zeros at the end of the first `size` bytes, one block at most."""
+        start = max(0, size - _BLOCK_BYTES)
+        return start + len(self._block(file.start + start, size - start).rstrip(b"\0"))
+
+    def _block(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes of one file; zeros, which are no units, for what cannot be read."""
+        file = self.files.file_at(position)
+        data = bytearray(0 if file is None else max(0, min(size, file.end - position)))
+        if file is not None:
+            self.files.read_around(file, position - file.start, memoryview(data))
+        return bytes(data)
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ConsumeQueues:
+    """All consume queues of a store.
+
+    >>> [queue.queue_id for queue in store.queues.of_topic("orders")]
+    [0, 1, 2, 3]
+    >>> with store.queues.open("orders", 0) as queue:
+    ...     queue.unit(3)
+    Unit(queue_offset=3, physical_offset=12189, size=521, tags_code=...)
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def __iter__(self) -> Iterator[QueueDirectory]:
+        return queue_directories(self.layout.consume_queue)
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """One queue. Raises NotFound, Unreadable."""
+        return ConsumeQueue.open(self.layout, topic, queue_id, self._file_size)
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has queues, or a directory for them."""
+        return has_topic(self.layout.consume_queue, topic)
+
+    def of_topic(self, topic: str) -> list[QueueDirectory]:
+        """The queues of one topic, by number; empty where the topic has none."""
+        root = self.layout.consume_queue
+        if not has_topic(root, topic):
+            return []
+        return list(_queues_of(topic, os.path.join(root, topic)))  # noqa: PTH118
+
+    def summaries(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> list[QueueSummary]:
+        """What each queue holds, sorted; see `ConsumeQueue.summary`.
+
+        A few system calls per queue; no large file is read whole.
+        """
+        found = []
+        for topic, queue_id, path in self:
+            files = MappedFileQueue.open(path, self._file_size)
+            with ConsumeQueue(topic, queue_id, files) as queue:
+                found.append(queue.summary(log_start, log_end, broker_4=broker_4))
+        return found
+
+    def close(self) -> None:
+        """Nothing: each queue has its own files."""
+
+    @cached_property
+    def _file_size(self) -> int | None:
+        """The configured size; without one each queue's files tell theirs."""
+        size, origin = self.layout.broker_config.size("mappedFileSizeConsumeQueue")
+        return -(-size // UNIT_BYTES) * UNIT_BYTES if origin == "configuration" else None
+
+
+def _partition(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """First number of low ≤ k < high for which `holds` is false, given that it is true before."""
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _end_of_data(descriptor: int, size: int) -> int:
+    """Byte behind the last data of a sparse file, `size` where that cannot be told."""
+    ranges = list(islice(data_ranges(descriptor, 0, size), _EXTENTS + 1))
+    if len(ranges) > _EXTENTS:
+        return size
+    return ranges[-1][1] if ranges else 0

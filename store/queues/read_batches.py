@@ -1,0 +1,176 @@
+"""Batch consume queues: one unit per batch of messages, 5.x (spec 02, 2.7).
+
+`batchconsumequeue/TOPIC/QUEUE_ID/`: units follow one another without regard to queue offsets; a unit
+names the first queue offset of its batch and how many messages it has. So a queue offset is found
+by a binary search. The last unit is the last valid one; zeros follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
+from ...formats.derive import dtype_of
+from ..disk.file_queue import MappedFileQueue
+from .read import QueueSummary
+
+WINDOW_UNITS = 1 << 14
+Units = npt.NDArray[np.void]
+
+
+class Batch(NamedTuple):
+    """One unit; names as in the schema."""
+
+    number: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_time: int
+    msg_base_offset: int
+    batch_size: int
+
+
+class BatchConsumeQueue:
+    """One batch queue, read-only; a context manager.
+
+    files: the stream of its units. Unit numbers count from the first unit of the first file.
+    """
+
+    def __init__(self, topic: str, queue_id: int, files: MappedFileQueue) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = files
+
+    @property
+    def first(self) -> int:
+        """Number of the first unit that a file holds."""
+        return -(-self.files.start // UNIT_BYTES)
+
+    @cached_property
+    def stop(self) -> int:
+        """Number behind the last valid unit; the file that holds it is searched from its front."""
+        for file in reversed(self.files.files):
+            stop = 0
+            window = WINDOW_UNITS * UNIT_BYTES
+            for at, data in self.files.windows(file, 0, file.size, window, UNIT_BYTES):
+                found = np.flatnonzero(is_valid(_units(data)))
+                if len(found):
+                    stop = (file.start + at) // UNIT_BYTES + int(found[-1]) + 1
+            if stop:
+                return stop
+        return self.first
+
+    def units(self, first: int, stop: int) -> Iterator[tuple[int, Units]]:
+        """Windows of units [first, stop): number of the first one, structured array of UNIT.
+
+        What no file holds is left out, and what cannot be read, which is noted. Raises Unreadable.
+        """
+        for file in self.files.files:
+            begin = max(first, -(-file.start // UNIT_BYTES))
+            end = min(stop, file.end // UNIT_BYTES)
+            for number in range(begin, end, WINDOW_UNITS):
+                offset = number * UNIT_BYTES - file.start
+                size = min(WINDOW_UNITS, end - number) * UNIT_BYTES
+                for at, data in self.files.parts(file, offset, size, UNIT_BYTES):
+                    if len(data) >= UNIT_BYTES:
+                        yield (file.start + at) // UNIT_BYTES, _units(data)
+
+    def unit(self, number: int) -> Batch | None:
+        """One unit, None where there is none or it names no record. Raises Unreadable."""
+        file = self.files.file_at(number * UNIT_BYTES)
+        if file is None:
+            return None
+        at = number * UNIT_BYTES - file.start
+        data = self.files.readable(file, at, UNIT_BYTES, UNIT_BYTES)
+        if len(data) < UNIT_BYTES:
+            return None
+        units = np.frombuffer(data, dtype_of(UNIT))
+        return _batch(number, units[0]) if is_valid(units)[0] else None
+
+    def find(self, queue_offset: int) -> Batch | None:
+        """The batch that holds a queue offset: the last one that begins at or before it.
+
+        None where the offset lies outside of it. Raises Unreadable.
+        """
+        number = self._last_at_or_before("msg_base_offset", queue_offset)
+        unit = self.unit(number) if number is not None else None
+        if unit is None or queue_offset >= unit.msg_base_offset + unit.batch_size:
+            return None
+        return unit
+
+    def offset_at(self, time_ms: int) -> int:
+        """The queue offset that a broker answers for a time: that of the first batch at or after it.
+
+        Behind the last one that of the last batch; 0 for an empty queue. Raises Unreadable.
+        """
+        if self.stop == self.first:
+            return 0
+        before = self._last_at_or_before("store_time", time_ms - 1)
+        number = self.first if before is None else min(before + 1, self.stop - 1)
+        unit = self.unit(number)
+        return unit.msg_base_offset if unit is not None else 0
+
+    def summary(self) -> QueueSummary:
+        """What the queue holds, log start not considered."""
+        first, last = self._edge(self.first, 1), self._edge(self.stop - 1, -1)
+        if first is None or last is None:
+            return QueueSummary(self.topic, self.queue_id, 0, 0)
+        return QueueSummary(
+            self.topic,
+            self.queue_id,
+            first.msg_base_offset,
+            last.msg_base_offset + last.batch_size,
+            last.physical_offset,
+            last.physical_offset + last.size,
+        )
+
+    def _edge(self, number: int, step: int) -> Batch | None:
+        """The first valid unit from `number` on, in steps of `step`."""
+        while self.first <= number < self.stop:
+            unit = self.unit(number)
+            if unit is not None:
+                return unit
+            number += step
+        return None
+
+    def _last_at_or_before(self, name: str, value: int) -> int | None:
+        """Number of the last unit whose field is at most `value`, None if all are above it."""
+        low, high = self.first, self.stop
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._edge(middle, 1)
+            if unit is not None and getattr(unit, name) <= value:
+                low = unit.number + 1
+            else:
+                high = middle
+        return low - 1 if low > self.first else None
+
+    def close(self) -> None:
+        """Close the files."""
+        self.files.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_valid(units: Units) -> npt.NDArray[np.bool_]:
+    """bool[n]: which units name a batch (spec 2.7)."""
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+
+
+def _units(data: bytes | bytearray) -> Units:
+    """The whole units in some bytes."""
+    return np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
+
+
+def _batch(number: int, unit: Any) -> Batch:
+    return Batch(number, *(int(unit[name]) for name in Batch._fields[1:]))

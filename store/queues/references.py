@@ -1,0 +1,224 @@
+"""Which records the queues of a store name, to tell what stood where a hole of the log begins.
+
+The records behind a hole may be dead: a broker has cut them off, and written its new records over
+the first of them (`tail_history.py`). Then nothing names what it wrote over. A unit that names a record
+which begins right where the hole does tells that the log went on there.
+
+Holes may be many. So the queues are asked what they name of a whole region of the log, and of each
+window of units is remembered which positions it names: however many holes there are, a window is
+read once for each region that it has names of.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import PRE_FILL
+from ...formats.message import SMALLEST
+from ..disk.file_queue import MappedFileQueue
+from ..errors import StoreError
+from .read import ConsumeQueues, QueueDirectory, queue_directories
+from .read_batches import BatchConsumeQueue, is_valid
+
+if TYPE_CHECKING:
+    from ..disk.layout import Layout
+
+Units = npt.NDArray[np.void]
+Ints = npt.NDArray[np.int64]
+
+REGION_BYTES = 64 << 20
+"""Bytes of the log whose names are known at a time."""
+_TOGETHER = 1 << 20
+"""Names that are put in order together; those that several units have are one afterwards."""
+
+
+class Naming:
+    """The units of a store's queues, read when somebody asks."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._region = range(0)
+        self._named = _Named()
+
+    def names(self, begin: int, end: int) -> bool:
+        """A unit names a record that begins at log position `begin` and ends at or before `end`.
+
+        Where no queue has a unit none can deny it: true. A queue that cannot be read names nothing.
+        """
+        if begin not in self._region:
+            start = begin - begin % REGION_BYTES
+            self._region = range(start, start + REGION_BYTES)
+            self._named = _Named()
+            for queue in self._queues:
+                for position, size in queue.names(self._region):
+                    self._named.add(position, size)
+        if all(queue.empty for queue in self._queues):
+            return True
+        size = self._named.sizes(begin)
+        return bool(((size >= SMALLEST) & (size <= end - begin)).any())
+
+    @cached_property
+    def _queues(self) -> list[_Queue]:
+        """The queues in files or in a RocksDB, none where that cannot be read; those of batches."""
+        plain = self._readable
+        batches = queue_directories(self._layout.batch_consume_queue)
+        return [*(_Plain(plain, d) for d in plain), *map(_Batches, batches)]
+
+    @property
+    def _readable(self) -> ConsumeQueues:
+        if self._layout.rocksdb_queues:
+            from .read_rocksdb import open_queues
+
+            return open_queues(self._layout)[0]
+        return ConsumeQueues(self._layout)
+
+
+class _Named:
+    """Names of records, int64[n] each, in any order."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Ints, Ints]] = []
+        self._more = 0
+
+    def add(self, position: Ints, size: Ints) -> None:
+        """Some more."""
+        self._parts.append((position, size))
+        self._more += len(position)
+        if self._more > _TOGETHER:
+            self._in_order()
+
+    def sizes(self, position: int) -> Ints:
+        """The sizes of all records that are named at a log position."""
+        if not self._parts:
+            return np.zeros(0, np.int64)
+        positions, sizes = self._in_order()
+        first, stop = np.searchsorted(positions, [position, position + 1])
+        return sizes[first:stop]
+
+    def _in_order(self) -> tuple[Ints, Ints]:
+        """All by position, each once."""
+        if self._more or len(self._parts) > 1:
+            position, size = (np.concatenate(parts) for parts in zip(*self._parts, strict=True))
+            order = np.lexsort((size, position))
+            position, size = position[order], size[order]
+            other = np.append(True, (np.diff(position) != 0) | (np.diff(size) != 0))[: len(order)]
+            self._parts, self._more = [(position[other], size[other])], 0
+        return self._parts[0]
+
+
+class _Window(NamedTuple):
+    """A window of units: numbers [first, stop), which name positions lowest ≤ p ≤ highest."""
+
+    first: int
+    stop: int
+    lowest: int
+    highest: int
+
+
+class _Queue(ABC):
+    """What one queue names. empty: it was read, and names nothing."""
+
+    def __init__(self, directory: QueueDirectory) -> None:
+        self._directory = directory
+        self._windows: list[_Window] = []
+        self._readable = True
+        self._all_read = False
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is there that could name a record."""
+        return self._readable and not self._windows
+
+    def names(self, region: range) -> Iterator[tuple[Ints, Ints]]:
+        """Position and size, int64[n] each, of the records of a region of the log that it names."""
+        known = [w for w in self._windows if w.lowest < region.stop and w.highest >= region.start]
+        try:
+            if known or not self._all_read:
+                yield from self._inside(region, known)
+        except StoreError:  # who reads queues tells what keeps it from being read
+            self._readable = False
+
+    @abstractmethod
+    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+        """As `names`, of the windows that are known and of those that nobody has read. Raises StoreError."""
+
+    def _noted(self, first: int, count: int, units: Units) -> _Window | None:
+        """Remember a window of so many units; `units` are those that name a record."""
+        if not len(units):
+            return None
+        position = units["physical_offset"]
+        window = _Window(first, first + count, int(position.min()), int(position.max()))
+        self._windows.append(window)
+        return window
+
+
+class _Plain(_Queue):
+    """A queue whose units rise: it is read from its end on as far as it has names of a region."""
+
+    def __init__(self, queues: ConsumeQueues, directory: QueueDirectory) -> None:
+        super().__init__(directory)
+        self._queues = queues
+        self._stop: int | None = None
+
+    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+        more = not self._all_read and (
+            not self._windows or self._windows[-1].highest >= region.start
+        )
+        if not known and not more:
+            return
+        with self._queues.open(self._directory.topic, self._directory.queue_id) as queue:
+            for window in known:
+                for _, units in queue.units(window.first, window.stop):
+                    yield _places(units[_is_used(units)], region)
+            if not more:
+                return
+            stop = queue.summary().max_offset if self._stop is None else self._stop
+            for first, units in queue.units(queue.first_offset, stop, reverse=True):
+                named = units[_is_used(units)]
+                read = self._noted(first, len(units), named)
+                self._stop = first
+                yield _places(named, region)
+                if read is not None and read.highest < region.start:
+                    return
+        self._all_read = True
+
+
+class _Batches(_Queue):
+    """A queue of batches."""
+
+    def _inside(self, region: range, known: list[_Window]) -> Iterator[tuple[Ints, Ints]]:
+        topic, queue_id, path = self._directory
+        with MappedFileQueue.open(path) as files:
+            queue = BatchConsumeQueue(topic, queue_id, files)
+            for window in known:
+                for _, units in queue.units(window.first, window.stop):
+                    yield _places(units[is_valid(units)], region)
+            if self._all_read:
+                return
+            self._windows.clear()  # of an attempt that has failed
+            for first, units in queue.units(queue.first, queue.stop):
+                named = units[is_valid(units)]
+                self._noted(first, len(units), named)
+                yield _places(named, region)
+        self._all_read = True
+
+
+def _places(units: Units, region: range) -> tuple[Ints, Ints]:
+    """Position and size, int64[n] each, of the records that units name in a region."""
+    position = units["physical_offset"]
+    inside = (position >= region.start) & (position < region.stop)
+    size = units["size"][inside]
+    return position[inside].astype(np.int64), size.astype(np.int64)
+
+
+def _is_used(units: Units) -> npt.NDArray[np.bool_]:
+    """bool[n]: units that name a record; pre-fill names none."""
+    used: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    used &= units["size"] != PRE_FILL["size"]
+    return used

@@ -1,0 +1,370 @@
+"""One consume queue as a broker holds it in memory during load, recovery and dispatch.
+
+The files on disk are read, never written: what the broker would append lies in memory, on top of
+them. Bytes behind a write position stay visible, as they do in the broker's mapped files; that is
+how a cut of the queues can take up stale units again (spec 2.5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import EXT_ADDRESS_MAX
+from ..broker.load import LoadedFile, truncate
+from ..broker.profiles import MinOffset, QueueRules
+from .start_ext import ExtState
+from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
+
+_RECOVERED_FILES = 3
+_FEW_UNITS = 64
+_NO_ADDRESS = 1
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class QueueFile(LoadedFile):
+    """A queue file; `added` are units written from byte `added_at` on, in this run only.
+
+    dtype: of a unit.
+    """
+
+    dtype: np.dtype[Any] = UNIT_DTYPE
+    added_at: int = 0
+    added: list[Units] = field(default_factory=list)
+
+    def read(self, first: int, count: int) -> Units:
+        """Units `first` … of the file: what is on disk, and on top of it what was added."""
+        units = read_units(self.entry, first, count, self.dtype)
+        position = self.added_at // self.dtype.itemsize
+        for part in self.added:
+            begin, end = max(first, position), min(first + count, position + len(part))
+            if begin < end:
+                units[begin - first : end - first] = part[begin - position : end - position]
+            position += len(part)
+        return units
+
+    def append(self, units: Units) -> None:
+        """Write units at the write position."""
+        if not self.added:
+            self.added_at = self.wrote
+        elif self.added_at + sum(map(len, self.added)) * self.dtype.itemsize != self.wrote:
+            keep = self.read(
+                self.added_at // self.dtype.itemsize,
+                (self.wrote - self.added_at) // self.dtype.itemsize,
+            )
+            self.added = [keep]
+        self.added.append(units)
+        self.wrote += len(units) * self.dtype.itemsize
+
+
+@dataclass
+class QueueState:
+    """A queue after load. `max_physical`: how far it reaches in the log, -1 for an empty one.
+
+    ext: its files in consumequeue_ext, None where the broker has none.
+    """
+
+    dtype: ClassVar[np.dtype[Any]] = UNIT_DTYPE
+
+    rules: QueueRules
+    file_bytes: int
+    files: list[QueueFile] = field(default_factory=list)
+    removed: list[QueueFile] = field(default_factory=list)
+    max_physical: int = -1
+    min_logic: int = 0
+    ext: ExtState | None = None
+
+    def load(self, loaded: Sequence[LoadedFile]) -> None:
+        """Take these files, all of them for full."""
+        self.files = [QueueFile(f.start, f.wrote, f.entry, self.dtype) for f in loaded]
+
+    @property
+    def end(self) -> int:
+        """Append position as a byte of the stream."""
+        return self.files[-1].start + self.files[-1].wrote if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        """maxOffsetInQueue."""
+        return self.end // self.dtype.itemsize
+
+    @property
+    def min_offset(self) -> int:
+        """minOffsetInQueue."""
+        return self.min_logic // self.dtype.itemsize
+
+    def _reach(self, unit: np.void) -> int:
+        reach = int(unit["physical_offset"])
+        return reach + int(unit["size"]) if self.rules.reaches_end else reach
+
+    def _windows(self, file: QueueFile, first: int = 0) -> Iterator[tuple[int, Units]]:
+        """(number of the first unit in the file, units) up to the end of the file.
+
+        first: not 0 where those before are known: then the end is near.
+        """
+        total = self.file_bytes // self.dtype.itemsize
+        start, count = first, _FEW_UNITS if first else UNITS_AT_ONCE
+        while start < total:
+            yield start, file.read(start, min(count, total - start))
+            start, count = start + count, UNITS_AT_ONCE
+
+    def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
+        """Find the end: the first unit that is not valid, from the third last file on (2.5).
+
+        valid: queue offsets, first and behind the last, of units that are known to be. Raises
+        ExtDamage.
+        """
+        if not self.files:
+            return
+        index = max(0, len(self.files) - _RECOVERED_FILES)
+        last_address = _NO_ADDRESS
+        while True:
+            file = self.files[index]
+            valid_units = 0
+            for start, units in self._windows(file, self._known(file, valid)):
+                bad = np.flatnonzero(~self._valid(units))
+                count = int(bad[0]) if len(bad) else len(units)
+                if count:
+                    self.max_physical = self._reach(units[count - 1])
+                    if self.ext is not None:
+                        last_address = _last_address(units[:count], last_address)
+                valid_units = start + count
+                if len(bad):
+                    break
+            position = file.start + valid_units * self.dtype.itemsize
+            if valid_units * self.dtype.itemsize < self.file_bytes or index + 1 >= len(self.files):
+                break
+            index += 1
+        self._truncate(position)
+        if self.ext is not None:
+            self.ext.recover(last_address)
+
+    def _known(self, file: QueueFile, valid: tuple[int, int]) -> int:
+        """How many of a file's first units need not be looked at; the last of the valid ones is."""
+        begin = file.start // self.dtype.itemsize
+        if valid[0] > begin or file.start % self.file_bytes or self.ext is not None:
+            return 0
+        return max(0, min(valid[1] - begin, self.file_bytes // self.dtype.itemsize) - 1)
+
+    def _new_file(self, start: int) -> QueueFile:
+        return QueueFile(start, 0, None, self.dtype)
+
+    def _valid(self, units: Units) -> npt.NDArray[np.bool_]:
+        """bool[n]: units that a broker takes for valid."""
+        return is_valid(units)
+
+    def _truncate(self, end: int) -> None:
+        files: list[LoadedFile] = list(self.files)
+        removed = truncate(files, end, self.file_bytes)
+        self.removed += [f for f in removed if isinstance(f, QueueFile)]
+        self.files = [f for f in files if isinstance(f, QueueFile)]
+
+    def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
+        """`truncateDirtyLogicFiles`: give up units at or behind the log end (2.5).
+
+        The first unit of a file is not tested for validity (B4). valid: queue offsets, first and
+        behind the last, of units that are known to be, and to lie before the log end.
+        """
+        self.max_physical = log_end if self.rules.reaches_end else log_end - 1
+        while self.files:
+            file = self.files[-1]
+            file.wrote = 0
+            for start, units in self._windows(file, self._known(file, valid)):
+                stop = ~self._valid(units) | (units["physical_offset"] >= log_end)
+                if start == 0:
+                    stop[0] = units["physical_offset"][0] >= log_end
+                count = int(stop.argmax()) if stop.any() else len(units)
+                if count:
+                    file.wrote = (start + count) * self.dtype.itemsize
+                    self.max_physical = self._reach(units[count - 1])
+                if count < len(units):
+                    break
+            if file.wrote:
+                return
+            self.removed.append(self.files.pop())
+
+    def clear(self) -> None:
+        """Delete all files (no commit log file, spec 7.4 step 5)."""
+        self.removed += self.files
+        self.files = []
+        self.max_physical = -1
+        if self.ext is not None:
+            self.ext.clear()
+
+    def put(self, units: Units, offsets: npt.NDArray[np.int64], ext_bytes: int = 0) -> None:
+        """Dispatch units, in log order, with the queue offsets of their records (spec 2.2).
+
+        ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay
+        where a unit turns out to be there already.
+        """
+        position, count = 0, len(units)
+        if self.ext is not None and (addresses := self.ext.append(count, ext_bytes)) is not None:
+            units = units.copy()
+            units["tags_code"] = addresses
+        reach = units["physical_offset"].astype(np.int64)
+        if self.rules.reaches_end:
+            reach = reach + units["size"]
+        while position < count:
+            new = reach[position:] > self.max_physical
+            if not new.any():
+                return
+            position += int(new.argmax())  # those before are there already
+            run = self._regular_run(reach[position:], offsets[position:])
+            if run:
+                self._append(units[position : position + run])
+                self.max_physical = int(reach[position + run - 1])
+                position += run
+            else:
+                self._put_one(units[position : position + 1], int(offsets[position]))
+                position += 1
+
+    def _regular_run(self, reach: Ints, offsets: Ints) -> int:
+        """How many of the first units are appended, one after the other.
+
+        Behind a shift the offsets lie ahead of the end: nobody asks by how much (B1).
+        """
+        if not self.files or self.files[-1].wrote == 0:
+            return 0
+        before = np.concatenate([np.array([self.max_physical], np.int64), reach[:-1]])
+        expected = self.end // self.dtype.itemsize + np.arange(len(reach))
+        odd = np.flatnonzero((reach <= before) | (offsets < expected))
+        return int(odd[0]) if len(odd) else len(reach)
+
+    def _put_one(self, unit: Units, queue_offset: int) -> None:
+        if self._reach(unit[0]) <= self.max_physical:
+            return
+        position = queue_offset * self.dtype.itemsize
+        file = self._file_for(position)
+        if queue_offset and file.start + file.wrote > position:
+            return
+        self.max_physical = self._reach(unit[0])
+        self._append(unit)
+
+    def _file_for(self, position: int) -> QueueFile:
+        """The file to append to; the first one ever is filled up to `position` (2.1)."""
+        if not self.files:
+            file = self._new_file(position - position % self.file_bytes)
+            self.files.append(file)
+            filled = position % self.file_bytes // self.dtype.itemsize
+            if filled:
+                file.append(pre_fill(filled))
+            if position:
+                self.min_logic = position
+        elif self.files[-1].wrote == self.file_bytes:
+            self.files.append(self._new_file(self.files[-1].start + self.file_bytes))
+        return self.files[-1]
+
+    def _append(self, units: Units) -> None:
+        """Append at the end, over as many files as it takes."""
+        while len(units):
+            if self.files[-1].wrote == self.file_bytes:
+                self.files.append(self._new_file(self.files[-1].start + self.file_bytes))
+            file = self.files[-1]
+            room = (self.file_bytes - file.wrote) // self.dtype.itemsize
+            file.append(units[:room])
+            units = units[room:]
+
+    def correct_min_offset(self, log_start: int) -> bool:
+        """Find the min offset (spec 2.4). False: the broker throws (B16)."""
+        if self.rules.min_offset is MinOffset.LINEAR:
+            self._min_linear(log_start)
+            return True
+        return self._min_binary(log_start)
+
+    def _min_linear(self, log_start: int) -> None:
+        if not self.files:
+            return
+        file = self.files[0]
+        for start, units in self._windows(file):
+            inside = units[: max(0, file.wrote // self.dtype.itemsize - start)]
+            good = np.flatnonzero(inside["physical_offset"] >= log_start)
+            if len(good):
+                self._set_min(file, start + int(good[0]), inside[good[0]])
+                return
+            if len(inside) < len(units):
+                return
+
+    def _min_binary(self, log_start: int) -> bool:
+        if self.min_logic >= self.end or not self.files:
+            return True
+        last = self.files[-1]
+        if last.wrote < self.dtype.itemsize:
+            return not self.rules.empty_last_refuses
+        if self._physical(last, last.wrote // self.dtype.itemsize - 1) < log_start:
+            self.min_logic = last.start + last.wrote
+            return True
+        first = self.files[0]
+        begin, intact = self.min_logic - first.start, True
+        if begin < 0:
+            begin, intact = 0, False
+        if begin >= first.wrote:
+            return True
+        low, high = begin // self.dtype.itemsize, first.wrote // self.dtype.itemsize - 1
+        if intact and self._physical(first, low) >= log_start:
+            return True
+        self._search(first, low, high, log_start)
+        return True
+
+    def _search(self, file: QueueFile, low: int, high: int, log_start: int) -> None:
+        """Binary search as the broker does it: it trusts the order of the units (B23)."""
+        while high - low > 1:
+            middle = (low + high) // 2
+            physical = self._physical(file, middle)
+            if physical == log_start:
+                low = high = middle
+            elif physical > log_start:
+                high = middle
+            else:
+                low = middle
+        for number in range(low, high + 1):
+            if self._physical(file, number) >= log_start:
+                self._set_min(file, number, file.read(number, 1)[0])
+                return
+
+    def _set_min(self, file: QueueFile, number: int, unit: np.void) -> None:
+        self.min_logic = file.start + number * self.dtype.itemsize
+        if self.ext is not None:
+            self.ext.drop_before(int(unit["tags_code"]))
+
+    def _physical(self, file: QueueFile, number: int) -> int:
+        return int(file.read(number, 1)["physical_offset"][0])
+
+    def lookup(self, offsets: npt.NDArray[np.int64]) -> Units:
+        """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
+        return self.units_at(offsets)
+
+    def shows_disk(self, first: int, behind: int) -> bool:
+        """Units `first` ≤ k < `behind` are written, and are those that lie on disk."""
+        begin, end = first * self.dtype.itemsize, behind * self.dtype.itemsize
+        shown = 0
+        for file in self.files:
+            reach = file.start + (min(file.added_at, file.wrote) if file.added else file.wrote)
+            if file.entry is None or file.start % self.file_bytes:
+                return False
+            shown += max(0, min(end, reach) - max(begin, file.start))
+        return shown == end - begin
+
+    def units_at(self, numbers: npt.NDArray[np.int64]) -> Units:
+        """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
+        found = np.zeros(len(numbers), self.dtype)
+        size = self.dtype.itemsize
+        positions = numbers * size
+        for file in self.files:
+            mine = np.flatnonzero((positions >= file.start) & (positions < file.start + file.wrote))
+            if len(mine):
+                at = (positions[mine] - file.start) // size
+                found[mine] = gather(file.read, at, self.dtype)
+        return found
+
+
+def _last_address(units: Units, before: int) -> int:
+    """tags_code of the last unit that names one in consumequeue_ext, else `before`."""
+    named = np.flatnonzero(units["tags_code"] <= EXT_ADDRESS_MAX)
+    return int(units["tags_code"][named[-1]]) if len(named) else before

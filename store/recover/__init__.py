@@ -1,0 +1,4 @@
+"""`recover`: what the next start of a broker does to a store, by cases, and what it loses.
+
+May use `start`, `plan`, `session` and all below them.
+"""

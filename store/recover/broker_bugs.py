@@ -1,0 +1,123 @@
+"""Which known bug of brokers hides messages that stay in the log (spec 07, 7.12).
+
+A message is hidden because its unit is missing, wrong, or below the queue's min offset. Why the start
+leaves it so follows from the exit, the generation, and what lies in its queue's directory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ..audit.messages import HIDDEN
+from ..audit.tally import Share, Tally
+from ..broker.profiles import MinOffset, ReputStart
+from ..disk.snapshot import Entry, QueueId
+from ..log.commit_log import CommitLog
+from ..queues.units import is_valid, pre_fill, read_units
+from ..start.log import LAST_LOOKED_AT
+from ..start.simulate import Outcome
+from .bugs import bugs
+
+_PRE_FILL = pre_fill(1)[0]
+_PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
+
+
+def with_bugs(outcome: Outcome, invisible: Tally) -> Tally:
+    """The shares, each with the bug that it is due to behind its reason. Raises Unreadable."""
+    if not invisible.shares or outcome.refusal is not None:
+        return invisible
+    named = Tally()
+    judge = _Judge(outcome, invisible)
+    for share in invisible:
+        bug = judge.bug_of(share)
+        reason = f"{share.reason} ({bug}: {bugs()[bug].words})" if bug else share.reason
+        named.shares[share.queue, reason] = replace(share, reason=reason)
+    return named
+
+
+class _Judge:
+    """What is looked up once for all shares."""
+
+    def __init__(self, outcome: Outcome, invisible: Tally) -> None:
+        self._outcome = outcome
+        self._crashed = outcome.snapshot.abort
+        self._log = CommitLog.open(outcome.snapshot.layout)
+        self._start_time = self._time_at(outcome.scan_start)
+        self._at_end = self._message_at(outcome.queues_end)
+        #: When the first hidden message of each queue was stored: later ones are shifted by it.
+        self._first: dict[QueueId, int] = {}
+        for share in invisible:
+            first = share.first_store_timestamp
+            self._first[share.queue] = min(first, self._first.get(share.queue, first))
+
+    def bug_of(self, share: Share) -> str:
+        """The number of a bug, "" where the files are damaged and no broker's rule is at fault."""
+        if share.reason == HIDDEN:
+            linear = self._outcome.profile.queues.min_offset is MinOffset.LINEAR
+            return "" if linear else "B23"
+        ends_filled = self._ends_with_pre_fill(share.queue)
+        reput = self._outcome.profile.dispatch.reput
+        if self._outcome.queues_end >= _PRE_FILL_END and reput is ReputStart.QUEUES_END:
+            return "B3"
+        if ends_filled:
+            return "B22"
+        looked_back = self._outcome.start and self._outcome.start.reason == LAST_LOOKED_AT
+        older = self._first[share.queue] < self._start_time
+        if older and (self._crashed or looked_back):
+            return "B25" if looked_back else "B19"
+        return "" if self._crashed else self._after_a_clean_exit(share)
+
+    def _after_a_clean_exit(self, share: Share) -> str:
+        if any(e.size for e in self._outcome.snapshot.batch_queues.get(share.queue, ())):
+            return ""
+        if not self._files(share.queue):
+            return "B2"
+        queue, offset = self._at_end
+        dispatch = self._outcome.profile.dispatch
+        if dispatch.when_clean and queue == share.queue and share.first_offset >= offset:
+            return "B1"
+        if self._reaches(share):
+            return ""
+        silent = not dispatch.when_clean and dispatch.reput is not ReputStart.QUEUES_END
+        return "B1" if silent else "B2"
+
+    def _reaches(self, share: Share) -> bool:
+        """The queue on disk has a unit at or behind the last of these messages."""
+        for entry in reversed(self._files(share.queue)):
+            units = read_units(entry, 0, entry.size // UNIT_BYTES)
+            used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+            if len(used):
+                return int(entry.name) // UNIT_BYTES + int(used[-1]) >= share.last_offset
+        return False
+
+    def _files(self, queue: QueueId) -> list[Entry]:
+        snapshot = self._outcome.snapshot
+        entries = snapshot.queues.get(queue, ())
+        return [e for e in entries if not e.directory and e.name.isdigit() and e.size]
+
+    def _ends_with_pre_fill(self, queue: QueueId) -> bool:
+        """The last unit of the queue is one that only takes room."""
+        for entry in reversed(self._files(queue)):
+            units = read_units(entry, 0, entry.size // UNIT_BYTES)
+            used = np.flatnonzero(is_valid(units))
+            if len(used):
+                return bool(units[used[-1]] == _PRE_FILL)
+        return False
+
+    def _time_at(self, position: int) -> int:
+        """Store time of the record at a position, 0 without one."""
+        found = self._log.records(np.array([position], np.int64))
+        return int(found.columns.ints("store_timestamp")[0]) if len(found) else 0
+
+    def _message_at(self, position: int) -> tuple[QueueId | None, int]:
+        """Queue and queue offset of the message at a position."""
+        found = self._log.records(np.array([position], np.int64)) if position >= 0 else None
+        if found is None or not len(found):
+            return None, -1
+        columns = found.columns
+        topic = columns.ragged("topic")[0].decode("utf-8", "surrogateescape")
+        queue = QueueId(topic, int(columns.ints("queue_id")[0]))
+        return queue, int(columns.ints("queue_offset")[0])

@@ -1,0 +1,284 @@
+"""What a broker's start would do, as data: from a simulated start to fields of the JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..audit.messages import Readability
+from ..audit.tally import Tally
+from ..broker.profiles import Profile
+from ..broker.record_check import size_at
+from ..disk.file_queue import file_name
+from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..plan.groups import GroupLoss
+from ..queues.edits import last_byte, last_unit_byte
+from ..queues.start import QueueState
+from ..queues.start_ext import ExtState
+from ..start.config import ConfigStart
+from ..start.simulate import Outcome
+from .broker_bugs import with_bugs
+from .cases import Case
+from .index_loss import index_items_lost
+from .timer_loss import TimerLoss, timer_loss
+
+if TYPE_CHECKING:
+    from ..plan.plan import Plan
+
+_DOES_NOT_PASS = "the record there does not pass the broker's check"
+_LARGE_RECORD_BYTES = 64 << 20
+"""Up to 5.3.1 a damaged size is allocated before it is doubted (B29)."""
+
+Change = Literal["removed", "truncated", "extended", "rewritten", "created"]
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """A file that a start changes; `begin`, `end`: the bytes that it gives up or adds."""
+
+    path: str
+    change: Change
+    begin: int
+    end: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {"path": self.path, "change": self.change, "from": self.begin, "to": self.end}
+
+
+@dataclass(frozen=True)
+class QueueEnds:
+    """Min and max offset of a queue after a start."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A broker's start on a store.
+
+    outcome: `starts`, `refuses` or `hangs`, with the reason. log_start, log_end: None where it does
+    not load. delay_seconds: how much longer than usual it takes.
+    """
+
+    broker_version: str
+    measured: str
+    outcome: Literal["starts", "refuses", "hangs"]
+    case: Case
+    reason: str | None = None
+    delay_seconds: int = 0
+    start_file: str | None = None
+    start_reason: str = ""
+    log_start: int | None = None
+    log_end: int | None = None
+    log_end_reason: str = ""
+    queues: list[QueueEnds] = field(default_factory=list)
+    files: list[FileChange] = field(default_factory=list)
+    readable: int = 0
+    lost: Tally = field(default_factory=Tally)
+    invisible: Tally = field(default_factory=Tally)
+    groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
+    #: None: no timer.
+    timers: TimerLoss | None = None
+    #: Of files that are deleted and made anew only in part.
+    index_items_lost: int = 0
+    #: What becomes of config/; None where it was not looked at.
+    config: ConfigStart | None = None
+
+    @property
+    def starts(self) -> bool:
+        """The broker comes up."""
+        return self.outcome == "starts"
+
+    @property
+    def unfired(self) -> int:
+        """Greater the more timed messages no consumer would see, 0 without any."""
+        return self.timers.unfired if self.timers else 0
+
+    @property
+    def forgets(self) -> bool:
+        """The configuration keeps the broker from starting, or loses what it had."""
+        return self.config is not None and self.config.harmful
+
+    @property
+    def badness(self) -> tuple[bool, int, int, int, bool]:
+        """Orders predictions: the worse one is greater."""
+        lost = (self.lost.messages, self.invisible.messages, self.unfired)
+        return (not self.starts, *lost, self.forgets)
+
+    def with_config(self, config: ConfigStart) -> Prediction:
+        """The same with what becomes of config/: a broker that cannot load it does not start."""
+        if not self.starts or not config.refuses:
+            return replace(self, config=config)
+        return replace(self, config=config, outcome="refuses", reason=config.refuses)
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {
+            "broker_version": self.broker_version,
+            "outcome": self.outcome,
+            "reason": self.reason,
+            "delay_seconds": self.delay_seconds,
+            "case": self.case.label,
+            "start_file": self.start_file,
+            "start_reason": self.start_reason,
+            "log_start": self.log_start,
+            "log_end": self.log_end,
+            "log_end_reason": self.log_end_reason,
+            "queues": [vars(queue) for queue in self.queues],
+            "files": [change.to_json() for change in self.files],
+            "readable": self.readable,
+            "lost": self.lost.to_json(),
+            "invisible": self.invisible.to_json(),
+            "groups": self.groups.to_json(),
+            "timers": self.timers.to_json() if self.timers else None,
+            "index_items_lost": self.index_items_lost,
+            "config": self.config.to_json() if self.config else None,
+        }
+
+
+def queue_ends(
+    found: Prediction, plan: Plan | None, snapshot: Snapshot
+) -> Mapping[QueueId, tuple[int, int]]:
+    """(min, max) offset of all queues: as planned, else as a start leaves them, else those there."""
+    if plan is not None:
+        return {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
+    if found.queues:
+        rows = found.queues
+        return {QueueId(r.topic, r.queue_id): (r.min_offset, r.max_offset) for r in rows}
+    return {queue: (0, 1) for queue, entries in snapshot.queues.items() if entries}
+
+
+def prediction(outcome: Outcome, after: Readability, groups: GroupLoss, case: Case) -> Prediction:
+    """Put a simulated start into words and numbers. Raises Unreadable."""
+    profile = outcome.profile
+    if outcome.refusal is not None:
+        return _refused(outcome, profile, case)
+    root = os.fspath(outcome.snapshot.layout.root)
+    queues = [
+        QueueEnds(name.topic, name.queue_id, queue.min_offset, queue.max_offset)
+        for name, queue in sorted(outcome.queues.items())
+    ]
+    hangs = bool(outcome.hangs)
+    return Prediction(
+        broker_version=profile.version,
+        measured=profile.measured,
+        outcome="hangs" if hangs else "starts",
+        case=case,
+        reason=outcome.hangs or None,
+        delay_seconds=outcome.delay_seconds,
+        start_file=_relative(outcome.start_path, root),
+        start_reason=outcome.start.reason if outcome.start else "",
+        log_start=outcome.log_start,
+        log_end=outcome.log_end,
+        log_end_reason=_end_reason(outcome),
+        queues=queues,
+        files=[_inside(change, root) for change in _changes(outcome)],
+        readable=0 if hangs else after.readable,
+        lost=after.lost,
+        invisible=Tally() if hangs else with_bugs(outcome, after.invisible),
+        groups=groups,
+        timers=timer_loss(outcome),
+        index_items_lost=index_items_lost(outcome),
+    )
+
+
+def _refused(outcome: Outcome, profile: Profile, case: Case) -> Prediction:
+    assert outcome.refusal is not None
+    root = os.fspath(outcome.snapshot.layout.root)
+    reason = f"{outcome.refusal.reason} ({_relative(outcome.refusal.path, root)})"
+    return Prediction(profile.version, profile.measured, "refuses", case, reason)
+
+
+def _end_reason(outcome: Outcome) -> str:
+    """Why the recovery's scan ended where it ended."""
+    walk = outcome.walk
+    if walk is None or walk.failure is None:
+        return "there is no log file"
+    if walk.reason == "blank":
+        return "a BLANK closes the file, and there is no next one"
+    entry = walk.files[walk.end_file].entry if walk.end_file < len(walk.files) else None
+    offset = walk.failure.offset
+    if entry is None or offset >= entry.size:
+        return "the file ends without a BLANK"
+    if last_byte(entry, offset) == offset:
+        return "nothing but zeros follows"
+    wanted = 0 if outcome.profile.record.bounded else size_at(outcome.snapshot, entry, offset)
+    if wanted > _LARGE_RECORD_BYTES:
+        return f"{_DOES_NOT_PASS}, which takes {wanted:,} bytes of heap or dies for want of them"
+    return _DOES_NOT_PASS
+
+
+def _changes(outcome: Outcome) -> Iterator[FileChange]:
+    snapshot = outcome.snapshot
+    for entry in [*outcome.log.deleted, *outcome.queue_deletions]:
+        yield FileChange(entry.path, "removed", 0, entry.size)
+    for file in outcome.log_removed:
+        if file.entry is not None:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    for file in outcome.log.files[-1:]:
+        if file.entry is not None and file.wrote < snapshot.log_file_bytes:
+            yield from _given_up(file.entry, file.wrote)
+    directory = snapshot.layout.consume_queue
+    for name, queue in sorted(outcome.queues.items()):
+        yield from _queue_changes(queue, directory / name.topic / str(name.queue_id))
+        if queue.ext is not None:
+            place = snapshot.layout.consume_queue_ext / name.topic / str(name.queue_id)
+            yield from _ext_changes(queue.ext, place)
+    for header in outcome.index.deleted:
+        yield FileChange(header.entry.path, "removed", 0, header.entry.size)
+
+
+def _given_up(entry: Entry, begin: int, *, units: bool = False) -> Iterator[FileChange]:
+    end = last_unit_byte(entry, begin) if units else last_byte(entry, begin)
+    if end > begin:
+        yield FileChange(entry.path, "truncated", begin, end)
+
+
+def _queue_changes(queue: QueueState, directory: Path) -> Iterator[FileChange]:
+    made = {file.start for file in queue.files if file.entry is None}
+    for file in queue.removed:
+        if file.entry is not None and file.start not in made:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    replaced = {file.start for file in queue.removed if file.entry is not None}
+    for file in queue.files:
+        if file.entry is None:
+            path = str(directory / file_name(file.start))
+            change: Change = "rewritten" if file.start in replaced else "created"
+            yield FileChange(path, change, 0, file.wrote)
+        elif file.added:
+            yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
+        if file.entry is not None and file is queue.files[-1] and file.wrote < queue.file_bytes:
+            yield from _given_up(file.entry, file.wrote, units=True)
+
+
+def _ext_changes(ext: ExtState, directory: Path) -> Iterator[FileChange]:
+    made = {file.start for file in ext.files if file.entry is None}
+    for file in ext.removed:
+        if file.entry is not None and file.start not in made:
+            yield FileChange(file.entry.path, "removed", 0, file.entry.size)
+    replaced = {file.start for file in ext.removed}
+    for file in ext.files:
+        if file.entry is None:
+            change: Change = "rewritten" if file.start in replaced else "created"
+            yield FileChange(str(directory / file_name(file.start)), change, 0, file.wrote)
+        elif file.added_at is not None:
+            yield FileChange(file.entry.path, "extended", file.added_at, file.wrote)
+
+
+def _relative(path: str | None, root: str) -> str | None:
+    if path is None or not path.startswith(root + os.sep):
+        return path
+    return path[len(root) + 1 :]
+
+
+def _inside(change: FileChange, root: str) -> FileChange:
+    """The change with its path relative to the store."""
+    path = _relative(change.path, root) or change.path
+    return FileChange(path, change.change, change.begin, change.end)

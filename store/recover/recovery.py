@@ -1,0 +1,417 @@
+"""`examine`: everything that `recover` says about a store, from one pass over its log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..audit.messages import Readability, survey
+from ..audit.prove import Light, Proof
+from ..audit.prove_parts import prove_log
+from ..audit.verified import SoundLog
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.generation import Generation, generation_of
+from ..broker.profiles import Profile, is_exact, profile_of
+from ..disk.byte_reader import refusing
+from ..disk.layout import Layout
+from ..disk.lock import holder
+from ..disk.snapshot import Snapshot
+from ..disk.workers import cores
+from ..errors import InvalidInput, Refused
+from ..index.compare import index_files
+from ..log.commit_log import CommitLog
+from ..plan.expected import expected_queues
+from ..plan.fill import Fill
+from ..plan.groups import GroupLoss, read_progress
+from ..plan.losses import damaged_ranges, name_all
+from ..plan.lost_messages import MOST, LostMessages
+from ..plan.options import Policy, Wish, check_lost_tag
+from ..plan.plan import Plan, make_plan
+from ..queues.numbers import QueueNumbers
+from ..session.apply import barriers
+from ..session.fingerprint import Fingerprint
+from ..session.journal import unfinished
+from ..start.by_source import as_configured, by_source
+from ..start.config import ConfigStart, config_start
+from ..start.config_rules import config_rules
+from ..start.log import Switches
+from ..start.simulate import Outcome, simulate
+from .cases import Case, Facts, case_of
+from .predict import Prediction, prediction, queue_ends
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """A store before its recovery.
+
+    notes: what to know besides. predictions: one per generation that may have written it, the worst first. plan: None where
+    none can be made, then `refusal` says why. interrupted: session that was cut off, "" if none.
+    """
+
+    layout: Layout
+    crashed: bool
+    generation: Generation | None
+    notes: list[str]
+    predictions: list[Prediction]
+    plan: Plan | None
+    plan_case: Case
+    refusal: Refused | None
+    messages: int
+    damaged: int
+    damaged_bytes: int
+    tombstones: int
+    #: Good records that nothing names and that are older than those before a hole, or have their
+    #: queue offsets: an earlier start has cut them off. A clock that was set back looks the same.
+    dead: int
+    interrupted: str
+    #: The generation that the plan follows.
+    main_version: str
+    #: A start barrier of a finished session is still there: no broker loads before it is gone.
+    barrier: bool
+    #: What the plan was asked for.
+    wish: Wish
+    #: What it was all read from; None: it may change without a trace.
+    seen: Fingerprint | None = None
+    #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
+    named: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def prediction(self) -> Prediction:
+        """The worst one."""
+        return self.predictions[0]
+
+    @property
+    def config(self) -> ConfigStart:
+        """What the worst start makes of config/."""
+        assert self.prediction.config is not None
+        return self.prediction.config
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """The store is in order: no plan is needed."""
+        planned = self.plan is not None and not self.plan.edits
+        return planned and not self.interrupted and not self.barrier
+
+    @property
+    def harmful(self) -> bool:
+        """A start or the plan would lose or hide messages, or the broker would not start. Timed
+        messages that would never fire are hidden, too; so are those of a topic, and the progress of a
+        group, that the configuration forgets.
+        """
+        worst = self.prediction
+        hidden = worst.lost.messages or worst.invisible.messages or worst.unfired or worst.forgets
+        return bool(not worst.starts or hidden or self.plan is None or self.plan.lost.messages)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object."""
+        worst, plan = self.prediction, self.plan
+        told = self._lost_json("prediction", worst.groups)
+        row: dict[str, Any] = {
+            "type": "recovery",
+            "store": str(self.layout.root),
+            "exit": "crashed" if self.crashed else "clean",
+            "prediction": {**worst.to_json(), **told},
+            "plan": None if plan is None else self._plan_json(plan),
+            "summary": {
+                "messages": self.messages,
+                "damaged": self.damaged,
+                "damaged_bytes": self.damaged_bytes,
+                "tombstones": self.tombstones,
+                "dead": self.dead,
+                "lost_by_broker": worst.lost.messages,
+                "invisible_by_broker": worst.invisible.messages,
+                "lost_by_plan": plan.lost.messages if plan else None,
+            },
+        }
+        if len(self.predictions) > 1:
+            row["candidates"] = [row["prediction"], *(p.to_json() for p in self.predictions[1:])]
+        if self.generation is not None:
+            row["broker_version_reason"] = self.generation.reason
+        if self.refusal is not None:
+            row["refusal"] = str(self.refusal)
+        if noted := list(by_source(self.layout, self.main_version)):
+            row["by_source"] = noted
+        if self.interrupted:
+            row["interrupted_session"] = self.interrupted
+        return row
+
+    def _plan_json(self, plan: Plan) -> dict[str, Any]:
+        return {
+            "policy": plan.policy,
+            "case": self.plan_case.label,
+            "log_start": plan.log_start,
+            "log_end": plan.log_end,
+            "edits": [
+                {**edit.to_json(), "path": self.layout_path(edit.path)} for edit in plan.edits
+            ],
+            "queues": [
+                {
+                    "topic": row.queue.topic,
+                    "queue_id": row.queue.queue_id,
+                    "min_offset": row.min_offset,
+                    "max_offset": row.max_offset,
+                }
+                for row in plan.queues
+            ],
+            "completed": plan.completed,
+            "lost": plan.lost.to_json(),
+            "groups": plan.groups.to_json(),
+            **self._lost_json("plan", plan.groups),
+            "damaged": [found._asdict() for found in damaged_ranges(plan.fills)],
+            "torn_properties": [record.to_json() for record in plan.cut],
+            **({"replica": plan.brought.to_json()} if plan.brought else {}),
+        }
+
+    def name_lost(self, most: int = MOST) -> None:
+        """Find out who the lost messages were; `to_json` has them then. To be called before anything
+        is applied: it reads what lies on disk. most: rows of each list. Raises Unreadable.
+        """
+        fills = self.plan.fills if self.plan else []
+        lists: dict[str, tuple[LostMessages, Sequence[Fill]]] = {}
+        lists["prediction"] = (self.prediction.groups.lost, ())
+        if self.plan is not None:
+            lists["plan"] = (self.plan.groups.lost, fills)
+        self.named.update({whose: [] for whose in lists})
+        if not any(lost.count or closed for lost, closed in lists.values()):
+            return
+        snapshot = Snapshot.of(self.layout)
+        for whose, (lost, closed) in lists.items():
+            self.named[whose] = name_all(lost, snapshot, closed, most)
+
+    def _lost_json(self, whose: str, groups: GroupLoss) -> dict[str, Any]:
+        """The rows that `name_lost` has found, and how many messages are not among them."""
+        if whose not in self.named:
+            return {}
+        rows = self.named[whose]
+        left_off = groups.lost.count - sum(row["known_from"] != "index" for row in rows)
+        return {"lost_messages": rows, "lost_messages_left_off": left_off}
+
+    def layout_path(self, path: str) -> str:
+        """A path relative to the store where it lies inside."""
+        return path.removeprefix(f"{self.layout.root}/")
+
+
+class Proved(NamedTuple):
+    """What is in order in a log, proved with `proof_of`, and what it was read from: taken before."""
+
+    sound: SoundLog
+    seen: Fingerprint | None
+
+
+@refusing()
+def examine(
+    layout: Layout,
+    version: str | None = None,
+    *,
+    policy: Policy = Policy.BROKER,
+    lost_tag: str = "",
+    replica: str = "",
+    force_empty_log: bool = False,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+    proved: Proved | None = None,
+) -> Recovery:
+    """Predict a broker's start and plan the recovery. Writes nothing.
+
+    version: the broker's, None: the guess, with all that may be. replica: see `Replica.open`. force_empty_log: the log is gone for good. tell: called with the log position
+    reached. proved: of somebody who has just read the log; None: it is read here. Raises Unreadable, Unsupported, InvalidInput, and for a replica that cannot be used Missing, NotAStore.
+    """
+    check_lost_tag(lost_tag)
+    if replica and policy is not Policy.KEEP:
+        raise InvalidInput("a replica is of use under --policy keep only")
+    seen = proved.seen if proved is not None else Fingerprint.of(layout)
+    seen = None if replica else seen
+    snapshot = Snapshot.of(layout)
+    generation = None if version else generation_of(layout)
+    config = layout.broker_config
+    profiles = [as_configured(profile, config) for profile in _profiles(version, generation)]
+    main = profile_of(version or (generation.version if generation else ""))
+    main = as_configured(main, config)
+    switches = switches_of(snapshot)
+    sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
+    outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
+    generations = tuple(profile.version for profile in profiles)
+    wish = Wish(
+        policy,
+        int(time.time() * 1000),
+        generations,
+        lost_tag,
+        force_empty_log=force_empty_log,
+        replica=replica,
+    )
+    progress = read_progress(layout.config)
+    expected = expected_queues(snapshot, config_rules(main))
+    watched = []
+    for outcome in outcomes:
+        groups = GroupLoss(progress)
+        after = Readability.after(outcome, expected)
+        after.on_lost, after.on_lost_run = groups.add, groups.add_run
+        watched.append((outcome, after, groups))
+    auditors = tuple(after for _, after, _ in watched)
+    plan, refusal = None, None
+    try:
+        chosen = outcomes[profiles.index(main)]
+        plan = make_plan(
+            snapshot,
+            main,
+            chosen,
+            wish=wish,
+            auditors=auditors,
+            progress=progress,
+            tell=tell,
+            sound=sound,
+        )
+    except Refused as error:
+        refusal = error
+        for auditor in auditors:
+            auditor.reset()
+        if snapshot.log:
+            survey(
+                CommitLog.open(layout),
+                [*auditors],
+                index_tags=False,
+                multi_dispatch=False,
+            )
+    return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
+
+
+@refusing()
+def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
+    """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
+    snapshot = Snapshot.of(layout)
+    profile = as_configured(profile_of(version), layout.broker_config)
+    switches = switches_of(snapshot)
+    sound = _sound(snapshot, profile, switches)
+    outcome = simulate(snapshot, profile, switches, sound=sound)
+    progress = read_progress(layout.config)
+    return make_plan(snapshot, profile, outcome, wish=wish, progress=progress, sound=sound)
+
+
+def _sound(
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> SoundLog | None:
+    """What is in order from the beginning of the log on; None where it would be of no use."""
+    proof = _proof(snapshot, profile, switches)
+    return None if proof is None else prove_log(proof, jobs or cores(), tell)
+
+
+def proof_of(layout: Layout, version: str | None) -> Proof | None:
+    """What proves a part of the log, as `examine` wants it proved; None where that would be of no use.
+
+    version: the broker's, None: the guess. Raises Unreadable, Unsupported.
+    """
+    profile = profile_of(version or generation_of(layout).version)
+    snapshot = Snapshot.of(layout)
+    return _proof(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
+
+
+def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
+    if not snapshot.log or profile.record.dup_info:
+        return None
+    light = None
+    if switches.multi_dispatch:
+        rules = profile.dispatch
+        further = rules.further(switches.light_zero, switches.delay_levels)
+        light = Light(profile.version, further if rules.multi_dispatch else None)
+    log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
+    tagged = profile.dispatch.index_tags
+    return Proof(snapshot, log, queues, index_files(snapshot), tagged, light)
+
+
+def switches_of(snapshot: Snapshot) -> Switches:
+    """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
+    config = snapshot.layout.broker_config
+    switches, options = Switches.of(config), snapshot.layout.options
+    light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
+    at_zero = all(name.queue_id == 0 for name in light)
+    ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
+    return switches._replace(
+        multi_dispatch=options.multi_dispatch.value,
+        light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
+        consume_queue_ext=switches.consume_queue_ext or ext,
+        delay_levels=options.delay_waits(),
+    )
+
+
+def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:
+    if generation is None:
+        assert version is not None
+        return [profile_of(version)]
+    return [profile_of(candidate) for candidate in generation.candidates]
+
+
+def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None) -> Iterator[str]:
+    """What somebody should know who reads the plan."""
+    if version and not is_exact(version):
+        yield f"no profile of {version}: that of {main.version} is the nearest"
+    if (pid := holder(layout.lock)) is not None:
+        yield f"process {pid} has the store: what is told here changes while it runs"
+    if barriers(layout):
+        yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
+    yield from layout.options.notes()
+    if plan and plan.index is None and layout.options.message_index.is_guess:
+        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+
+        yield (
+            "there is no index, and nothing tells that there was one (messageIndexEnable=false?): "
+            f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
+        )
+    size = layout.sizes.consume_queue
+    if plan and size.origin == "default" and plan.touches("consumequeue"):
+        yield (
+            f"no queue file tells its size: {size.value} bytes, the broker's default, are taken "
+            "(--set mappedFileSizeConsumeQueue=…)"
+        )
+
+
+def _recovery(
+    snapshot: Snapshot,
+    generation: Generation | None,
+    version: str | None,
+    watched: list[tuple[Outcome, Readability, GroupLoss]],
+    main: Profile,
+    plan: Plan | None,
+    refusal: Refused | None,
+    wish: Wish,
+    seen: Fingerprint | None,
+) -> Recovery:
+    layout = snapshot.layout
+    cut_off = unfinished(layout.root, layout.journal)
+    predictions, plan_case = [], None
+    for outcome, after, groups in watched:
+        case = case_of(Facts(snapshot, outcome, after, plan, cut_off is not None))
+        found = prediction(outcome, after, groups, case)
+        ends = queue_ends(found, plan, snapshot)
+        predictions.append(found.with_config(config_start(layout, outcome.profile, ends)))
+        if outcome.profile == main:
+            plan_case = case
+    predictions.sort(key=lambda p: (p.badness, p.broker_version == main.version), reverse=True)
+    counted = watched[0][1]
+    notes = list(_notes(layout, version, main, plan))
+    assert plan_case is not None
+    return Recovery(
+        layout,
+        snapshot.abort,
+        generation,
+        notes,
+        predictions,
+        plan,
+        plan_case,
+        refusal,
+        counted.total,
+        counted.damaged,
+        counted.damaged_bytes,
+        counted.tombstones,
+        counted.dead,
+        cut_off.session if cut_off else "",
+        main.version,
+        bool(barriers(layout)),
+        wish,
+        seen,
+    )

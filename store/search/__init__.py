@@ -1,0 +1,4 @@
+"""Finding messages: by key, queue, time, address, filter; following a log that grows.
+
+`Store` in `store` is the door for whoever reads. May use `broker`, the parts and all below them.
+"""

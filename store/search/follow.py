@@ -1,0 +1,258 @@
+"""Following a live commit log: each message once, as soon as it is whole (`tail -f`).
+
+A broker writes through a memory map into files that it made and zeroed ahead: where the log ends is
+where the next record is not whole yet. A record is whole when its fields add up, its body has its
+checksum and its property text ends with a byte that is written. What stays broken while good
+records follow is damage: it is told and passed over. A broker that starts may cut the log and write on
+earlier: the records that were delivered last are looked at again, and reading goes on behind the last
+one that is still there.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.commit_log import HEAD_BYTES
+from ...formats.derive import Ragged
+from ..counted import counted
+from ..disk.file_queue import MappedFile
+from ..disk.layout import Layout
+from ..disk.watch import Watch
+from ..errors import Missing
+from ..log.batch import Batch
+from ..log.commit_log import CommitLog
+from ..log.log_items import LogItems
+from ..log.record_status import Mark
+from ..log.window import check, number_at, walk
+from .found import Note
+
+WINDOW_BYTES = 1 << 20
+_REMEMBERED = 4096
+_REMEMBERED_OF_A_BATCH = 256
+"""Records that are looked at again after a cut."""
+_HEAD_BYTES = 64
+_BROKEN_SECONDS = 2.0
+"""How long something that is no record may be a record that is still being written."""
+_REST = 50
+"""A search for what follows damage is not begun again before so many times what it took."""
+_GIVE_UP_BYTES = 64 << 20
+"""A record is not larger: more is not read for one."""
+
+
+def _nothing() -> None:
+    """Nobody wants to know that nothing happens."""
+
+
+class Follower:
+    """Reads a log from `position` on, and waits for more.
+
+    position: behind the last record that was delivered. note: told in one line of a cut, of damage
+    and of files that are gone.
+    """
+
+    def __init__(self, layout: Layout, position: int, note: Note) -> None:
+        self.position = position
+        self._layout = layout
+        self._note = note
+        self._log = CommitLog.open(layout)
+        self._delivered: deque[tuple[int, int, int]] = deque(maxlen=_REMEMBERED)
+        self._broken: tuple[int, int, float] | None = None
+
+    def batches(self, idle: Callable[[], None] = _nothing) -> Iterator[Batch]:
+        """New records in log order, for ever; a batch is valid until the next one is asked for.
+
+        idle: called whenever there is nothing to read; what it raises ends it. Raises Unreadable.
+        """
+        with Watch([d for d in self._layout.commit_log_directories if d.is_dir()]) as watch:
+            while True:
+                batch = self.poll()
+                if batch is None:
+                    idle()
+                    watch.wait()
+                    continue
+                watch.active()
+                yield batch
+
+    def skip(self) -> bool:
+        """Go on at the next record behind what is none, zeros, too; False: there is none.
+
+        For whoever knows that what is not there is not being written. Raises Unreadable.
+        """
+        self._reopen()
+        file = self._log.queue.file_at(self.position)
+        if file is None:
+            return False
+        for item in self._log.scan(self.position, reuse=True):
+            if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+                found = int(item.position[0]) - self._log.frame_of(file).payload
+                self._tell_of_damage(found)
+                return True
+        return False
+
+    def poll(self) -> Batch | None:
+        """The next records, None where there are none yet. Raises Unreadable."""
+        try:
+            return self._poll()
+        except Missing:  # a file expired since it was listed
+            self._reopen()
+            return None
+
+    def _poll(self) -> Batch | None:
+        self._look_back()
+        file = self._file()
+        if file is None:
+            return None
+        at = self.position - file.start
+        items = LogItems(self._log, file)
+        head = items.peek(at, HEAD_BYTES)
+        if not head.unread and not any(head.data):
+            self._broken = None
+            return None
+        if items.blank(at) is not None:
+            return self._next_file(file)
+        batch = self._records(items, file, at)
+        return batch if batch is not None else self._over_damage(file, at)
+
+    def _records(self, items: LogItems, file: MappedFile, at: int) -> Batch | None:
+        """The whole records from byte `at` on, None where the first one is not whole."""
+        size = items.size(at)
+        if size is None or size > _GIVE_UP_BYTES:
+            return None
+        window = items.peek(at, max(size, WINDOW_BYTES))
+        starts, _ = walk(window, items.frame)
+        checked = check(window, items.frame, starts)
+        good = checked.whole & checked.in_place & _written(checked.columns.ragged("properties"))
+        if checked.body_crc_ok is not None:
+            good &= checked.body_crc_ok
+        count = len(good) if good.all() else int(np.argmin(good))
+        if not count:
+            return None
+        checked = checked.take(slice(0, count))
+        batch = Batch(checked.columns, checked.position, Mark.NONE, checked.body_crc_ok)
+        last = int(starts[count - 1])
+        end = at + last + number_at(window, last + items.frame.size_offset)
+        for start in starts[max(0, count - _REMEMBERED_OF_A_BATCH) : count].tolist():
+            head = window.array[start : start + _HEAD_BYTES].tobytes()
+            self._delivered.append((file.start + at + start, zlib.crc32(head), len(head)))
+        self.position = file.start + end
+        self._broken = None
+        return batch
+
+    # -- files ----------------------------------------------------------------------------------
+
+    def _file(self) -> MappedFile | None:
+        """The file that holds the position; None while it is not there yet."""
+        file = self._log.queue.file_at(self.position)
+        if file is None:
+            self._reopen()
+            file = self._log.queue.file_at(self.position)
+        if file is None and self._expired(self.position):
+            file = self._log.queue.file_at(self.position)
+        return file
+
+    def _next_file(self, file: MappedFile) -> Batch | None:
+        """Behind a BLANK: go on in the next file once it is there."""
+        if self._log.queue.file_at(file.end) is None:
+            self._reopen()
+        if self._log.queue.file_at(file.end) is None:
+            return self._poll() if self._expired(file.end) else None
+        self.position = file.end
+        return self._poll()
+
+    def _expired(self, position: int) -> bool:
+        """Files at and behind a position were deleted: go on where the log begins now."""
+        if not self._log.files or position >= self._log.min_offset:
+            return False
+        self.position = self._log.min_offset
+        self._delivered.clear()
+        self._note(f"files before {self.position} are gone: going on there")
+        return True
+
+    def _reopen(self) -> None:
+        """List the files again."""
+        self._log.queue.close()
+        self._log = CommitLog.open(self._layout)
+
+    # -- what may go wrong ----------------------------------------------------------------------
+
+    def _is_there(self, record: tuple[int, int, int]) -> bool:
+        """A record that was delivered is still what it was."""
+        position, crc, size = record
+        return zlib.crc32(self._log.queue.read(position, size)) == crc
+
+    def _look_back(self) -> None:
+        """After a cut: back to the last record that is still there."""
+        if not self._delivered or self._is_there(self._delivered[-1]):
+            return
+        self._reopen()
+        # a disk that was not mounted for a while tells nothing of a cut
+        if not self._log.files or self._is_there(self._delivered[-1]):
+            return
+        while self._delivered and self._log.queue.file_at(self._delivered[-1][0]) is None:
+            if self._delivered[-1][0] < self._log.min_offset:  # expired, not cut
+                self._delivered.clear()
+                return
+            self.position = self._delivered.pop()[0]
+        while self._delivered and not self._is_there(self._delivered[-1]):
+            self.position = self._delivered.pop()[0]
+        if self._delivered:
+            last = self._delivered[-1][0]
+            batch = self._log.records(np.array([last], np.int64))
+            self.position = batch.end if len(batch) else last
+        self._note(f"the log was cut: going on at {self.position}")
+
+    def _over_damage(self, file: MappedFile, at: int) -> Batch | None:
+        """No record at byte `at`: one that is being written, or damage with good ones behind it."""
+        head = zlib.crc32(LogItems(self._log, file).peek(at, WINDOW_BYTES).data)
+        now = time.monotonic()
+        if self._broken is None or self._broken[:2] != (self.position, head):
+            self._broken = (self.position, head, now + _BROKEN_SECONDS)
+            return None
+        if now < self._broken[2]:
+            return None
+        self._reopen()
+        payload = self._log.frame_of(file).payload
+        spoiled: Batch | None = None
+        for item in self._log.scan(self.position, crc=True):
+            if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
+                continue
+            found = int(item.position[0]) - payload
+            if spoiled is None and found == self.position:
+                spoiled = item.take(slice(0, 1))
+                if len(item) == 1:
+                    continue
+            return self._go_on(found) if spoiled is None else self._deliver(spoiled)
+        ended = time.monotonic()
+        self._broken = (self.position, head, ended + max(_BROKEN_SECONDS, _REST * (ended - now)))
+        return None
+
+    def _go_on(self, found: int) -> Batch | None:
+        """Behind damage, at the next record."""
+        self._tell_of_damage(found)
+        return self._poll()
+
+    def _tell_of_damage(self, end: int) -> None:
+        """Pass it over."""
+        size, at = end - self.position, self.position
+        bytes_are = counted(size, f"byte at {at} is", f"bytes at {at} are")
+        self._note(f"{bytes_are} no records: passed over")
+        self.position, self._broken = end, None
+
+    def _deliver(self, spoiled: Batch) -> Batch:
+        """A record with good ones behind it is not being written, whatever its body's checksum says."""
+        self._note(f"the record at {self.position} is damaged inside")
+        self.position, self._broken = spoiled.end, None
+        return spoiled
+
+
+def _written(properties: Ragged) -> npt.NDArray[np.bool_]:
+    """bool[n]: the last byte of the text is no zero, which it is before it is written."""
+    last = np.maximum(properties.start + properties.length - 1, 0)
+    written: npt.NDArray[np.bool_] = (properties.buffer[last] != 0) | (properties.length == 0)
+    return written

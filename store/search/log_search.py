@@ -1,0 +1,199 @@
+"""Messages found by scanning the commit log.
+
+The way to any message that no queue and no index names. Stale records are left out: they are no
+messages of this log. `dump` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import dropwhile
+
+import numpy as np
+
+from ..counted import counted
+from ..errors import NotFound
+from ..log.commit_log import Batch, Extent, ExtentKind
+from ..log.message import messages
+from ..log.record_status import Mark
+from ..queues.places import Places, batches
+from .found import Found, Note, Via
+from .inner_batch import messages_in
+from .selection import Selection
+from .store import Store
+from .time_range import TimeRange
+
+LAST_OFFSET = (1 << 63) - 1
+CLOCK_SLACK_MS = 3_600_000
+"""How far a broker's clock may have stepped back before a search by time misses messages."""
+
+Range = tuple[int, int]
+
+
+def search_log(
+    store: Store,
+    selection: Selection,
+    *,
+    ranges: Sequence[Range] | None = None,
+    offsets: Range | None = None,
+    most: int | None = None,
+    reverse: bool = False,
+    note: Note,
+) -> Iterator[Found]:
+    """The wanted messages in log order.
+
+    ranges: positions of the log to be looked at, all by default, or what the times of the selection
+    leave of it. offsets: queue offsets first ≤ k < stop that are wanted. most: so many messages at
+    most, the first ones. Memory: one batch; with reverse 16 bytes per record found.
+    """
+    ranges = [time_bounds(store, selection.times)] if ranges is None else ranges
+    if not reverse:
+        for batch in _scan(store, selection, ranges, offsets, most, note):
+            yield from found_in(batch, Via.SCAN)
+        return
+    kept: list[tuple[Mark, Places]] = []
+    last = (-1, -1)
+    for batch in _scan(store, selection, ranges, offsets, most, note):
+        kept.append((batch.mark, _places(batch)))
+        number = -1 if batch.inner is None else int(batch.inner.number[-1])
+        last = int(batch.position[-1]), number
+    found = _last_first(store, selection, offsets, kept)
+    # of the last record there may be more than were asked for
+    yield from dropwhile(lambda one: one.place > last, found)
+
+
+def _places(batch: Batch) -> Places:
+    """Where its records are, each once, however many messages it holds."""
+    size = batch.columns.ints("total_size").astype(np.int64)
+    return Places(batch.position, size).sorted()
+
+
+def _last_first(
+    store: Store, selection: Selection, offsets: Range | None, kept: list[tuple[Mark, Places]]
+) -> Iterator[Found]:
+    """What a scan has found before, read again."""
+    for mark, places in reversed(kept):
+        for _, batch in batches(store.log, places.take(slice(None, None, -1))):
+            marked = replace(batch, mark=mark)
+            yield from found_in(
+                selection.wanted(marked, offsets=offsets, last_first=True), Via.SCAN
+            )
+
+
+def _scan(
+    store: Store,
+    selection: Selection,
+    ranges: Sequence[Range],
+    offsets: Range | None,
+    most: int | None,
+    note: Note,
+) -> Iterator[Batch]:
+    damage: list[Extent] = []
+    left = most
+    for start, stop in ranges:
+        for item in store.log.scan(start, stop, reuse=True):
+            if isinstance(item, Extent):
+                store.scanned(item.size)
+                if item.kind in (ExtentKind.DAMAGE, ExtentKind.MISSING):
+                    damage.append(item)
+                continue
+            store.scanned(item.end - int(item.position[0]))
+            if item.mark > Mark.AFTER_DAMAGE:
+                continue
+            store.searched.add_batch(Via.SCAN, item)
+            batch = selection.wanted(item, offsets=offsets)
+            if left is not None:
+                batch = batch.take(slice(0, left))
+                left -= len(batch)
+            if len(batch):
+                yield batch
+            if left == 0:
+                break
+        if left == 0:
+            break
+    if damage:
+        note(_about(damage))
+
+
+def _about(damage: list[Extent]) -> str:
+    ranges = counted(len(damage), "damaged range")
+    size = sum(extent.size for extent in damage)
+    first = f"at {damage[0].position}: {damage[0].reason}"
+    return f"{ranges}, {counted(size, 'byte')}, the first {first}; what lies behind was read, too"
+
+
+def found_in(batch: Batch, via: Via) -> Iterator[Found]:
+    """The records of a batch as messages."""
+    for message in messages(batch):
+        yield Found(message, via)
+
+
+def search_log_queue(
+    store: Store,
+    selection: Selection,
+    *,
+    offset: int | None = None,
+    count: int | None = None,
+    reverse: bool = False,
+    note: Note,
+) -> Iterator[Found]:
+    """Messages of a topic-queue by their own queue offsets, where no queue file can be read.
+
+    A batch record that is shown as it is stored counts with all queue offsets of the batch.
+    """
+    most = count if offset is None else None
+    offsets = wanted_offsets(offset, count)
+    return search_log(store, selection, offsets=offsets, most=most, reverse=reverse, note=note)
+
+
+def wanted_offsets(offset: int | None, count: int | None) -> Range | None:
+    """Queue offsets first ≤ k < stop that a question for `count` from `offset` on is about.
+
+    None without an offset: all.
+    """
+    if offset is None:
+        return None
+    return offset, LAST_OFFSET if count is None else min(offset + count, LAST_OFFSET)
+
+
+def log_offset_at(store: Store, topic: str, queue_id: int, time_ms: int, note: Note) -> int:
+    """The queue offset for a time, as a 5.x broker answers, by scanning. Raises NotFound.
+
+    For a time behind the last message that is the end of the queue, of a batch queue the offset of
+    its last batch.
+    """
+    selection = Selection(topic=topic, queue_id=queue_id)
+    end = None
+    selection = selection._replace(whole=True)
+    for batch in _scan(store, selection, [time_bounds(store, TimeRange())], None, None, note):
+        late = np.flatnonzero(batch.columns.ints("store_timestamp") >= time_ms)
+        offsets = batch.columns.ints("queue_offset")
+        if len(late):
+            return int(offsets[late[0]])
+        behind = 0 if store.has_batch_queues(topic) else int(messages_in(batch)[-1])
+        end = int(offsets[-1]) + behind
+    if end is None:
+        raise NotFound(f"no message of {topic}/{queue_id}", path=store.layout.root)
+    return end
+
+
+def time_bounds(store: Store, times: TimeRange) -> Range:
+    """The part of the log in which messages of these times lie, in whole files.
+
+    Goes by the first record of each file, with some slack for clocks that stepped back.
+    """
+    files = store.log_files.files
+    start, stop = store.log_files.start, store.log_files.end
+    if not times.bounded:
+        return start, stop
+    for file in files:
+        first_ms = store.store_time(file.start + store.payload_at(file.start))
+        if first_ms is None:
+            continue
+        if first_ms < times.since_ms - CLOCK_SLACK_MS:
+            start = file.start
+        if first_ms >= times.until_ms + CLOCK_SLACK_MS:
+            stop = file.start
+            break
+    return start, max(start, stop)

@@ -1,0 +1,259 @@
+"""Which messages are wanted: the same question to one message and to a batch of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...formats import message_properties as names
+from ..log.body import MAX_BODY_BYTES
+from ..log.message import Message
+from .time_range import TimeRange
+
+if TYPE_CHECKING:
+    import re
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from ...formats.derive import Ragged
+    from ...formats.property_columns import Items
+    from ..broker.filter import Where
+    from ..log.batch import Batch
+
+    Mask = npt.NDArray[np.bool_]
+
+
+class Selection(NamedTuple):
+    """Conditions that all must hold; None asks nothing.
+
+    topic: its name, or a pattern of names as a shell's, such as `orders*`. key: one of the parts of
+    KEYS, or the unique key. unique_key: the unique key only. tag: one of several is `A || B`, as
+    consumers subscribe; `*` asks nothing. times: by store time. where: a condition in RocketMQ's
+    filter language. grep: a pattern to be found in the body, decompressed up to max_body_bytes and
+    read as UTF-8 (bytes that are none become U+FFFD). whole: a record that holds a batch of
+    messages is wanted as it is stored, where it or one of them is; otherwise they are.
+    """
+
+    topic: str | None = None
+    queue_id: int | None = None
+    key: str | None = None
+    unique_key: str | None = None
+    tag: str | None = None
+    times: TimeRange = TimeRange()
+    where: Where | None = None
+    grep: re.Pattern[str] | None = None
+    max_body_bytes: int = MAX_BODY_BYTES
+    whole: bool = False
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is a condition at all."""
+        return self._replace(max_body_bytes=MAX_BODY_BYTES, whole=False) != Selection()
+
+    @property
+    def asks_more(self) -> bool:
+        """Whether there is a condition besides topic and queue."""
+        return self._replace(topic=None, queue_id=None).asks
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of which a message has one; none asks nothing."""
+        parts = [part.strip() for part in (self.tag or ANY_TAG).split(TAG_SEPARATOR)]
+        return () if ANY_TAG in parts else tuple(part for part in parts if part) or ("",)
+
+    @property
+    def one_topic(self) -> str | None:
+        """The topic where one is named, None for any and for a pattern."""
+        return None if self.topic is None or is_pattern(self.topic) else self.topic
+
+    def wanted(
+        self,
+        batch: Batch,
+        *,
+        offsets: tuple[int, int] | None = None,
+        last_first: bool = False,
+    ) -> Batch:
+        """The wanted records of a batch, or rather the messages inside of them.
+
+        offsets: of those with queue offsets first ≤ k < stop only. last_first: those of one record
+        in this order.
+        """
+        from ..log.message import is_batch_record
+
+        asks = self.asks or offsets is not None
+        several = bool(is_batch_record(batch.columns.ints("sys_flag")).any())
+        if not asks and (self.whole or not several):
+            return batch
+        if offsets is None and not several:
+            return batch.take(self.mask(batch))
+        import numpy as np
+
+        from .inner_batch import backwards, messages_in, unwrapped
+
+        apart = unwrapped(batch, self.max_body_bytes)
+        mask = self.mask(apart)
+        here: Mask = np.ones(len(apart), np.bool_)
+        if offsets is not None:
+            first = apart.columns.ints("queue_offset")
+            here = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
+        if not self.whole or apart.inner is None:
+            found = apart.take(mask & here)
+            return backwards(found) if last_first else found
+        row = apart.inner.row
+        some = np.bincount(row, mask & here, len(batch)) > 0
+        own = self.mask(batch) & (np.bincount(row, here, len(batch)) > 0)
+        return batch.take(some | own)
+
+    def takes(self, message: Message, *, in_queue: bool = False) -> bool:
+        """Whether a message is wanted. in_queue: it comes from the queue that is asked for."""
+        own_queue = in_queue or (
+            (self.topic is None or _is_of(message.raw_topic, self.topic))
+            and (self.queue_id is None or message.queue_id == self.queue_id)
+        )
+        tags = self.tags
+        return (
+            own_queue
+            and message.store_timestamp in self.times
+            and (not tags or message.tags in tags)
+            and self._has_keys(message)
+            and (self.where is None or self.where.takes(message))
+            and self._greps(message)
+        )
+
+    def _has_keys(self, message: Message) -> bool:
+        """A message inside of a batch record answers to the keys of both."""
+        if message.inner is not None and self._has_keys(message.inner.record):
+            return True
+        return (self.unique_key is None or message.unique_key == self.unique_key) and (
+            self.key is None or self.key in (*message.keys, message.unique_key)
+        )
+
+    def _greps(self, message: Message) -> bool:
+        if self.grep is None:
+            return True
+        text = message.body(self.max_body_bytes).data.decode("utf-8", "replace")
+        return self.grep.search(text) is not None
+
+    def mask(self, batch: Batch) -> Mask:
+        """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
+        import numpy as np
+
+        columns = batch.columns
+        mask: Mask = np.ones(len(batch), np.bool_)
+        if self.topic is not None:
+            mask &= _topics(columns.ragged("topic"), self.topic)
+        if self.queue_id is not None:
+            mask &= columns.ints("queue_id") == self.queue_id
+        if self.times.bounded:
+            stored = columns.ints("store_timestamp")
+            mask &= (stored >= self.times.since_ms) & (stored < self.times.until_ms)
+        if self._asks_properties and mask.any():
+            mask[mask] = self._properties_mask(batch if mask.all() else batch.take(mask))
+        if self.where is not None and mask.any():
+            mask[mask] = self.where.mask(batch if mask.all() else batch.take(mask))
+        if self.grep is not None and mask.any():
+            mask[mask] = self._grep_mask(batch.take(mask))
+        return mask
+
+    @property
+    def _asks_properties(self) -> bool:
+        return bool(self.tags) or (self.key, self.unique_key) != (None, None)
+
+    def _properties_mask(self, batch: Batch) -> Mask:
+        import numpy as np
+
+        from ...formats.property_columns import Items
+
+        items = Items(batch.columns.ragged("properties"))
+        mask = self._keys_mask(items, len(batch))
+        if batch.inner is not None:
+            records = batch.inner.records
+            of_records = Items(records.columns.ragged("properties"))
+            mask |= self._keys_mask(of_records, len(records))[batch.inner.row]
+        if self.tags:
+            found = items.find(names.TAGS)
+            mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
+        return mask
+
+    def _keys_mask(self, items: Items, count: int) -> Mask:
+        import numpy as np
+
+        mask: Mask = np.ones(count, np.bool_)
+        if self.unique_key is not None:
+            mask &= equal(items.find(names.UNIQ_KEY), utf8(self.unique_key))
+        if self.key is not None:
+            key = utf8(self.key)
+            mask &= equal(items.find(names.UNIQ_KEY), key) | _has_part(items.find(names.KEYS), key)
+        return mask
+
+    def _grep_mask(self, batch: Batch) -> Mask:
+        import numpy as np
+
+        from ..log.message import messages
+
+        return np.fromiter((self._greps(m) for m in messages(batch)), np.bool_, len(batch))
+
+
+TAG_SEPARATOR = "||"
+ANY_TAG = "*"
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether a topic stands for several. No broker makes a topic with one of these characters."""
+    return any(character in topic for character in "*?[")
+
+
+def _is_of(stored: bytes, topic: str) -> bool:
+    if stored == utf8(topic):
+        return True
+    return is_pattern(topic) and matches(stored.decode("utf-8", "surrogateescape"), topic)
+
+
+def matches(name: str, topic: str) -> bool:
+    """Whether a topic is meant by a name or pattern. Case counts."""
+    from fnmatch import fnmatchcase
+
+    return name == topic or fnmatchcase(name, topic)
+
+
+def _topics(stored: Ragged, topic: str) -> Mask:
+    """bool[n]: the topic is the one, or one of those that the pattern means."""
+    if not is_pattern(topic):
+        return equal(stored, utf8(topic))
+    import numpy as np
+
+    from ..columns.dictionary import dictionary
+
+    found = dictionary(stored)
+    meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)
+    mask: Mask = meant[found.ids]
+    return mask
+
+
+def equal(strings: Ragged, text: bytes) -> Mask:
+    """bool[n]: the string is `text`. Absent strings are equal to none."""
+    import numpy as np
+
+    rows = np.flatnonzero(strings.length == len(text))
+    for k, byte in enumerate(text):
+        rows = rows[strings.buffer[strings.start[rows] + k] == byte]
+    mask = np.zeros(len(strings), np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def _has_part(keys: Ragged, key: bytes) -> Mask:
+    """bool[n]: `key` is one of the parts that single spaces separate."""
+    import numpy as np
+
+    mask = equal(keys, key)
+    several = np.flatnonzero((keys.length > len(key)) & ~mask)
+    separator = names.KEY_SEPARATOR.encode()
+    for row in several.tolist():
+        mask[row] = key in keys[row].split(separator)
+    return mask & (len(key) > 0)
+
+
+def utf8(text: str) -> bytes:
+    """Bytes of a text from a command line or a directory name."""
+    return text.encode("utf-8", "surrogateescape")

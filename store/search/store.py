@@ -1,0 +1,457 @@
+"""A store as one object: its log, queues, index, checkpoint and configuration, for reading."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Self
+
+from ..disk.broker_conf import BrokerConfig
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import Layout
+from ..errors import InvalidInput, NotFound, StoreError, Unsupported
+from ..log.message import Message
+from ..log.one_record import read_message
+from ..log.record_status import Mark
+from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, has_topic, queue_directories
+from .found import Searched
+
+if TYPE_CHECKING:
+    from ..arrow.reader import Reader
+    from ..broker.filter import Where
+    from ..broker.generation import Generation
+    from ..disk.checkpoint import Checkpoint
+    from ..index.read import Index
+    from ..index.sizes import Sizes
+    from ..log.commit_log import CommitLog, LogEnd
+    from .selected import OnDamage, Time
+
+_CANDIDATES = 256
+"""Queues whose last record is looked at to find the end of the log."""
+_QUEUES_ASKED = 32
+"""Queues whose last record is compared with a record that may be dead."""
+_FIRST_5 = "5"
+
+
+def _nothing(_: int) -> None:
+    """Nobody wants to know how far a scan is."""
+
+
+class Store:
+    """The message store in a directory. It is read, never written; a broker may be running on it.
+
+    Parts are opened when they are asked for. Use as a context manager or `close`.
+
+    path: the root directory. config: the broker's configuration, which overrides what the files
+    tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
+    Unreadable.
+
+    >>> with Store(path) as store:
+    ...     message = store.message("orders", 0, 3)
+    ...     message.keys, message.store_timestamp, message.body().data[:11]
+    (['key28'], 1795210635090, b'lorem ipsum')
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: BrokerConfig | None = None,
+        *,
+        rate_bytes: int | None = None,
+    ) -> None:
+        self.layout = Layout.open(path, config)
+        self.rate_bytes = rate_bytes
+        self.scanned: Callable[[int], None] = _nothing
+        """Told of so many more bytes whenever a search scans the log."""
+        self.searched = Searched()
+        """What searches have looked at."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The configuration given; empty without one."""
+        return self.layout.broker_config
+
+    @property
+    def sizes(self) -> Sizes:
+        """File sizes, each with where it comes from."""
+        return self.layout.sizes
+
+    @cached_property
+    def log(self) -> CommitLog:
+        """The commit log, as columns."""
+        from ..log.commit_log import CommitLog
+
+        return CommitLog.of(self.layout, self.log_files, rate_bytes=self.rate_bytes)
+
+    @cached_property
+    def log_files(self) -> MappedFileQueue:
+        """The files of the commit log."""
+        return self.layout.commit_log_files()
+
+    @cached_property
+    def queues(self) -> ConsumeQueues:
+        """The consume queues, in files or in a RocksDB; none where that cannot be read."""
+        return self._queues_and_problem[0]
+
+    @cached_property
+    def _queues_and_problem(self) -> tuple[ConsumeQueues, str]:
+        """The consume queues, and why they cannot be read."""
+        if self.layout.rocksdb_queues:
+            from ..queues.read_rocksdb import open_queues
+
+            return open_queues(self.layout)
+        return ConsumeQueues(self.layout), ""
+
+    @cached_property
+    def index(self) -> Index:
+        """The index files."""
+        from ..index.read import Index
+
+        return Index.open(self.layout.index, self.config)
+
+    @cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        """The checkpoint, None where there is none."""
+        from ..disk.checkpoint import read_checkpoint
+
+        return read_checkpoint(self.layout.checkpoint)
+
+    @cached_property
+    def generation(self) -> Generation:
+        """A guess which brokers wrote the store."""
+        from ..broker.generation import generation_of
+
+        return generation_of(self.layout)
+
+    @property
+    def broker_4(self) -> bool:
+        """The store is likely one of a 4.x broker."""
+        return self.generation.version < _FIRST_5
+
+    @cached_property
+    def log_end(self) -> LogEnd:
+        """Where the last record of the log ends.
+
+        The log is walked from the newest record that a queue points at, without queues from the
+        last file that begins with a record.
+        """
+        return self.log.end(self._near_the_end())
+
+    def _near_the_end(self) -> int | None:
+        """A record, or a DLedger entry, not far before the end of the log.
+
+        Of the records that the queues end with it is the one stored last: a unit that a broker has
+        cut off may point farther, but at an older record (spec 2.5).
+        """
+        ends = {s.last_position for s in self._all_units if s.last_position is not None}
+        found = [m for m in self._messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
+        if found:
+            newest = max(found, key=lambda m: (m.store_timestamp, m.position))
+            return newest.position - self.payload_at(newest.position)
+        for file in reversed(self.log_files.files):
+            if any(self._messages_at([file.start + self.payload_at(file.start)])):
+                return file.start
+        return None
+
+    def may_be_dead(self, message: Message) -> bool:
+        """A record behind a newer one: a broker may have cut it off, or its clock went back.
+
+        `log_end` tells for certain, but takes longer. Looks at some queues, and only for a record
+        in the last two files: a broker deletes those behind a cut.
+        """
+        files = self.log_files.files
+        if message.position < files[max(len(files) - 2, 0)].start:
+            return False
+        for directory in islice(self.queues, _QUEUES_ASKED):
+            with self.queues.open(directory.topic, directory.queue_id) as queue:
+                last = queue.summary().last_position
+            if last is not None and last < message.position:
+                for other in self._messages_at([last]):
+                    if other.store_timestamp > message.store_timestamp:
+                        return True
+        return False
+
+    def marked(self, message: Message) -> Message:
+        """A message that was read by its position, with what a scan would say of its worth.
+
+        A recycled file holds records of other positions, a log that was cut holds dead ones.
+        """
+        mark = Mark.NONE
+        if message.physical_offset != message.position:
+            following = message.position + message.total_size + self.payload_at(message.position)
+            mark = Mark.NONE if any(self._messages_at([following])) else Mark.EARLIER_LIFE
+        elif "log_end" in self.__dict__ or self.may_be_dead(message):
+            mark = Mark.DEAD_TAIL if message.position >= self.log_end.position else Mark.NONE
+        return message._replace(mark=mark)
+
+    def payload_at(self, position: int) -> int:
+        """Bytes of a DLedger entry before its record; 0 in a plain log."""
+        file = self.log_files.file_at(position)
+        return self.log.frame_of(file).payload if file else 0
+
+    def _messages_at(self, positions: Iterable[int]) -> Iterator[Message]:
+        """Those of the positions at which a record begins that names its own position."""
+        for position in positions:
+            try:
+                message = self.message_at(position)
+            except NotFound:
+                continue
+            if message.physical_offset == position:
+                yield message
+
+    @cached_property
+    def _all_units(self) -> list[QueueSummary]:
+        """What the queues hold, units behind the log's end included."""
+        return self.queues.summaries(self.log_files.start)
+
+    @cached_property
+    def queue_summaries(self) -> list[QueueSummary]:
+        """Every queue with its offsets, sorted by topic and number, as a broker would tell."""
+        end = self.log_end.position
+        return [
+            self._summary(s.topic, s.queue_id)
+            if s.min_offset == s.max_offset or (s.end_position or 0) > end
+            else s
+            for s in self._all_units
+        ]
+
+    def _summary(self, topic: str, queue_id: int) -> QueueSummary:
+        with self.queues.open(topic, queue_id) as queue:
+            return self.queue_summary(queue)
+
+    def queue_summary(self, queue: ConsumeQueue) -> QueueSummary:
+        """What one queue holds, as a broker would tell."""
+        summary = queue.summary(self.log_files.start, self.log_end.position)
+        if summary.min_offset == summary.max_offset > 0 and self.broker_4:
+            return summary._replace(min_offset=0)
+        return summary
+
+    @cached_property
+    def topics(self) -> list[str]:
+        """Topics that have queues on disk, sorted."""
+        layout = self.layout
+        found = {queue.topic for queue in self.queues}
+        found |= {queue.topic for queue in queue_directories(layout.batch_consume_queue)}
+        return sorted(found)
+
+    @cached_property
+    def queues_unread(self) -> str:
+        """Why there is no consume queue that can be read, "" if there is."""
+        if problem := self._queues_and_problem[1]:
+            return problem
+        if next(iter(self.queues), None) is None:
+            return "there are no consume queues"
+        return ""
+
+    def topic_unread(self, topic: str) -> str:
+        """Why the queues of a topic cannot be read although it may have messages, "" if they can."""
+        if self.queues_unread:
+            return self.queues_unread
+        if self.has_batch_queues(topic):
+            return f"{topic} has batch consume queues"
+        if not self.queues.has_topic(topic) and self._configured(topic):
+            return f"{topic} is in topics.json, but has no consume queues"
+        return ""
+
+    def _configured(self, topic: str) -> bool:
+        """The broker's configuration has the topic, as far as it can be read."""
+        from ..broker.topics import Topics
+
+        try:
+            return topic in Topics.read(self.layout.config)
+        except StoreError:
+            return False
+
+    def has_batch_queues(self, topic: str) -> bool:
+        """The topic's queues are batch queues (spec 2.7)."""
+        return has_topic(self.layout.batch_consume_queue, topic)
+
+    def has_compaction_queues(self, topic: str) -> bool:
+        """There is a compaction log of the topic (spec 06, 6.1)."""
+        return has_topic(self.layout.compaction_queues, topic)
+
+    def message_at(self, position: int) -> Message:
+        """The message whose record begins at a position of the log. Raises NotFound."""
+        return read_message(self.log_files, position)
+
+    def message_by_id(self, message_id: str) -> Message:
+        """The message with an offset message id (hex). Raises InvalidInput, NotFound."""
+        from ...formats.quick import parse_message_id
+
+        try:
+            ip, port, position = parse_message_id(message_id.strip())
+        except ValueError as error:
+            hint = "it has 32 or 56 hex digits; --unique-key takes any id that a client gave"
+            raise InvalidInput(f"not an offset message id: {message_id!r}", hint=hint) from error
+        message = self.message_at(position)
+        if message.store_host != (ip, port) or message.physical_offset != position:
+            hint = f"the record at {position} has the id {message.message_id}"
+            raise NotFound(f"no message with the id {message_id}", hint=hint)
+        return message
+
+    def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
+        """One message by its place in a queue, of a batch queue one of those inside of a record.
+
+        Raises NotFound, also where the unit is damaged.
+        """
+        if self.has_batch_queues(topic):
+            from .batch_search import batch_message
+
+            return batch_message(self, topic, queue_id, queue_offset)
+        with self.queues.open(topic, queue_id) as queue:
+            return self.message_of_unit(queue, queue_offset)
+
+    def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
+        """The message that a unit of a queue points at.
+
+        Raises NotFound, also where that is one of another topic or behind the end of the log.
+        """
+        none = f"{queue.topic}/{queue.queue_id} has no message {queue_offset}"
+        unit = queue.unit(queue_offset)
+        if unit is None or not unit.valid or unit.pre_fill:
+            raise NotFound(none)
+        message = self.message_at(unit.physical_offset)
+        if unit.physical_offset >= self.log_end.position or not message.is_of(queue.topic):
+            raise NotFound(f"{none}: its unit points elsewhere")
+        return message
+
+    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
+        """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+        if self.has_batch_queues(topic):
+            from .batch_search import open_batch_queue
+
+            with open_batch_queue(self, topic, queue_id) as batches:
+                return batches.offset_at(time_ms)
+        from ..queues.offset_at import offset_at
+
+        with self.queues.open(topic, queue_id) as queue:
+            return offset_at(
+                queue,
+                self.queue_summary(queue),
+                time_ms,
+                self.store_time,
+                log_start=self.log_files.start,
+                broker_4=self.broker_4,
+            )
+
+    def store_time(self, position: int) -> int | None:
+        """Store timestamp of the record at a position, None where none begins."""
+        try:
+            return self.message_at(position).store_timestamp
+        except NotFound:
+            return None
+
+    def messages(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        since: Time = None,
+        until: Time = None,
+        where: str | Where | None = None,
+        on_damage: OnDamage = "warn",
+    ) -> Iterator[Message]:
+        """Messages in log order, those inside of batch records one by one.
+
+        topics: names or patterns as a shell's, none for all. since ≤ store time < until: text as
+        `--since` takes it, ms since 1970, or a datetime. where: a condition in RocketMQ's filter
+        language. on_damage: `warn` (DamageWarning), `raise` or `skip` a range that cannot be read.
+        Raises InvalidInput, Unreadable, Corrupted.
+
+        >>> with Store(path) as store:
+        ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
+        [['key5'], ['key8']]
+        """
+        from ..log.message import messages
+        from .selected import selected
+
+        batches = selected(
+            self,
+            topics=topics,
+            since=since,
+            until=until,
+            where=where,
+            on_damage=on_damage,
+            crc=True,
+            inner=True,
+        )
+        return (message for batch in batches for message in messages(batch))
+
+    def to_arrow(
+        self,
+        fields: str | Sequence[str] | None = None,
+        *,
+        topics: str | Sequence[str] = (),
+        since: Time = None,
+        until: Time = None,
+        where: str | Where | None = None,
+        on_damage: OnDamage = "warn",
+    ) -> Reader:
+        """Records as a stream of Arrow batches: columns as the JSON names them. Needs pyarrow.
+
+        fields: some of the columns of `rocketmq-log`; None: all but what is made of bodies. The
+        rest as for `messages`. Memory: some MiB. Raises Unsupported without pyarrow.
+
+        >>> with Store(path) as store:
+        ...     store.to_arrow(["topic", "body"], topics="orders").read_all().num_rows
+        87
+        """
+        try:
+            from ..arrow.reader import reader
+        except ImportError as error:
+            hint = "pip install 'mqstore[arrow]'"
+            raise Unsupported("this needs pyarrow", hint=hint) from error
+        return reader(
+            self,
+            fields,
+            topics=topics,
+            since=since,
+            until=until,
+            where=where,
+            on_damage=on_damage,
+        )
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All messages, for whatever takes a stream of Arrow: polars, DuckDB, pyarrow."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_polars(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
+        """The same as a DataFrame of polars, all of it in memory. Raises as `to_arrow`."""
+        try:
+            import polars
+        except ImportError as error:
+            raise Unsupported("this needs polars", hint="pip install 'mqstore[frames]'") from error
+        return polars.DataFrame(self.to_arrow(fields, **wanted))
+
+    def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
+        """The same as a DataFrame of pandas, all of it in memory. Raises as `to_arrow`."""
+        stream = self.to_arrow(fields, **wanted)
+        try:
+            return stream.read_pandas()
+        except ModuleNotFoundError as error:
+            raise Unsupported("this needs pandas", hint="pip install 'mqstore[frames]'") from error
+
+    def __repr__(self) -> str:
+        return f"Store({self.layout.root!s})"
+
+    def _repr_html_(self) -> str:
+        """Its queues as a table, for notebooks."""
+        from ..verify.html import queues_html
+
+        return queues_html(self)
+
+    def close(self) -> None:
+        """Close all files; a later read opens them again."""
+        if "log_files" in self.__dict__:
+            self.log_files.close()
+        if "queues" in self.__dict__:
+            self.queues.close()
+        if "index" in self.__dict__:
+            self.index.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

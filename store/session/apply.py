@@ -1,0 +1,326 @@
+"""Carrying a plan out: barrier, lock, journal, edits, checkpoint, `abort` last.
+
+The lock keeps other tools out and a broker from serving, but a broker loads, and cuts, before it
+takes the lock (spec 4.3). So a start barrier goes first: a file in the log directory that has a log
+file's size and no number for a name makes every version refuse to load, with nothing changed.
+
+From the moment the journal is sealed the repair is carried through: cut off at any point, the next
+run goes on with the same journal and ends the same.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+
+from ..disk.byte_reader import pieces
+from ..disk.edits import digest
+from ..disk.files import Files, OpenFile
+from ..disk.layout import Layout
+from ..disk.lock import holder
+from ..disk.new_directory import remove_tree
+from ..disk.snapshot import BARRIER_PREFIX
+from ..disk.take_lock import StoreLock
+from ..errors import InUse, Refused
+from ..plan.plan import Plan
+from .fingerprint import Fingerprint
+from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
+from .note import find_note, read_note, write_note
+from .stage import stage
+
+_ZEROS = bytes(1 << 20)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A repair that was carried through. resumed: it had been cut off before.
+
+    session: "" where there was nothing to do.
+    """
+
+    session: str
+    resumed: bool
+    steps: int
+
+
+def apply(
+    layout: Layout,
+    shown: Plan | None,
+    replan: Callable[[], Plan],
+    files: Files,
+    *,
+    seen: Fingerprint | None = None,
+    wait_seconds: float = 0,
+    command: str = "recover",
+) -> Applied:
+    """Carry a plan out, or go on with a repair that was cut off.
+
+    shown: the plan that was agreed to; `replan` makes it again under the lock, and both must be the
+    same. seen: taken before `shown` was made; where it still holds, the plan is not made again.
+    Raises InUse, Refused (the store has changed, another file system), NoSpace, Unreadable.
+    """
+    _check_barrier(layout)
+    with alone(layout, files, wait_seconds) as lock:
+        journal = unfinished(layout.root, layout.journal)
+        resumed = journal is not None
+        if journal is None:
+            plan = _agreed(layout, shown, replan, seen)
+            _drop_unsealed(layout, files)
+            if not plan.edits:
+                lock.leave = lock.was
+                return Applied("", False, 0)
+            journal = stage(layout, plan, files, new_session(layout), command, lock.was)
+        carry_through(journal, files)
+        journal.finish(files, listing(layout, journal, files))
+    return Applied(journal.session, resumed, len(journal.steps))
+
+
+def _agreed(
+    layout: Layout, shown: Plan | None, replan: Callable[[], Plan], seen: Fingerprint | None
+) -> Plan:
+    """The plan that was agreed to, if it is still the one of this store. Raises Refused."""
+    if shown is not None and seen is not None and seen.still_holds(layout):
+        return shown
+    plan = replan()
+    if shown is not None and digest(plan.edits) != digest(shown.edits):
+        raise Refused(
+            "the store has changed since the plan was made",
+            path=layout.root,
+            hint="look at the new plan and try again",
+        )
+    return plan
+
+
+def _check_barrier(layout: Layout) -> None:
+    """A repair that was cut off still has its barrier. Raises Refused."""
+    check_journal_place(layout)
+    journal = unfinished(layout.root, layout.journal)
+    if journal is None:
+        return
+    if journal.state is State.UNDO_CUT_OFF:
+        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+
+        raise Refused(
+            f"taking back {journal.session} was cut off",
+            path=layout.root,
+            hint=f"run: {proposed(layout, 'undo')}",
+        )
+    if not barriers(layout):
+        raise Refused(
+            "a recovery was cut off, and its start barrier is gone: a broker may have run since",
+            path=journal.folder,
+            hint="move that folder out of the store to begin anew",
+        )
+
+
+def listing(layout: Layout, journal: Journal, files: Files) -> Listing:
+    """Every file of the store, and of log directories elsewhere, but lock, barrier and sessions.
+
+    A link to a directory where `files` may not write counts by itself: what is there is not ours.
+    """
+    found: Listing = {}
+    outside = [d for d in layout.commit_log_directories if not d.is_relative_to(layout.root)]
+    waiting, seen = [layout.root, *outside], set[tuple[int, int]]()
+    while waiting:
+        directory = waiting.pop()
+        status = directory.stat()
+        key = (status.st_dev, status.st_ino)
+        if key in seen:  # a link that leads back
+            continue
+        seen.add(key)
+        for entry in os.scandir(directory):
+            path = Path(entry.path)
+            if entry.is_dir() and (not entry.is_symlink() or files.is_inside(path)):
+                waiting += [path] if entry.name != layout.journal.name else []
+            elif path != layout.lock and not entry.name.startswith(BARRIER_PREFIX):
+                own = entry.stat(follow_symlinks=False)
+                found[journal.relative(path)] = (own.st_size, own.st_mtime_ns)
+    return found
+
+
+def new_session(layout: Layout) -> str:
+    """A name for a session: the time, in an order that sorts."""
+    name = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    taken = {folder.name for folder in sessions(layout.journal)}
+    while name in taken:
+        name += "x"
+    return name
+
+
+@contextmanager
+def alone(
+    layout: Layout, files: Files, wait_seconds: float, *, made: Iterable[Path] = ()
+) -> Iterator[StoreLock]:
+    """Nobody else works on the store: barrier first, then the lock.
+
+    The barriers go when the work is done, or when it has not begun. Once the journal is sealed they
+    stay until the work is done: a broker must not start on a half-repaired store. So a sealed
+    journal without a barrier is none to go on with. made: directories that may be removed, where
+    no barrier is put. Raises InUse: then another's barrier stays where it is.
+    """
+    if not wait_seconds and (pid := holder(layout.lock)) is not None:
+        raise InUse(f"in use by process {pid}", path=layout.root, hint="stop the broker first")
+    avoided = frozenset(made)
+    own = _put_barrier(layout, files, avoided)
+    try:
+        lock = StoreLock.take(layout.lock, files, wait_seconds=wait_seconds)
+    except BaseException:
+        if own is not None:
+            _remove_barrier(own, files)
+        raise
+    with lock:
+        try:
+            if not barriers(layout):  # whoever had the lock before took ours away with its own
+                _put_barrier(layout, files, avoided)
+            yield lock
+            remove_barriers(layout, files)
+        except BaseException:
+            if unfinished(layout.root, layout.journal) is None:
+                lock.leave = lock.was
+                remove_barriers(layout, files)
+            raise
+
+
+def barriers(layout: Layout) -> list[Path]:
+    """Start barriers that are in place."""
+    return [
+        path
+        for directory in layout.commit_log_directories
+        if directory.is_dir()
+        for path in sorted(directory.iterdir())
+        if path.name.startswith(BARRIER_PREFIX)
+    ]
+
+
+def check_journal_place(layout: Layout) -> None:
+    """Whoever goes on must name the journal of who began. Raises Refused."""
+    for path in barriers(layout):
+        named = read_note(path)
+        if named and layout.journal.resolve() != Path(os.fsdecode(named)):
+            place = Path(os.fsdecode(named)).parent.parent
+            raise Refused(
+                "a recovery was begun with its journal elsewhere, and was cut off",
+                path=layout.root,
+                hint=f"name it: --journal {place}",
+            )
+
+
+def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path | None:
+    """Each process puts its own: one that gives up must not take another's away.
+
+    It names the journal where that lies elsewhere.
+    """
+    there = [d for d in layout.commit_log_directories if d.is_dir() and d not in avoided]
+    if not there:
+        return None
+    # process ids repeat, in containers above all
+    path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
+    place = b"" if layout.journal_place is None else os.fsencode(layout.journal.resolve())
+    # of another length it would let some versions load
+    write_note(files, path, place, layout.sizes.commit_log.value)
+    return find_note(path)
+
+
+def remove_barriers(layout: Layout, files: Files) -> None:
+    """Let brokers start again."""
+    for path in barriers(layout):
+        _remove_barrier(path, files)
+
+
+def _remove_barrier(path: Path, files: Files) -> None:
+    if path.exists():
+        files.unlink(path)
+        files.sync_directory(path.parent)
+
+
+def _drop_unsealed(layout: Layout, files: Files) -> None:
+    """Clear away sessions that never counted: they hold copies, nothing of the store."""
+    for folder in sessions(layout.journal):
+        unsealed = Journal(layout.root, folder, "").state is State.UNSEALED
+        if unsealed and not is_needed(folder):
+            remove_tree(folder, files)
+
+
+def carry_through(journal: Journal, files: Files) -> None:
+    """Do every step, or do it again. Any number of times, from any half-way state."""
+    check_places(journal, files)
+    for directory in journal.directories:
+        files.make_directory(journal.store / directory)
+    for kind, steps in groupby(journal.steps, key=lambda step: step.kind):
+        renamed = dict[Path, None]()
+        for step in steps:
+            if kind == "write":
+                _write(journal, step, files)
+            elif kind == "truncate":
+                _truncate(journal, step, files)
+            elif kind == "create":
+                renamed |= dict.fromkeys(_create(journal, step, files))
+            else:
+                target = journal.folder_of(step) / step.moved_name
+                renamed |= dict.fromkeys(_move(journal.path_of(step), target, files))
+        for place in renamed:  # once for all files, before steps of another kind
+            files.sync_directory(place)
+
+
+def check_places(journal: Journal, files: Files) -> None:
+    """A journal may come from anybody: it must name places of the store only. Raises Refused."""
+    for name in journal.directories:
+        files.check_inside(journal.store / name)
+    for step in journal.steps:
+        files.check_inside(journal.path_of(step))
+        files.check_inside(journal.folder_of(step))
+
+
+def _write(journal: Journal, step: Step, files: Files) -> None:
+    path = journal.path_of(step)
+    with files.open(path) as file:
+        if step.zeros:
+            for begin in range(0, step.length, len(_ZEROS)):
+                size = min(len(_ZEROS), step.length - begin)
+                file.pwrite(memoryview(_ZEROS)[:size], step.offset + begin)
+        else:
+            _copy(journal.folder_of(step) / step.new_name, file, step.offset)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _truncate(journal: Journal, step: Step, files: Files) -> None:
+    """Give a file its length; what is added reads as zeros."""
+    path = journal.path_of(step)
+    with files.open(path) as file:
+        file.truncate(step.length)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _copy(source: Path, target: OpenFile, offset: int) -> None:
+    for data in pieces(source):
+        target.pwrite(data, offset)
+        offset += len(data)
+
+
+def _create(journal: Journal, step: Step, files: Files) -> tuple[Path, ...]:
+    """Put a file in place; the directories that are to be flushed."""
+    path, folder = journal.path_of(step), journal.folder_of(step)
+    new = folder / step.new_name
+    if new.exists():
+        if step.before is not None:
+            for directory in _move(path, folder / step.moved_name, files):
+                files.sync_directory(directory)  # else the old file could be lost to the new one
+        files.rename(new, path)
+    return path.parent, folder
+
+
+def _move(path: Path, target: Path, files: Files) -> tuple[Path, ...]:
+    """Move a file into the session's folder, unless that has happened; what is to be flushed."""
+    if not target.exists() and path.exists():
+        files.rename(path, target)
+    return tuple(directory for directory in (path.parent, target.parent) if directory.exists())

@@ -1,0 +1,324 @@
+"""The journal of one repair: what was there before, and what is to be there afterwards.
+
+A session is a folder `.mqstore/SESSION` in the store; a broker does not look there. Every change is
+a `Step`. For each step the folder holds what undoes it and what does it again:
+
+| kind | old | new |
+|---|---|---|
+| write | `N.old`: the bytes before | `N.new`: the bytes; none for zeros |
+| truncate | `N.old`: the bytes behind the new end | |
+| create | `N.moved`: the file that was in its place, if any | `N.new`: the file, until it is in place |
+| move | `N.moved`: the file itself | |
+
+`journal.json` lists the steps with checksums, times, owner and mode of every file touched. The
+session counts once `sealed` holds the checksum of `journal.json`: from then on it can be carried
+through after a crash at any point, over and over. `done` ends it. `undoing` counts the same way for
+taking it back, `undone` ends that. Without `sealed` nothing of the store has been touched and the
+folder means nothing.
+
+A file that is moved stays on its file system, in a further folder of the session there. The journal
+itself can lie elsewhere, for a disk that is full; the start barrier tells where.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from ..disk.files import Files, write_new
+from ..disk.layout import JOURNAL as SESSIONS
+from ..disk.regular_file import read_regular
+from ..disk.take_lock import LockWas
+from ..errors import Unreadable, from_os_error
+from .note import find_note, read_note
+
+JOURNAL = "journal.json"
+SEALED = "sealed"
+DONE = "done"
+UNDOING = "undoing"
+UNDONE = "undone"
+JOURNAL_IS_IN = "journal-is-in"
+"""In a further folder of a session: the folder with its journal."""
+_FORMAT = 1
+_LARGEST_JOURNAL = 1 << 28
+_NUMBERS_END = 1 << 63
+
+StepKind = Literal["write", "truncate", "create", "move"]
+Listing = dict[str, tuple[int, int]]
+"""Files of a store by the name the journal has for them: size in bytes, modification time in ns."""
+
+
+class State(StrEnum):
+    """How far a session has come."""
+
+    UNSEALED = "not begun"
+    CUT_OFF = "cut off"
+    APPLIED = "applied"
+    UNDO_CUT_OFF = "undo cut off"
+    UNDONE = "undone"
+    DAMAGED = "damaged"
+    """Its journal cannot be read, however far it came."""
+
+    @property
+    def half_way(self) -> bool:
+        """The store is neither what it was nor what it was to be."""
+        return self in (State.CUT_OFF, State.UNDO_CUT_OFF)
+
+
+@dataclass(frozen=True)
+class FileState:
+    """What is kept of a file: mode and owner, times in ns since 1970, length in bytes."""
+
+    mode: int
+    owner: int
+    group: int
+    accessed_ns: int
+    modified_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, path: Path) -> FileState:
+        """The state of a file. Raises Missing, Unreadable."""
+        try:
+            s = path.stat()
+        except OSError as error:
+            raise from_os_error(error, path) from error
+        return cls(s.st_mode, s.st_uid, s.st_gid, s.st_atime_ns, s.st_mtime_ns, s.st_size)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change. path: relative to the store where it lies inside, else absolute.
+
+    folder: the session folder on the file system of the file. zeros: a write of zeros. old_sha256:
+    of the bytes overwritten, or of the file moved away; new_sha256: of those written; "" where there
+    are none. before: the file as it was, None where there was none.
+    """
+
+    number: int
+    kind: StepKind
+    path: str
+    folder: str
+    reason: str
+    offset: int = 0
+    length: int = 0
+    zeros: bool = False
+    old_sha256: str = ""
+    new_sha256: str = ""
+    before: FileState | None = None
+
+    @property
+    def in_place(self) -> bool:
+        """The file itself is changed."""
+        return self.kind in ("write", "truncate")
+
+    @property
+    def old_name(self) -> str:
+        """File in the folder with the bytes before."""
+        return f"{self.number:06d}.old"
+
+    @property
+    def new_name(self) -> str:
+        """File in the folder with what is to be there."""
+        return f"{self.number:06d}.new"
+
+    @property
+    def moved_name(self) -> str:
+        """Name in the folder of the file that was moved away."""
+        return f"{self.number:06d}.moved"
+
+
+@dataclass
+class Journal:
+    """A session's steps, and where it stands. Use `Journal.load` for one on disk."""
+
+    store: Path
+    folder: Path
+    command: str
+    steps: list[Step] = field(default_factory=list)
+    #: Directories that the repair makes, parents first; relative like `Step.path`.
+    directories: list[str] = field(default_factory=list)
+    #: The lock file before the session; None in journals of versions that did not note it.
+    lock: LockWas | None = None
+
+    @property
+    def session(self) -> str:
+        """The session's name."""
+        return self.folder.name
+
+    @property
+    def state(self) -> State:
+        """How far it has come, by the files that mark each stage."""
+        for name, state in _MARKS:
+            if (self.folder / name).exists():
+                return state
+        return State.UNSEALED
+
+    def path_of(self, step: Step) -> Path:
+        """The file that a step changes."""
+        return self.store / step.path
+
+    def folder_of(self, step: Step) -> Path:
+        """The session's folder on that file's file system."""
+        return self.store / step.folder
+
+    def relative(self, path: Path) -> str:
+        """A path as the journal notes it."""
+        return os.fspath(path.relative_to(self.store) if path.is_relative_to(self.store) else path)
+
+    def seal(self, files: Files) -> None:
+        """Write the journal and make it count. What the steps name must be on disk already."""
+        text = json.dumps(
+            {
+                "format": _FORMAT,
+                "command": self.command,
+                "directories": self.directories,
+                "steps": [asdict(step) for step in self.steps],
+                "lock": None if self.lock is None else _lock_row(self.lock),
+            },
+            indent=1,
+        ).encode("utf-8", "surrogateescape")
+        write_new(files, self.folder / JOURNAL, text)
+        self._publish(files, SEALED, hashlib.sha256(text).hexdigest().encode())
+
+    def finish(self, files: Files, listing: Listing) -> None:
+        """End it, and note the whole store as it is now: what `undo` compares with."""
+        self._publish(files, DONE, json.dumps(listing).encode("utf-8", "surrogateescape"))
+
+    def listing(self) -> Listing:
+        """What `finish` noted. Raises Unreadable."""
+        path = self.folder / DONE
+        with _understood(path):
+            rows = json.loads(_read(path).decode("utf-8", "surrogateescape"))
+            return {name: (size, time) for name, (size, time) in rows.items()}
+
+    def begin_undo(self, files: Files) -> None:
+        """From now on it is taken back, and nothing else."""
+        self._publish(files, UNDOING, b"")
+
+    def finish_undo(self, files: Files) -> None:
+        """It has been taken back."""
+        self._publish(files, UNDONE, b"")
+
+    def _publish(self, files: Files, name: str, data: bytes) -> None:
+        """Write a file that is there as a whole or not at all."""
+        partial = self.folder / f"{name}.new"
+        if partial.exists():
+            files.unlink(partial)
+        write_new(files, partial, data)
+        files.rename(partial, self.folder / name)
+        files.sync_directory(self.folder)
+
+    @classmethod
+    def load(cls, store: Path, folder: Path) -> Journal:
+        """A sealed journal from disk. Raises Unreadable for one that is damaged."""
+        text = _read(folder / JOURNAL)
+        seal = _read(folder / SEALED).decode("ascii", "replace")
+        if hashlib.sha256(text).hexdigest() != seal:
+            raise Unreadable(
+                "the journal is damaged",
+                path=folder / JOURNAL,
+                hint="what it kept cannot be put back: move that folder away to go on",
+            )
+        with _understood(folder / JOURNAL):
+            fields: dict[str, Any] = json.loads(text.decode("utf-8", "surrogateescape"))
+            steps = [_step(row, folder.name) for row in fields["steps"]]
+            command, directories = str(fields["command"]), fields["directories"]
+            lock = _lock(fields.get("lock"))
+            if not all(isinstance(name, str) and "\0" not in name for name in directories):
+                raise ValueError("a directory without a name")
+        return cls(store, folder, command, steps, directories, lock)
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """A file with a fitting checksum may still have been written by anybody. Raises Unreadable."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Unreadable(f"not a journal ({error!r})", path=path) from error
+
+
+def _lock_row(was: LockWas) -> dict[str, Any]:
+    content = None if was.content is None else was.content.hex()
+    return {"content": content, "modified_ns": was.modified_ns}
+
+
+def _lock(row: dict[str, Any] | None) -> LockWas | None:
+    """As `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    if row is None:
+        return None
+    content, modified_ns = row["content"], row["modified_ns"]
+    if not isinstance(modified_ns, int) or abs(modified_ns) >= _NUMBERS_END:
+        raise ValueError("the time of the lock file")
+    return LockWas(None if content is None else bytes.fromhex(content), modified_ns)
+
+
+def _step(row: dict[str, Any], session: str) -> Step:
+    """A step as `seal` writes it. Raises ValueError, KeyError, TypeError for anything else."""
+    before = row.pop("before")
+    step = Step(**row, before=FileState(**before) if before else None)
+    state = asdict(step.before).values() if step.before else ()
+    if not all(isinstance(n, int) and abs(n) < _NUMBERS_END for n in state):
+        raise ValueError(f"a number of a file of step {step.number}")
+    numbers = (step.number, step.offset, step.length)
+    if not all(isinstance(n, int) and 0 <= n < _NUMBERS_END for n in numbers):
+        raise ValueError(f"a number of step {step.number}")
+    texts = (step.path, step.folder, step.reason, step.old_sha256, step.new_sha256)
+    if not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise ValueError(f"a text of step {step.number}")
+    # purging removes that folder: it must be one that a session makes
+    if Path(step.folder).parts[-2:] != (SESSIONS, session) or step.kind not in get_args(StepKind):
+        raise ValueError(f"step {step.number}")
+    return step
+
+
+def sessions(journal: Path) -> Iterator[Path]:
+    """Session folders of a store, oldest first. Raises Unreadable."""
+    try:
+        names = sorted(os.listdir(journal))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise from_os_error(error, journal) from error
+    yield from (journal / name for name in names if (journal / name).is_dir())
+
+
+def is_needed(folder: Path) -> bool:
+    """A further folder belongs to a session that counts, or to one that cannot be seen now."""
+    marker = find_note(folder / JOURNAL_IS_IN)
+    if marker is None:
+        return False
+    own = Path(os.fsdecode(read_note(marker)))
+    return (own / SEALED).exists() or not own.parent.exists()
+
+
+def unfinished(store: Path, journal: Path) -> Journal | None:
+    """The session that was cut off, by `apply` or `undo`; None if there is none.
+
+    Raises Unreadable.
+    """
+    for folder in sessions(journal):
+        if Journal(store, folder, "").state.half_way:
+            return Journal.load(store, folder)
+    return None
+
+
+_MARKS = (
+    (UNDONE, State.UNDONE),
+    (UNDOING, State.UNDO_CUT_OFF),
+    (DONE, State.APPLIED),
+    (SEALED, State.CUT_OFF),
+)
+"""The last stage first."""
+
+
+def _read(path: Path) -> bytes:
+    return read_regular(path, _LARGEST_JOURNAL)

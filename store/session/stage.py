@@ -1,0 +1,392 @@
+"""Writing the journal of a plan: everything that the repair needs, before it touches the store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from ...formats.index_file import HEADER_BYTES, file_size
+from ..audit.messages import Messages, survey
+from ..broker.dispatch import Dispatched
+from ..counted import counted
+from ..disk.byte_reader import pieces, read_at
+from ..disk.checkpoint import Checkpoint
+from ..disk.edits import Edit
+from ..disk.files import Files
+from ..disk.layout import JOURNAL as JOURNAL_FOLDER
+from ..disk.layout import Layout
+from ..disk.take_lock import LockWas
+from ..errors import NoSpace, Refused, Unreadable
+from ..index.compare import IndexFix, tail_items
+from ..index.files import Geometry
+from ..index.write import IndexWriter
+from ..log.commit_log import Batch, CommitLog, Extent
+from ..plan.checkpoint import checkpoint_edit
+from ..plan.plan import Plan
+from .damaged_bytes import keep_damaged, ranges_of
+from .journal import JOURNAL_IS_IN, FileState, Journal, Step, StepKind
+from .note import write_note
+
+_WINDOW = 1 << 20
+_INDEX_FOLDER = "index"
+#: Room left on the disk beside what the journal needs.
+_SPARE_BYTES = 16 << 20
+_STEP_BYTES = 1 << 10
+"""What the journal tells of an edit, about."""
+_BLOCK_BYTES = 512
+"""Unit of st_blocks."""
+
+
+def stage(
+    layout: Layout,
+    plan: Plan,
+    files: Files,
+    session: str,
+    command: str = "recover",
+    lock: LockWas | None = None,
+) -> Journal:
+    """Write the journal of `plan` and seal it. Nothing of the store is changed.
+
+    command: which one asked for it, for `undo --list`. lock: the lock file before it was taken.
+
+    Raises NoSpace, Refused (a file on a file system without room for a session), Unreadable.
+    """
+    folder = layout.journal / session
+    _check_space(layout, plan)
+    files.make_directory(folder)
+    journal = Journal(layout.root, folder, command, lock=lock)
+    keep_damaged(layout, plan, folder, files)
+    edits = list(plan.edits)
+    made: list[Edit] = []
+    stager = _Stager(layout, journal, files)
+    if plan.index is not None:
+        home = stager.folder_for(layout.index)
+        made, full_time = _stage_index(layout, plan, plan.index, home, files)
+        edits = _with_index_time(layout, plan, edits, full_time)
+        stager.take_made(home / _INDEX_FOLDER)
+    for edit in edits:
+        if edit.kind == "rebuild":
+            for new in made:
+                stager.add(new)
+        else:
+            stager.add(edit)
+    stager.sync()
+    for used in {journal.folder_of(step) for step in journal.steps}:
+        files.sync_directory(used)
+    files.sync_directory(folder)
+    journal.seal(files)
+    return journal
+
+
+def _check_space(layout: Layout, plan: Plan) -> None:
+    """What is kept fits on the disk of the journal, what is new on that of its file.
+
+    Raises NoSpace.
+    """
+    needed: dict[int, int] = {}
+    places: dict[int, Path] = {}
+
+    def count(path: Path, size: int) -> None:
+        if not size:
+            return
+        near = next(each for each in (path, *path.parents) if each.exists())
+        device = near.stat().st_dev
+        places.setdefault(device, near if near.is_dir() else near.parent)
+        needed[device] = needed.get(device, _SPARE_BYTES) + size
+
+    if plan.edits:
+        count(layout.journal, _STEP_BYTES * len(plan.edits))
+    for edit in plan.edits:
+        path = Path(edit.path)
+        kept = edit.length + len(edit.data or b"") if edit.kind == "write" else 0
+        if edit.kind == "truncate":
+            kept = max(0, path.stat().st_size - edit.offset)
+        count(path if layout.journal_place is None else layout.journal, kept)
+        count(path, sum(len(data) for _, data in edit.pieces))
+    count(layout.journal, sum(size for _, size in ranges_of(plan)))
+    if plan.index is not None:
+        used = sum(Path(entry.path).stat().st_blocks * _BLOCK_BYTES for entry in plan.index.gone)
+        slots = file_size(layout.sizes.index_slots.value, 0)
+        count(layout.index, used + slots)
+    for device, place in places.items():
+        _check_room(place, needed[device], movable=layout.journal_place is None)
+
+
+def _check_room(directory: Path, needed: int, *, movable: bool) -> None:
+    """movable: some of it is the journal, which can lie elsewhere. Raises NoSpace."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    status = os.statvfs(there)
+    free = status.f_bavail * status.f_frsize
+    if free < needed:
+        raise NoSpace(
+            f"{counted(needed, 'byte')} needed for"
+            f" {'the journal' if movable else 'new files'}, {free} free",
+            path=there,
+            hint="make room on the disk"
+            + (", or keep the journal elsewhere: --journal DIR" if movable else ""),
+        )
+
+
+class _Stager:
+    """Turns edits into journalled steps."""
+
+    def __init__(self, layout: Layout, journal: Journal, files: Files) -> None:
+        self.layout, self.journal, self.files = layout, journal, files
+        self._folders: dict[int, Path] = {}
+        self._moved: set[str] = set()
+        #: Index files that have been made already, by name.
+        self._made: dict[str, Path] = {}
+        #: Files of the session that are written, but not yet on disk.
+        self._unsynced: list[Path] = []
+
+    def sync(self) -> None:
+        """Bring all files to the disk: many together take a fraction of the time of one by one."""
+        for path in self._unsynced:
+            with self.files.open(path) as file:
+                file.sync()
+        self._unsynced.clear()
+
+    def take_made(self, folder: Path) -> None:
+        """These index files are made already."""
+        self._made = {path.name: path for path in folder.iterdir()}
+
+    def add(self, edit: Edit) -> None:
+        """Journal one edit."""
+        path = Path(edit.path)
+        self.files.check_inside(path)
+        self._check_allowed(path, in_place=edit.kind in ("write", "truncate"))
+        kind: StepKind = "move"
+        if edit.kind in ("write", "truncate", "create"):
+            kind = edit.kind
+        # what is written over can be kept anywhere; a rename must stay on its file system
+        elsewhere = self.layout.journal_place is not None and kind in ("write", "truncate")
+        folder = self.journal.folder if elsewhere else self.folder_for(path)
+        name = self.journal.relative(path)
+        replaced = path.exists() and name not in self._moved
+        step = Step(
+            number=len(self.journal.steps),
+            kind=kind,
+            path=name,
+            folder=self.journal.relative(folder),
+            reason=edit.reason,
+            offset=edit.offset,
+            length=edit.length,
+            zeros=edit.kind == "write" and edit.data is None,
+            before=FileState.of(path) if replaced else None,
+            old_sha256=sha256_of(path) if replaced and kind in ("create", "move") else "",
+        )
+        if kind in ("write", "truncate"):
+            step = self._stage_write(step, edit, path, folder)
+        elif kind == "create":
+            self._note_directories(path.parent)
+            self._stage_file(step, edit, path, folder)
+        else:
+            self._moved.add(name)
+        self.journal.steps.append(step)
+
+    def _check_allowed(self, path: Path, *, in_place: bool) -> None:
+        """This user may make the change: a refusal half-way would leave a store that cannot start.
+
+        Raises Unreadable.
+        """
+        if in_place:
+            self.files.open(path).close()
+            if os.geteuid() not in (0, path.stat().st_uid):
+                raise Unreadable("cannot keep the times of a file of another user", path=path)
+            return
+        near = next(p for p in path.parents if p.exists())
+        if not os.access(near, os.W_OK | os.X_OK):
+            raise Unreadable("cannot write (Permission denied)", path=near)
+
+    def folder_for(self, path: Path) -> Path:
+        """The session's folder on the file system of a file: renames must stay inside one."""
+        near = next(p for p in (path, *path.parents) if p.exists())
+        device = near.stat().st_dev
+        if device not in self._folders:
+            self._folders[device] = self._make_folder(near, device)
+        return self._folders[device]
+
+    def _make_folder(self, near: Path, device: int) -> Path:
+        own = self.journal.folder
+        if own.stat().st_dev == device:
+            return own
+        layout = self.layout
+        if layout.root.stat().st_dev == device:
+            return self._new_folder(layout.root / JOURNAL_FOLDER / own.name)
+        for part in (*layout.commit_log_directories, layout.consume_queue, layout.index):
+            real = part.resolve()  # a part may be a symbolic link to another disk
+            beside = real.parent
+            if near.resolve().is_relative_to(real) and beside.stat().st_dev == device:
+                return self._new_folder(beside / JOURNAL_FOLDER / own.name)
+        raise Refused(
+            "no place for a session on the file system of this file",
+            path=near,
+            hint="mount the parent of that directory there, or recover a copy of the store",
+        )
+
+    def _new_folder(self, folder: Path) -> Path:
+        """A further folder of the session; it says where the journal is."""
+        self.files.make_directory(folder)
+        write_note(self.files, folder / JOURNAL_IS_IN, os.fsencode(self.journal.folder))
+        return folder
+
+    def _stage_write(self, step: Step, edit: Edit, path: Path, folder: Path) -> Step:
+        """Keep the bytes that are overwritten, and those to write."""
+        total = hashlib.sha256()
+        with self.files.create(folder / step.old_name) as target:
+            size = edit.length if edit.kind == "write" else None
+            begin = 0
+            for data in pieces(path, edit.offset, size):  # what lies behind its end is new
+                total.update(data)
+                target.pwrite(data, begin)
+                begin += len(data)
+        self._unsynced.append(target.path)
+        if edit.data is None:
+            return replace(step, old_sha256=total.hexdigest())
+        with self.files.create(folder / step.new_name) as target:
+            target.pwrite(edit.data, 0)
+        self._unsynced.append(target.path)
+        new = hashlib.sha256(edit.data).hexdigest()
+        return replace(step, old_sha256=total.hexdigest(), new_sha256=new)
+
+    def _stage_file(self, step: Step, edit: Edit, path: Path, folder: Path) -> None:
+        """Write a new file, with the mode, owner and times of a neighbour."""
+        staged = folder / step.new_name
+        made = self._made.get(path.name) if not edit.length else None
+        if made is not None:
+            self.files.rename(made, staged)
+            return
+        neighbour = path if path.exists() else _neighbour(path)
+        with self.files.create(staged, like=neighbour) as target:
+            target.truncate(edit.length)
+            for offset, data in edit.pieces:
+                target.pwrite(data, offset)
+        self._unsynced.append(staged)
+        if neighbour is not None:
+            state = FileState.of(neighbour)
+            self.files.set_times(staged, state.accessed_ns, state.modified_ns)
+
+    def _note_directories(self, directory: Path) -> None:
+        missing = []
+        while not directory.exists():
+            missing.append(self.journal.relative(directory))
+            directory = directory.parent
+        for name in reversed(missing):
+            if name not in self.journal.directories:
+                self.journal.directories.append(name)
+
+
+def sha256_of(path: Path, offset: int = 0, size: int | None = None) -> str:
+    """The SHA-256 of a file, or of `size` bytes at `offset`, as hex. Raises Missing, Unreadable.
+
+    Of a directory: of the names in it and what they hold; of a link there: of where it leads.
+    """
+    total = hashlib.sha256()
+    if path.is_symlink() and size is None:
+        return hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
+    if path.is_dir():
+        for child in sorted(path.iterdir()):
+            total.update(os.fsencode(child.name) + b"/" + sha256_of(child).encode())
+        return total.hexdigest()
+    for data in pieces(path, offset, size):
+        total.update(data)
+    return total.hexdigest()
+
+
+def _neighbour(path: Path) -> Path | None:
+    """The file beside a new one whose mode, owner and times it takes: the next, else the last."""
+    if not path.parent.is_dir():
+        return None
+    names = sorted(p.name for p in path.parent.iterdir() if p.is_file() and p.name.isdigit())
+    later = [name for name in names if name > path.name]
+    return path.parent / (later[0] if later else names[-1]) if names else None
+
+
+class _Indexer:
+    """Gives the items of records behind a position to the writer."""
+
+    def __init__(self, writer: IndexWriter, fix: IndexFix, skipped: int, log_end: int) -> None:
+        self.writer, self.fix, self.log_end = writer, fix, log_end
+        self._skip = skipped
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        items = dispatched.items
+        inside = (items.physical_offset >= self.fix.indexed_to) & (
+            items.physical_offset < self.log_end
+        )
+        at_border = inside & (items.physical_offset == self.fix.indexed_to)
+        border = at_border.nonzero()[0][: self._skip]
+        inside[border] = False
+        self._skip -= len(border)
+        chosen = items.take(inside)
+        if len(chosen):
+            self.writer.append(chosen, int(chosen.record[-1]) + 1)
+
+    def messages(self, messages: Messages) -> None:
+        pass
+
+    def extent(self, extent: Extent) -> None:
+        pass
+
+    def stale(self, batch: Batch) -> None:
+        pass
+
+
+def _stage_index(
+    layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files
+) -> tuple[list[Edit], int]:
+    """Make the index files anew in the session's folder.
+
+    Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
+    """
+    geometry = Geometry(layout.sizes.index_slots.value, layout.sizes.index_items.value)
+    made = folder / _INDEX_FOLDER
+    files.make_directory(made)
+    stub, skipped = None, 0
+    if fix.last_kept is not None:
+        # the writer continues from the header of the last full file: a hole with that header
+        stub = made / fix.last_kept.name
+        with files.create(stub) as target:
+            target.truncate(file_size(*geometry))
+            target.pwrite(read_at(fix.last_kept.path, HEADER_BYTES, 0), 0)
+        skipped = tail_items(fix.last_kept, geometry, fix.indexed_to)
+    writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts)
+    if plan.items is not None:
+        for packed in plan.items:
+            if len(packed.key_hash):
+                items = packed.unpacked()
+                writer.append(items, int(items.record[-1]) + 1)
+    else:
+        _read_items(layout, plan, _Indexer(writer, fix, skipped, plan.log_end))
+    writer.sync()
+    writer.close()
+    if stub is not None:
+        files.unlink(stub)
+    edits = [
+        Edit("create", str(layout.index / path.name), "indexed anew", ("I-101",), 0, 0)
+        for path in sorted(made.iterdir())
+    ]
+    return edits, writer.full_end_timestamp or 0
+
+
+def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
+    """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
+    indexed_to = indexer.fix.indexed_to
+    survey(
+        CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
+        [indexer],
+        index_tags=plan.index_tags,
+        multi_dispatch=False,
+        start=indexed_to if indexed_to >= 0 else None,
+    )
+
+
+def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: int) -> list[Edit]:
+    """The checkpoint names the end of the newest full index file, which may be a new one."""
+    if plan.checkpoint is None or full_time <= plan.checkpoint.index_msg_timestamp:
+        return edits
+    newer: Checkpoint = plan.checkpoint._replace(index_msg_timestamp=full_time)
+    edit = checkpoint_edit(layout.checkpoint, newer)
+    return [edit if e.path == edit.path else e for e in edits]

@@ -1,0 +1,325 @@
+"""Taking a repair back, byte for byte, from what its journal kept (design, "Plans").
+
+The order is that of `apply`: barrier, lock, then everything that is kept is proven by its hash
+before anything is touched. `undoing` is published first: from then on the session can only be taken
+back, cut off at any point the next run goes on, and the barrier keeps brokers away meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..disk.byte_reader import pieces
+from ..disk.files import Files
+from ..disk.layout import JOURNAL as SESSIONS
+from ..disk.layout import Layout
+from ..disk.new_directory import remove_tree
+from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
+from .apply import alone, barriers, check_journal_place, check_places, listing
+from .journal import JOURNAL_IS_IN, SEALED, Journal, State, Step, sessions, unfinished
+from .note import find_note, read_note
+from .stage import sha256_of
+
+_COPY_BYTES = 1 << 20
+_PATH_BYTES = 4096
+_SHOWN = 3
+"""Changed files that an error names."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of the store. kept_bytes: what its folders hold, sparse files by what they use."""
+
+    name: str
+    command: str
+    state: State
+    began_ms: int
+    steps: int
+    files: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True)
+class Undone:
+    """A session that was taken back. resumed: that had been cut off before."""
+
+    session: str
+    command: str
+    resumed: bool
+    steps: int
+    files: int
+
+
+def list_sessions(layout: Layout) -> Iterator[Session]:
+    """The sessions of a store, oldest first; those that never began are left out.
+
+    One with a damaged journal has no command and no steps.
+
+    Raises Unreadable.
+    """
+    for folder in sessions(layout.journal):
+        state = Journal(layout.root, folder, "").state
+        if state is State.UNSEALED:
+            continue
+        try:
+            journal = Journal.load(layout.root, folder)
+        except (Unreadable, Missing):
+            journal, state = Journal(layout.root, folder, ""), State.DAMAGED
+        began = (folder / SEALED).stat().st_mtime_ns // 1_000_000
+        kept = sum(_used_bytes(used) for used in folders_of(journal))
+        files = len({step.path for step in journal.steps})
+        steps = len(journal.steps)
+        yield Session(journal.session, journal.command, state, began, steps, files, kept)
+
+
+def folders_of(journal: Journal) -> set[Path]:
+    """The folders of a session, one on each file system that it changed."""
+    return {journal.folder, *(journal.folder_of(step) for step in journal.steps)}
+
+
+def _used_bytes(folder: Path) -> int:
+    if not folder.is_dir():
+        return 0
+    return sum(p.lstat().st_blocks * 512 for p in folder.rglob("*") if not p.is_dir())
+
+
+def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
+    """The session called `name`, by default the newest that can be taken back.
+
+    One that was taken back but for its start barrier counts; None where nothing but a barrier is
+    left, of a session that was cut off before it began. Raises NotFound where there is none,
+    or where it was taken back already, Refused (its journal is elsewhere), Unreadable.
+    """
+    check_journal_place(layout)
+    over = (State.UNSEALED,) if barriers(layout) else (State.UNSEALED, State.UNDONE)
+    if name is not None:
+        folder = next((f for f in sessions(layout.journal) if f.name == name), None)
+        state = State.UNSEALED if folder is None else Journal(layout.root, folder, "").state
+        if folder is None or state is State.UNSEALED:
+            from ..next_commands import proposed  # which looks at findings, and they at recoveries
+
+            hint = f"{proposed(layout, 'undo', '--list')} names them"
+            raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)
+        if state in over:
+            raise NotFound(f"session {name} was taken back already", path=layout.root)
+        return Journal.load(layout.root, folder)
+    for folder in reversed(list(sessions(layout.journal))):
+        if Journal(layout.root, folder, "").state not in over:
+            return Journal.load(layout.root, folder)
+    if barriers(layout):
+        return None
+    raise NotFound("nothing to undo", path=layout.root)
+
+
+def undo(
+    layout: Layout,
+    journal: Journal | None,
+    files: Files,
+    *,
+    force: bool = False,
+    wait_seconds: float = 0,
+) -> Undone:
+    """Take a session back; None only removes the start barrier. force: also where the store has
+    changed since.
+
+    Raises InUse, Refused (the store has changed, a later session stands in the way), Unreadable (a
+    damaged journal, an I/O error), NoSpace. Nothing was touched then, or it can be run again.
+    """
+    if journal is None:
+        with alone(layout, files, wait_seconds):
+            return Undone("", "recover", True, 0, 0)
+    state = journal.state
+    _check_order(layout, journal)
+    if state.half_way and not barriers(layout) and not force:
+        raise Refused(
+            f"session {journal.session} was cut off, and its start barrier is gone: "
+            "a broker may have run since",
+            path=layout.root,
+            hint="--force takes it back all the same",
+        )
+    made = [journal.store / name for name in journal.directories]
+    with alone(layout, files, wait_seconds, made=made) as lock:
+        if journal.state is not state:
+            raise Refused("another mqstore was faster", path=layout.root, hint="try again")
+        if state is State.APPLIED and not force:
+            _check_unchanged(layout, journal, files)
+        if state is not State.UNDONE:
+            _carry_back(journal, files)
+        lock.leave = journal.lock
+    paths = {step.path for step in journal.steps}
+    resumed = state in (State.UNDO_CUT_OFF, State.UNDONE)
+    return Undone(journal.session, journal.command, resumed, len(journal.steps), len(paths))
+
+
+def _carry_back(journal: Journal, files: Files) -> None:
+    """Undo every step, the last one first, and prove the result."""
+    check_places(journal, files)
+    if journal.state is not State.UNDO_CUT_OFF:
+        _prove_kept(journal)
+        journal.begin_undo(files)
+    for step in reversed(journal.steps):
+        _take_back(journal, step, files)
+    for name in reversed(journal.directories):
+        directory = journal.store / name
+        if directory.is_dir() and not any(directory.iterdir()):
+            files.remove_directory(directory)
+    _prove_restored(journal)
+    journal.finish_undo(files)
+
+
+def _check_order(layout: Layout, journal: Journal) -> None:
+    """Only the newest session can be taken back. Raises Refused."""
+    other = unfinished(layout.root, layout.journal)
+    if other is not None and other.session != journal.session:
+        raise Refused(
+            f"session {other.session} was cut off", path=layout.root, hint="take that back first"
+        )
+    newest = session_to_undo(layout)
+    if newest is not None and newest.session != journal.session:
+        raise Refused(
+            f"session {newest.session} came later", path=layout.root, hint="take that back first"
+        )
+
+
+def _check_unchanged(layout: Layout, journal: Journal, files: Files) -> None:
+    """The store is as the repair left it. Raises Refused."""
+    then, now = journal.listing(), listing(layout, journal, files)
+    changed = sorted(name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    if changed:
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        raise Refused(
+            f"the store has changed since session {journal.session}: "
+            f"{', '.join(changed[:_SHOWN])}{more}",
+            path=layout.root,
+            hint="--force takes it back all the same",
+        )
+
+
+def _prove_kept(journal: Journal) -> None:
+    """What the journal kept is what it was, and has a place to go back to.
+
+    Raises Refused (a file that was changed in place is gone), Unreadable: nothing has been touched.
+    """
+    for step in journal.steps:
+        folder, path = journal.folder_of(step), journal.path_of(step)
+        if step.in_place and not path.exists():
+            raise Refused(
+                "a file that the session changed is gone",
+                path=path,
+                hint="put it back, of any length, and run this again with --force",
+            )
+        kept = folder / (step.old_name if step.in_place else step.moved_name)
+        if not step.in_place and not kept.exists():
+            if not step.old_sha256:
+                continue  # nothing was there
+            if not path.exists():
+                raise Unreadable("what the session kept is gone", path=kept)
+            kept = path  # the repair did not come that far
+        if sha256_of(kept) != step.old_sha256:
+            raise Unreadable("what the session kept is damaged", path=kept)
+
+
+def _take_back(journal: Journal, step: Step, files: Files) -> None:
+    """Undo one step. Any number of times, from any half-way state."""
+    path, folder = journal.path_of(step), journal.folder_of(step)
+    if step.in_place:
+        _write_back(step, path, folder / step.old_name, files)
+        return
+    if step.kind == "create" and not (folder / step.new_name).exists():
+        _rename(path, folder / step.new_name, files)
+    moved = folder / step.moved_name
+    if moved.exists():
+        if path.exists():  # only with force: somebody else made it
+            _rename(path, folder / f"{step.moved_name}.later", files)
+        _rename(moved, path, files)
+
+
+def _write_back(step: Step, path: Path, kept: Path, files: Files) -> None:
+    with files.open(path) as file:
+        offset = step.offset
+        for data in pieces(kept):
+            file.pwrite(data, offset)
+            offset += len(data)
+        if step.before is not None and file.size != step.before.size:
+            file.truncate(step.before.size)
+        file.sync()
+    if step.before is not None:
+        files.set_times(path, step.before.accessed_ns, step.before.modified_ns)
+
+
+def _rename(source: Path, target: Path, files: Files) -> None:
+    if source.exists():
+        files.rename(source, target)
+        files.sync_directory(source.parent)
+        files.sync_directory(target.parent)
+
+
+def _prove_restored(journal: Journal) -> None:
+    """Every file is what it was: hash, size, time; new ones are gone. Raises Unreadable."""
+    first: dict[str, Step] = {}
+    for step in journal.steps:
+        first.setdefault(step.path, step)
+        path = journal.path_of(step)
+        if step.in_place:
+            size = (journal.folder_of(step) / step.old_name).stat().st_size
+            same = sha256_of(path, step.offset, size) == step.old_sha256
+        else:
+            same = not step.old_sha256 or sha256_of(path) == step.old_sha256
+        if not same:
+            raise Unreadable("not what it was before the session", path=path)
+    for step in first.values():
+        path = journal.path_of(step)
+        if path.is_dir():  # its hash was that of before; its times are nobody's
+            continue
+        status = path.stat() if path.exists() else None
+        then, now = step.before, status and (status.st_size, status.st_mtime_ns)
+        if now != (then and (then.size, then.modified_ns)):
+            raise Unreadable("size or time is not what it was", path=path)
+
+
+def _further_folders(layout: Layout, journal: Journal) -> set[Path]:
+    """Folders on other file systems that say themselves that they belong to the session."""
+    parts = (*layout.commit_log_directories, layout.consume_queue, layout.index)
+    places = {layout.root, *(part.resolve().parent for part in parts)}
+    found = set()
+    for place in places:
+        folder = place / SESSIONS / journal.session
+        marker = find_note(folder / JOURNAL_IS_IN)
+        if marker is not None and read_note(marker) == os.fsencode(journal.folder):
+            found.add(folder)
+    return found
+
+
+def journal_to_purge(layout: Layout, folder: Path) -> Journal:
+    """A session to be removed; of a damaged journal only where it stands is known.
+
+    Nothing of such a session can be taken back, and the rest of the journal is not needed to remove
+    it.
+    """
+    try:
+        return Journal.load(layout.root, folder)
+    except Unreadable:
+        return Journal(layout.root, folder, "")
+
+
+def purge(layout: Layout, journal: Journal, files: Files) -> int:
+    """Remove what a session kept: it cannot be taken back any more. Returns the bytes freed.
+
+    Raises InvalidInput for a session that was cut off, Unreadable.
+    """
+    if journal.state.half_way:
+        raise InvalidInput(f"session {journal.session} was cut off: it is still needed")
+    every = folders_of(journal) | _further_folders(layout, journal)
+    folders = [folder for folder in every if folder.is_dir()]
+    freed = sum(_used_bytes(folder) for folder in folders)
+    # without its seal a session counts for nothing, however far the rest comes
+    files.unlink(journal.folder / SEALED)
+    files.sync_directory(journal.folder)
+    for folder in sorted(folders, key=lambda each: each == journal.folder):
+        remove_tree(folder, files)
+        if folder.parent.name == SESSIONS and not any(folder.parent.iterdir()):
+            files.remove_directory(folder.parent)
+    return freed

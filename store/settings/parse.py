@@ -1,0 +1,309 @@
+"""Reading the JSON of `config/` whatever it holds: what is wrong, where, and what can be read.
+
+Takes what a broker takes (measured with the real classes of 4.3.1 to 5.5.0): keys without quotes or
+with single ones, comments, commas at the end of a list, a byte order mark, NULs behind the end; of a
+key that occurs twice the last value. Nothing here recurses, and depth and number of values are
+bounded. A text that ends early or goes wrong gives what stands before that. What else the two
+parsers of brokers pass over, a comma that is another character for one, is a `Grammar`.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ..counted import counted
+
+DEEPEST = 100
+TOO_DEEP = f"nested deeper than {DEEPEST} levels"
+MOST_VALUES = 8_000_000
+_SHORT_BYTES, _MOST_KEPT = 1 << 16, 64
+"""Of texts up to this length so many are kept: one command asks for each file several times."""
+_LONGEST_NUMBER = 40
+_VALUE, _NEXT = "a value", "a comma or an end"
+_TABLE = 2
+"""So many containers are open inside of a table."""
+_BLANK = r" \t\r\n\f\x08"
+_COMMENTS = r"|/\*.*?\*/|//[^\n]*+"
+_TOKENS = (
+    r"(?:(?P<text>\"(?:[^\"\\]++|\\.)*+\"|'(?:[^'\\]++|\\.)*+')"
+    # a letter behind a number is its type in Java
+    r"|(?P<number>-?\d++(?:\.\d*+)?(?:[eE][+-]?\d++)?)[BDFLS]?+"
+    r"|(?P<word>[A-Za-z_$][\w$.]*+)"
+    r"|(?P<sign>[][{}:,]))"
+)
+
+
+def _tokens(blanks: str) -> re.Pattern[str]:
+    """One token behind blanks and comments."""
+    return re.compile(rf"(?:[{blanks}]++{_COMMENTS})*+{_TOKENS}", re.DOTALL)
+
+
+_TOKEN = _tokens(_BLANK)
+_TOKEN_OR_CONTROLS = _tokens(r"\x00-\x19\x1b- \x7f")
+_TOKEN_OR_NUL = re.compile(rf"[{_BLANK}]*+\0?+{_TOKEN.pattern}", re.DOTALL)
+_INSTEAD_OF_COMMA = re.compile(
+    rf"[\x00-\x19\x1b- \x7f]*+[^\x00- \"',/\]fntx+}}\x7f](?=[{_BLANK}]*+[\"}}])"
+)
+"""One character between two entries of a map, of those that are a token by themselves."""
+_BEHIND = re.compile(rf"(?:[\s\0]++{_COMMENTS})*+", re.DOTALL)
+_WORDS = {"true": True, "false": False, "null": None}
+_BOM = "\ufeff"
+_PLAIN = re.compile(r"[^\\\x00-\x1f]*+")
+
+
+class Grammar(StrEnum):
+    """What is passed over besides. fastjson: control characters behind a value and between numbers,
+    one character in the place of a comma between two entries, each comma between numbers. fastjson2:
+    commas of tables where a blank stands, a NUL behind signs. What fastjson takes by chance besides, as another
+    sign for a brace, counts as broken: that is no all-clear.
+    """
+
+    PLAIN = "JSON"
+    FASTJSON = "fastjson"
+    FASTJSON_2 = "fastjson2"
+
+
+class Parsed(NamedTuple):
+    """What a text says. value: None without any. position, problem: byte and what is wrong there.
+
+    note: what is odd but taken. gives_up: after this problem a broker does not look at the .bak.
+    whole: it was read to its end, and only its value is none that a file has. numbered: members with
+    keys inside that are no texts.
+    """
+
+    value: Any
+    problem: str = ""
+    position: int = 0
+    note: str = ""
+    gives_up: bool = False
+    whole: bool = False
+    numbered: frozenset[Any] = frozenset()
+
+
+def parse(data: bytes, grammar: Grammar = Grammar.PLAIN) -> Parsed:
+    """Parse; never raises."""
+    if len(data) > _SHORT_BYTES:
+        return _parse(data, grammar)
+    parsed: Parsed = pickle.loads(_parse_once(data, grammar))  # each caller may change its value
+    return parsed
+
+
+def _parse(data: bytes, grammar: Grammar) -> Parsed:
+    text = data.decode("utf-8", "surrogateescape")
+    if not data.strip(b"\0 \t\r\n"):
+        return Parsed(None, _nothing(data))
+    reader = _Reader(text, len(_BOM) if text.startswith(_BOM) else 0, grammar)
+    try:
+        reader.read()
+    except _Wrong as wrong:
+        position = len(text[: wrong.at].encode("utf-8", "surrogateescape"))
+        return Parsed(reader.top, wrong.what, position)
+    if not isinstance(reader.top, dict):
+        return Parsed(reader.top, "not an object", 0, whole=True)
+    note = _note(text, data, len(text) - reader.at)
+    return Parsed(reader.top, note=note, numbered=frozenset(reader.numbered))
+
+
+@lru_cache(_MOST_KEPT)
+def _parse_once(data: bytes, grammar: Grammar) -> bytes:
+    return pickle.dumps(_parse(data, grammar))
+
+
+def _nothing(data: bytes) -> str:
+    if not data:
+        return "empty"
+    return f"{counted(len(data), 'NUL byte')} and nothing else" if b"\0" in data else "only blanks"
+
+
+def _note(text: str, data: bytes, left: int) -> str:
+    notes = []
+    if text.startswith(_BOM):
+        notes.append("begins with a byte order mark")
+    if left and "\0" in text[-left:]:
+        zeros = text[-left:].count(chr(0))
+        notes.append(f"{counted(zeros, 'NUL byte')} behind the end")
+    if not text.isascii() and any("\udc80" <= c <= "\udcff" for c in text):
+        notes.append("not valid UTF-8")
+    return "; ".join(notes)
+
+
+class _Wrong(Exception):
+    """Something that a broker does not read, at a character."""
+
+    def __init__(self, what: str, at: int) -> None:
+        self.what = what
+        self.at = at
+
+
+class _Reader:
+    """One pass over the text; containers fill as it goes, so a cut leaves what was read."""
+
+    def __init__(self, text: str, at: int, grammar: Grammar) -> None:
+        self.text = text
+        self.at = at
+        self.top: Any = None
+        self.numbered: set[Any] = set()
+        self._grammar = grammar
+        self._by_numbers: list[bool] = []
+        """Of each open container, whether its last key was a number."""
+        self._behind_sign = True
+        self._open: list[tuple[Any, Any]] = []
+        """Containers around the place where the text is, each with the key that waits for it."""
+        self._values = 0
+
+    def read(self) -> None:
+        """Read all of the text. Raises _Wrong."""
+        self._value(*self._token(_VALUE), None)
+        while self._open:
+            container, _ = self._open[-1]
+            kind, token = self._token("the next entry" if container else "an entry or the end")
+            if kind == "sign" and token == ("}" if isinstance(container, dict) else "]"):
+                self._open.pop()
+                self._by_numbers.pop()
+                if self._open:
+                    self._behind_value()
+            elif isinstance(container, dict):
+                key = self._key(kind, token)
+                self._value(*self._token(_VALUE), key)
+            else:
+                self._value(kind, token, None)
+        if not _BEHIND.fullmatch(self.text, self.at):
+            raise _Wrong("something stands behind the end of the JSON", self.at)
+
+    def _token(self, wanted: str) -> tuple[str, str]:
+        match = self._pattern(wanted).match(self.text, self.at)
+        if match is None:
+            rest = self.text[self.at :].strip("\0 \t\r\n\f")
+            what = "cannot read" if rest else "the file ends before"
+            if rest[:1] in ('"', "'"):
+                what = "the file ends inside"
+            raise _Wrong(f"{what} {wanted}", self.at)
+        self.at = match.end()
+        kind = match.lastgroup or ""
+        self._behind_sign = kind == "sign"
+        return kind, match[kind]
+
+    @property
+    def _by_number(self) -> bool:
+        return bool(self._by_numbers) and self._by_numbers[-1]
+
+    def _pattern(self, wanted: str) -> re.Pattern[str]:
+        """A token, with what may stand in front of it here."""
+        loose = self._by_number or wanted in (_VALUE, _NEXT)
+        if self._grammar is Grammar.FASTJSON and loose and self._open:
+            return _TOKEN_OR_CONTROLS
+        if self._grammar is Grammar.FASTJSON_2 and self._behind_sign and not self._by_number:
+            return _TOKEN_OR_NUL
+        return _TOKEN
+
+    def _key(self, kind: str, token: str) -> Any:
+        begin = self.at - len(token)
+        self._by_numbers[-1] = kind == "number"
+        if self._by_number and len(self._open) > 1:
+            self.numbered.add(self._open[1][1])
+        if kind == "sign":
+            raise _Wrong(f"{token} where a key should be", begin)
+        colon = self._token("a colon")
+        if colon != ("sign", ":"):
+            raise _Wrong("no colon behind a key", self.at - len(colon[1]))
+        return self._string(token, begin) if kind == "text" else token
+
+    def _value(self, kind: str, token: str, key: Any) -> None:
+        begin = self.at - len(token)
+        self._values += 1
+        if self._values > MOST_VALUES:
+            raise _Wrong(f"more than {MOST_VALUES} values", begin)
+        value: Any
+        if kind == "sign":
+            if token not in "{[":
+                raise _Wrong(f"{token} where a value should be", begin)
+            if len(self._open) >= DEEPEST:
+                raise _Wrong(TOO_DEEP, begin)
+            value = {} if token == "{" else []
+        elif kind == "text":
+            value = self._string(token, begin)
+        elif kind == "number":
+            value = _number(token)
+        elif token in _WORDS:
+            value = _WORDS[token]
+        else:
+            raise _Wrong(f"{_short(token)} where a value should be", begin)
+        self._store(value, key)
+        if kind == "sign":
+            self._open.append((value, key))
+            self._by_numbers.append(False)
+        elif self._open:
+            self._behind_value()
+
+    def _store(self, value: Any, key: Any) -> None:
+        if not self._open:
+            self.top = value
+            return
+        container, _ = self._open[-1]
+        if isinstance(container, dict):
+            container[key] = value
+        else:
+            container.append(value)
+
+    def _behind_value(self) -> None:
+        """A comma, or the end of the container, which is left to the caller."""
+        before, entry_ended = self.at, self._behind_sign
+        if entry_ended and self._instead_of_comma():
+            return
+        kind, token = self._token(_NEXT)
+        if kind == "sign" and token in "]}":
+            self.at -= len(token)
+        elif (kind, token) != ("sign", ",") and not self._no_comma(before, kind):
+            raise _Wrong("no comma behind a value", self.at - len(token))
+
+    def _instead_of_comma(self) -> bool:
+        """fastjson takes any token for the comma between two entries of a table."""
+        if self._grammar is not Grammar.FASTJSON or self._by_number or len(self._open) != _TABLE:
+            return False
+        other = _INSTEAD_OF_COMMA.match(self.text, self.at)
+        self.at = other.end() if other else self.at
+        return other is not None
+
+    def _no_comma(self, before: int, kind: str) -> bool:
+        """The next key stands where a comma should, and that is passed over."""
+        blank = self.text[before : before + 1] <= " " or self.text[before] == "-"
+        numbers = self._grammar is Grammar.FASTJSON and self._by_number and kind == "number"
+        second = self._grammar is Grammar.FASTJSON_2 and kind in ("number", "text", "word")
+        in_table = isinstance(self._open[-1][0], dict) and len(self._open) >= _TABLE
+        if not (in_table and blank and (numbers or second)):
+            return False
+        self.at = before
+        return True
+
+    def _string(self, token: str, begin: int) -> str:
+        inside = token[1:-1]
+        if not _PLAIN.fullmatch(inside):
+            try:
+                # a quote of the other kind has no backslash, single ones may have one
+                quoted = inside.replace("\\'", "'") if token[0] == "'" else inside
+                quoted = re.sub(r'(?<!\\)"', '\\"', quoted) if token[0] == "'" else quoted
+                inside = json.loads(f'"{quoted}"', strict=False)
+            except ValueError as error:
+                raise _Wrong("a text with an escape that is none", begin) from error
+        if inside.isascii():
+            return inside
+        return inside.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _number(token: str) -> Any:
+    """An int or a float; a number that is neither in 64 bits nor short stays text."""
+    if len(token) > _LONGEST_NUMBER:
+        return token
+    if token.lstrip("-").isdigit():
+        return int(token)
+    value = float(token)
+    return value if abs(value) != float("inf") else token
+
+
+def _short(token: str) -> str:
+    return token if len(token) <= _LONGEST_NUMBER else token[:_LONGEST_NUMBER] + "…"

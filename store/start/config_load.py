@@ -1,0 +1,375 @@
+"""What a broker takes of one file of `config/` and its .bak (spec 05, 5.2).
+
+The text is read as `parse` does; then the tables have to have the shape that the manager's
+fields have. Versions differ by `config_rules`. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from ...formats.json_table import DATA_VERSION, JsonField, JsonTable, Member
+from ...formats.kinds import KINDS
+from ..broker.config_json import loads
+from ..errors import Missing, StoreError
+from ..settings.parse import TOO_DEEP, Grammar, Parsed, parse
+from ..settings.read import BACKUP, FILES, ConfigFile, read_content
+from .config_rules import FILTERS, GROUPS, LIGHT_OFFSETS, OFFSETS, ConfigRules
+
+_VERSION = "dataVersion"
+_INTEGERS = frozenset({"integer"})
+_CONSTANTS = frozenset({"mode", "topicFilterType", "type"})
+"""Texts that name one of a few constants: another one counts as none, what is no text is refused."""
+_STACK = "nested so deep that the broker dies of it (StackOverflowError)"
+_FILTER_TYPE, _FILTER_TYPES = "topicFilterType", ("SINGLE_TAG", "MULTI_TAG", "")
+_COUNTER = "counter"
+_NO_COUNTER = f"{_COUNTER} of {_VERSION} is null"
+_INTEGER = JsonField("", "integer", "")
+_TOPICS_OF_GROUPS = "groupTopicMap"
+_LONG_BYTES = 1 << 20
+_BLANKS = b" \t\r\n"
+
+
+class Start(StrEnum):
+    """What a start does with a file: takes it, takes its .bak, begins with an empty table, ends."""
+
+    LOADS = "loads"
+    BACKUP = "backup"
+    EMPTY = "empty"
+    REFUSES = "refuses"
+
+
+@dataclass(frozen=True)
+class Text:
+    """One file as a broker reads it. value: what can be read, of a broken file what stands before.
+
+    problem: why it is not taken, "" where it is. there: it has at least one byte; present: it exists.
+    deep: nested so deep that a recursive parser runs out of stack. fails: it is taken, and what uses
+    its table fails. unseen: what it has cannot be looked at here. dies: whoever reads it dies of the
+    problem. odd: what is no JSON in it, and is taken. nameless: it has no table, but members of names that
+    nobody knows. late: what is refused stands behind the table, which is taken already.
+    """
+
+    there: bool
+    value: dict[Any, Any] = field(default_factory=dict)
+    problem: str = ""
+    deep: bool = False
+    present: bool = True
+    fails: bool = False
+    unseen: bool = False
+    dies: bool = False
+    odd: str = ""
+    nameless: bool = False
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The outcome of one load. dies: of what the broker dies in it, "" where it does not."""
+
+    name: str
+    start: Start
+    main: Text
+    backup: Text
+    dies: str = ""
+
+    @property
+    def taken(self) -> Text | None:
+        """The file or the .bak, None where neither is taken."""
+        return {Start.LOADS: self.main, Start.BACKUP: self.backup}.get(self.start)
+
+    @property
+    def reason(self) -> str:
+        """Why the start ends, or the file is not taken; "" for a file that is."""
+        name = f"config/{self.name}"
+        if self.start is Start.LOADS:
+            return ""
+        if self.dies:
+            return f"{name}: {self.dies}"
+        if self.start is Start.REFUSES and not self.backup.there:  # a RocksDB stands for the file
+            return self.main.problem
+        why = f"{name} cannot be read ({self.main.problem})"
+        if self.start is Start.BACKUP:
+            return why
+        if not self.backup.there:
+            return f"{why} and there is no {BACKUP}"
+        return f"{why}, nor its {BACKUP} ({self.backup.problem})"
+
+
+def load_config(directory: Path, name: str, rules: ConfigRules) -> Loaded:
+    """Load one file of a `config` directory, which need not be there."""
+    main = read_text(directory / name, rules)
+    if main.there and not main.problem:
+        return Loaded(name, Start.LOADS, main, read_text(directory / (name + BACKUP), rules))
+    backup = read_text(directory / (name + BACKUP), rules)
+    if dies := _dies(main, rules):
+        return Loaded(name, Start.REFUSES, main, backup, dies)
+    if not backup.there and main.late:
+        return Loaded(name, Start.LOADS, replace(main, problem=""), backup)
+    if not backup.there:
+        return Loaded(name, Start.EMPTY, main, backup)
+    if not backup.problem and main.late:
+        return Loaded(name, Start.BACKUP, main, replace(backup, value=_both(name, main, backup)))
+    if not backup.problem:
+        return Loaded(name, Start.BACKUP, main, backup)
+    return Loaded(name, Start.REFUSES, main, backup, _dies(backup, rules))
+
+
+def _dies(text: Text, rules: ConfigRules) -> str:
+    """What kills a broker that reads it, "" for nothing."""
+    if text.dies:
+        return text.problem
+    return _STACK if text.deep and rules.deep_ends_start else ""
+
+
+def _both(name: str, main: Text, backup: Text) -> dict[Any, Any]:
+    """The .bak, over what had been taken before the file was refused."""
+    table = KINDS[FILES[name]].tables[0].member
+    own, more = main.value.get(table), backup.value.get(table)
+    rows = {**(own if isinstance(own, dict) else {}), **(more if isinstance(more, dict) else {})}
+    return {**backup.value, table: rows}
+
+
+def read_text(path: Path, rules: ConfigRules) -> Text:
+    """A file, or a .bak, as it is; one that cannot be opened counts as broken."""
+    try:
+        content = read_content(path)
+    except Missing:
+        return Text(there=False, problem="missing", present=False)
+    except StoreError as error:
+        return Text(there=True, problem=error.message)
+    name = path.name.removesuffix(BACKUP)
+    if content.larger:  # nothing says that it is broken
+        return Text(there=True, unseen=True)
+    if content.problem:
+        parsed = _parsed(content.data)
+        value = parsed.value if isinstance(parsed.value, dict) else {}
+        return Text(not content.empty, value, content.problem, dies=content.dies)
+    return judge(name, content.data, rules)
+
+
+def judge(name: str, data: bytes, rules: ConfigRules) -> Text:
+    """The same of the bytes of a file of this name."""
+    if not data:
+        return Text(there=False, problem="empty")
+    if not data.strip(_BLANKS) and name in rules.blank_is_empty:
+        return Text(there=True)
+    plain = parsed = _parsed(data)
+    if plain.problem and not plain.whole:
+        parsed = parse(data, rules.grammar)
+    value = parsed.value if isinstance(parsed.value, dict) else {}
+    if rules.grammar is Grammar.FASTJSON:
+        value = _named_alike(name, value)
+    if parsed.problem and not _is_empty_table(name, parsed, rules):
+        deep = parsed.problem == TOO_DEEP and isinstance(parsed.value, dict)
+        return Text(True, value, parsed.problem, deep)
+    problem = "" if parsed.problem else _misfit(name, value, rules) or _strange(name, parsed, rules)
+    fails = not problem and _fails(name, value, rules)
+    nameless = KINDS[FILES[name]].tables[0].member not in value
+    nameless = nameless and not _known_members(name).issuperset(value)
+    odd = "" if problem or plain.whole else plain.problem
+    late = problem == _NO_COUNTER and name != GROUPS
+    return Text(True, value, problem, fails=fails, odd=odd, nameless=nameless, late=late)
+
+
+def _named_alike(name: str, value: dict[Any, Any]) -> dict[Any, Any]:
+    """fastjson finds a member by its name in other letters, too, where none has the name itself."""
+    own = {table.member.lower(): table.member for table in KINDS[FILES[name]].tables}
+    others = {key: own.get(str(key).lower(), key) for key in value}
+    if all(key == other or other in value for key, other in others.items()):
+        return value
+    return {key if others[key] in value else others[key]: inner for key, inner in value.items()}
+
+
+def _strange(name: str, parsed: Parsed, rules: ConfigRules) -> str:
+    """fastjson2 cannot pass over what it does not know where a key inside is a number."""
+    if not rules.strange_numbers_refused:
+        return ""
+    strange = sorted(str(member) for member in parsed.numbered - _known_members(name))
+    return f"{strange[0]} is no table, and has keys that are numbers" if strange else ""
+
+
+def _known_members(name: str) -> set[Any]:
+    return {_TOPICS_OF_GROUPS, *(table.member for table in KINDS[FILES[name]].tables)}
+
+
+def as_proof(name: str, text: Text) -> Text:
+    """The same with the table under its name, where one letter of that is wrong."""
+    table = KINDS[FILES[name]].tables[0]
+    if table.member in text.value:
+        return text
+    strange = [key for key in text.value if key not in _known_members(name)]
+    alike = [
+        key
+        for key in strange
+        if _one_letter_off(str(key), table.member) and not next(misfits(table, text.value[key]), "")
+    ]
+    if len(alike) != 1:
+        return text
+    return replace(text, value={**text.value, table.member: text.value[alike[0]]})
+
+
+def _one_letter_off(name: str, other: str) -> bool:
+    wrong = sum(mine != own for mine, own in zip(name, other, strict=False))
+    return len(name) == len(other) and wrong == 1
+
+
+def _fails(name: str, value: dict[Any, Any], rules: ConfigRules) -> bool:
+    tables = [table.member for table in KINDS[FILES[name]].tables[:1]]
+    none = (None, "") if name in rules.no_text_is_null else (None,)
+    return name in rules.null_fails and any(value.get(name, 0) in none for name in tables)
+
+
+def _parsed(data: bytes) -> Parsed:
+    """As `parse`; what is long and as a broker writes it is read some times faster."""
+    if len(data) > _LONG_BYTES:
+        try:
+            value = loads(data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            value = None
+        if isinstance(value, dict):
+            return Parsed(value)
+    return parse(data)
+
+
+def _is_empty_table(name: str, parsed: Parsed, rules: ConfigRules) -> bool:
+    """`null`, and for some parsers an empty list or text, is an object of nothing but defaults."""
+    if not parsed.whole:
+        return False
+    if parsed.value == "":
+        return name in rules.no_text_is_empty
+    return parsed.value is None or (parsed.value == [] and rules.list_is_empty)
+
+
+def _misfit(name: str, value: dict[Any, Any], rules: ConfigRules) -> str:
+    """Why the manager of this file refuses a whole text, "" where it takes it."""
+    for table in KINDS[FILES[name]].tables:
+        if table.member == _VERSION:
+            continue
+        entry, member = value.get(table.member), table.member
+        if member not in value:
+            if name in rules.table_needed:
+                return f"no {member}"
+        elif entry is None or (entry == "" and name in rules.no_text_is_null):
+            if name in rules.null_refused:
+                return f"{member} is null"
+        elif text := next(misfits(table, entry), ""):
+            return text
+    if name == FILTERS and (text := _misfit_bits(value)):
+        return text
+    noted = value.get(_TOPICS_OF_GROUPS, {}) if name in (OFFSETS, LIGHT_OFFSETS) else {}
+    if text := _misfit_topics(noted, rules):
+        return text
+    if rules.strange_constants_refused and (text := next(_strange_constants(name, value), "")):
+        return text
+    if _VERSION not in value:
+        return ""
+    version = value[_VERSION]
+    needed = rules.counter_needed(name) and isinstance(version, dict)
+    if needed and version.get(_COUNTER, 0) in (None, ""):
+        return _NO_COUNTER
+    return _misfit_version(version, rules.refused_as_version(name))
+
+
+def _misfit_topics(topics: Any, rules: ConfigRules) -> str:
+    """Why the topics of each group are refused, that a broker notes beside the offsets."""
+    if not rules.topics_of_group or (topics in (None, "") and str in rules.topics_of_group):
+        return ""
+    if not isinstance(topics, dict):
+        return f"{_TOPICS_OF_GROUPS} is no object"
+    wrong = any(not isinstance(one, rules.topics_of_group) for one in topics.values())
+    return f"an entry of {_TOPICS_OF_GROUPS} is no list" if wrong else ""
+
+
+def _misfit_bits(value: dict[Any, Any]) -> str:
+    """Why the bits that filters have in bit maps are refused."""
+    for row in ConfigFile(Path(FILTERS), FILES[FILTERS], value).records():
+        bits = row.get("bloom_filter_data")
+        if not isinstance(bits, dict):
+            continue
+        places = bits.get("bitPos") or []
+        if not _fits(_INTEGER, bits.get("bitNum")) or not isinstance(places, list):
+            return "bitNum or bitPos of an entry is of another type"
+        if not all(_fits(_INTEGER, place) for place in places):
+            return "bitPos of an entry has something else than integers"
+    return ""
+
+
+def _strange_constants(name: str, value: dict[Any, Any]) -> Iterator[str]:
+    for table in KINDS[FILES[name]].tables:
+        rows = value.get(table.member)
+        for row in rows.values() if isinstance(rows, dict) and table.levels else ():
+            filter_type = row.get(_FILTER_TYPE) if isinstance(row, dict) else None
+            if isinstance(filter_type, str) and filter_type not in _FILTER_TYPES:
+                yield f"{_FILTER_TYPE} of an entry of {table.member} is none that there is"
+
+
+def _misfit_version(version: Any, refused: tuple[type, ...]) -> str:
+    if isinstance(version, refused):
+        return f"{_VERSION} is no object"
+    if refused and isinstance(version, dict):
+        for one in DATA_VERSION.fields:
+            if not _fits(one, version.get(one.name)):
+                return f"{one.name} of {_VERSION} is no {one.type}"
+    return ""
+
+
+def misfits(table: JsonTable, entry: Any) -> Iterator[str]:
+    """What of a table has another type than the fields of its manager."""
+    level: list[tuple[str, Any]] = [(table.member, entry)]
+    for step in table.levels:
+        below: list[tuple[str, Any]] = []
+        for place, value in level:
+            if not isinstance(value, dict):
+                yield f"{place} is no object"
+                return
+            if isinstance(step, Member):
+                if value.get(step.name) is not None:
+                    below.append((step.name, value[step.name]))
+                continue
+            for key, inner in value.items():
+                if _integer_key(step) and not _is_number(key):
+                    yield f"a key of {place} is no number"
+                    return
+                below.append((f"an entry of {place}", inner))
+        level = below
+    for place, value in level:
+        if table.value is not None:
+            if not _fits(table.value, value) or value in (None, ""):
+                yield f"{place} is no {table.value.type}"
+        elif not isinstance(value, dict):
+            yield f"{place} is no object"
+        else:
+            for one in table.fields:
+                if one.name in value and not _fits(one, value[one.name]):
+                    yield f"{one.name} of {place} is no {one.type}"
+
+
+def _integer_key(step: JsonField | tuple[JsonField, JsonField]) -> bool:
+    return isinstance(step, JsonField) and step.type in _INTEGERS
+
+
+def _is_number(key: Any) -> bool:
+    text = str(key).removeprefix("-")
+    return text.isascii() and text.isdecimal()
+
+
+def _fits(field_: JsonField, value: Any) -> bool:
+    """Whether a broker's parser makes one of the field's type of it."""
+    if isinstance(value, dict) and any(
+        not isinstance(inner, str | None) for key, inner in value.items() if key in _CONSTANTS
+    ):
+        return False
+    if value is None or value == "" or field_.fits(value):
+        return True
+    if field_.type == "integer":
+        return isinstance(value, bool | float) or (isinstance(value, str) and _is_number(value))
+    if field_.type == "boolean":
+        return isinstance(value, int) or value in ("true", "false")
+    if field_.name in _CONSTANTS:
+        return False
+    return field_.type == "string"

@@ -1,0 +1,400 @@
+"""A broker's load, recovery and first dispatch, played through in memory (spec 7.1 to 7.5).
+
+`simulate` is pure but for reading files: the same snapshot and profile give the same outcome. It
+tells the state that the broker reaches; `predict` says in words and numbers what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import Columns
+from ..audit.verified import SoundLog, SoundRun
+from ..broker.arrival import unannounceable
+from ..broker.dispatch import LMQ_PREFIX, dispatch_columns
+from ..broker.load import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.profiles import Profile, QueueCut, ReputStart
+from ..broker.record_check import BodyCheck, Failure, walk
+from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..index.start import IndexState, load_index
+from ..queues.start import QueueState
+from ..queues.start_batches import BatchQueueState, batch_units
+from ..queues.start_ext import ExtDamage, ExtRules
+from ..queues.units import UNIT_DTYPE, Units
+from ..timer.start import QUEUE as TIMER_QUEUE
+from ..timer.start import TimerState, recover_timer
+from .by_source import confirmed
+from .log import Ghost, LogWalk, Records, StartFile, Switches, start_file
+
+Ints = npt.NDArray[np.int64]
+#: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
+RETRY_SECONDS = 30
+#: What Java throws at a queue offset that is no number.
+POISON = "NumberFormatException"
+
+
+@dataclass
+class Outcome:
+    """The broker after load, recovery and dispatch.
+
+    refusal: the load failed, nothing else is set but what was loaded. hangs: start() never
+    returns. log_end: its max offset. scanned: first and last+1 position of the recovery's scan.
+    """
+
+    profile: Profile
+    snapshot: Snapshot
+    switches: Switches
+    log: Loaded
+    queues: dict[QueueId, QueueState] = field(default_factory=dict)
+    queue_deletions: list[Entry] = field(default_factory=list)
+    index: IndexState = field(default_factory=lambda: IndexState([], []))
+    refusal: Refusal | None = None
+    hangs: str = ""
+    delay_seconds: int = 0
+    start: StartFile | None = None
+    start_path: str | None = None
+    #: Position where the recovery began; its file may be gone afterwards.
+    scan_start: int = 0
+    walk: LogWalk | None = None
+    queues_end: int = -1
+    log_removed: list[LoadedFile] = field(default_factory=list)
+    indexed_from: int | None = None
+    #: None: the broker keeps no consumequeue_ext.
+    ext: ExtRules | None = None
+    #: None: no timer.
+    timer: TimerState | None = None
+
+    @property
+    def log_start(self) -> int:
+        """Min offset of the log."""
+        return self.log.files[0].start if self.log.files else 0
+
+    @property
+    def log_end(self) -> int:
+        """Max offset of the log: write position of the last file."""
+        if not self.log.files:
+            return 0
+        last = self.log.files[-1]
+        return last.start + last.wrote
+
+    def has_all(self, run: SoundRun) -> bool:
+        """No queue takes anything of these records: all have got as far before."""
+        if self.ext is not None or run.further_by not in ("", self.profile.version):
+            return False
+        whole = self.profile.queues.reaches_end
+        return all(
+            name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
+            for name, stretch in run.queues.items()
+        )
+
+
+def simulate(
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches | None = None,
+    now_ms: int = 0,
+    *,
+    sound: SoundLog | None = None,
+) -> Outcome:
+    """Play a broker's start through. Raises Unreadable.
+
+    now_ms: the broker's clock: from when on an old timer reads. sound: what need not be walked.
+    """
+    switches = switches or Switches()
+    outcome = Outcome(
+        profile,
+        snapshot,
+        switches,
+        load_files(snapshot.log, snapshot.log_file_bytes, profile.load),
+    )
+    if switches.consume_queue_ext:
+        outcome.ext = ExtRules.of(snapshot)
+    outcome.refusal = outcome.log.refusal or _load_queues(outcome)
+    if outcome.refusal:
+        return outcome
+    crashed = snapshot.abort
+    outcome.index = load_index(snapshot.index, crashed, snapshot.checkpoint["index_msg_timestamp"])
+    try:
+        _recover_queues(outcome, sound)
+    except ExtDamage as damage:
+        outcome.refusal = Refusal("ext-unreadable", damage.reason, damage.path)
+        return outcome
+    try:
+        if outcome.log.files:
+            _recover_log(outcome, sound)
+        else:
+            _without_log(outcome)
+    except _Poison as poison:
+        path = str(snapshot.layout.commit_log_directories[0])
+        outcome.refusal = Refusal("poison-record", poison.reason, path)
+        return outcome
+    _correct_min_offsets(outcome)
+    if outcome.refusal is None and switches.timer_wheel_enable:
+        _load_timer(outcome, now_ms)
+    if outcome.refusal is None:
+        try:
+            _dispatch_after_start(outcome)
+        except _Poison as poison:
+            outcome.hangs = poison.reason
+    return outcome
+
+
+def _load_timer(outcome: Outcome, now_ms: int) -> None:
+    log = (outcome.log_start, outcome.log_end)
+    queue = outcome.queues.get(TIMER_QUEUE)
+    found = recover_timer(outcome.snapshot, outcome.profile, log, queue, now_ms)
+    if isinstance(found, Refusal):
+        outcome.refusal = found
+    else:
+        outcome.timer = found
+
+
+class _Poison(Exception):
+    """Dispatch throws at a record, each time again (spec 2.9, B11)."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.reason = f"{POISON} in the dispatch of the record at {position}"
+
+
+def _load_queues(outcome: Outcome) -> Refusal | None:
+    """Load the queues, simple ones first; a queue in the directory of the other type is refused."""
+    snapshot, knows_batches = outcome.snapshot, outcome.profile.queues.batches
+    kinds = [(snapshot.queues, False), (snapshot.batch_queues, True)]
+    for queues, batches in kinds[: 1 + knows_batches]:
+        for queue, entries in queues.items():
+            if knows_batches and (queue.topic in snapshot.batch_topics) is not batches:
+                return _wrong_type(queue, batches)
+            refusal = _load_queue(outcome, queue, entries)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _wrong_type(queue: QueueId, batches: bool) -> Refusal:
+    found, wanted = ("BatchCQ", "SimpleCQ") if batches else ("SimpleCQ", "BatchCQ")
+    reason = f"The queue type of topic: {queue.topic} should be {found}, but is {wanted}"
+    return Refusal("queue-type", f"RuntimeException: {reason}", queue.topic)
+
+
+def _load_queue(outcome: Outcome, name: QueueId, entries: tuple[Entry, ...]) -> Refusal | None:
+    """Load one queue, and what it has in consumequeue_ext."""
+    snapshot, rules = outcome.snapshot, outcome.profile.load
+    queue = _new_queue(outcome, name)
+    loaded = load_files(entries, queue.file_bytes, rules)
+    if loaded.refusal:
+        return _refusal("queue-", loaded.refusal)
+    outcome.queue_deletions += loaded.deleted
+    queue.load(loaded.files)
+    outcome.queues[name] = queue
+    if queue.ext is not None:
+        loaded = load_files(snapshot.ext.get(name, ()), queue.ext.file_bytes, rules)
+        if loaded.refusal:
+            return _refusal("ext-", loaded.refusal)
+        queue.ext.load(loaded.files)
+        outcome.queue_deletions += loaded.deleted
+    return None
+
+
+def _new_queue(outcome: Outcome, name: QueueId) -> QueueState:
+    """A queue without files, of the type that its topic has."""
+    snapshot, rules = outcome.snapshot, outcome.profile.queues
+    if rules.batches and name.topic in snapshot.batch_topics:
+        return BatchQueueState(rules, snapshot.batch_file_bytes)
+    queue = QueueState(rules, snapshot.queue_file_bytes)
+    if outcome.ext is not None and not name.topic.startswith(LMQ_PREFIX):
+        queue.ext = outcome.ext.new()
+    return queue
+
+
+def _refusal(prefix: str, refusal: Refusal) -> Refusal:
+    """The refusal of a load of queues, by the label of its case."""
+    return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
+
+
+def _recover_queues(outcome: Outcome, sound: SoundLog | None) -> None:
+    valid = sound.offsets() if sound else {}
+    for name, queue in outcome.queues.items():
+        queue.recover(valid.get(name, (0, 0)))
+    outcome.queues_end = _queues_end(outcome)
+
+
+def _queues_end(outcome: Outcome) -> int:
+    """Highest position that a queue reaches (D), -1 without any."""
+    return max((queue.max_physical for queue in outcome.queues.values()), default=-1)
+
+
+def _without_log(outcome: Outcome) -> None:
+    """No commit log file: the queues' files are deleted (spec 7.4, step 5)."""
+    if outcome.snapshot.abort or outcome.profile.queues.emptied_when_clean:
+        for queue in outcome.queues.values():
+            queue.clear()
+
+
+def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
+    snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
+    switches = outcome.switches
+    crashed = snapshot.abort
+    outcome.start = start_file(snapshot, files, profile, outcome.queues_end, switches)
+    first = files[outcome.start.number]
+    outcome.start_path = first.entry.path if first.entry else None
+    outcome.scan_start = first.start
+    scan = LogWalk(snapshot, list(files), profile, crashed, switches.body_check)
+    outcome.walk = scan
+    dispatches = crashed or profile.dispatch.when_clean
+    if sound is not None:
+        scan.runs = {run.begin: run for run in sound.runs}
+        scan.passes = lambda run: not dispatches or outcome.has_all(run)
+    for batch in scan.batches(outcome.start.number):
+        if not dispatches:
+            continue
+        if isinstance(batch, Ghost):
+            _put_ghost(outcome, batch)
+        else:
+            held = confirmed(snapshot, profile, batch) if crashed else batch
+            _dispatch(outcome, held, None if crashed else outcome.queues_end)
+    end = scan.end
+    if _is_cut(outcome, end):
+        valid = sound.offsets() if sound and sound.end <= end else {}
+        for name, queue in outcome.queues.items():
+            queue.cut(end, valid.get(name, (0, 0)))
+    outcome.log_removed = truncate(files, end, snapshot.log_file_bytes)
+
+
+def _is_cut(outcome: Outcome, end: int) -> bool:
+    """Whether the queues are cut at the log end."""
+    rule = outcome.profile.queues.cut
+    if rule is QueueCut.AFTER_CRASH:
+        return outcome.snapshot.abort
+    reached = outcome.queues_end if rule is QueueCut.AHEAD_BEFORE else _queues_end(outcome)
+    return reached >= end
+
+
+def _correct_min_offsets(outcome: Outcome) -> None:
+    log_start = outcome.log_start if outcome.log.files else -1
+    for name, queue in outcome.queues.items():
+        if not queue.correct_min_offset(log_start):
+            path = outcome.snapshot.layout.consume_queue / name.topic / str(name.queue_id)
+            outcome.refusal = Refusal(
+                "queue-without-unit",
+                "IllegalArgumentException: newPosition < 0: (-20 < 0)",
+                str(path),
+            )
+            return
+
+
+def _dispatch_after_start(outcome: Outcome) -> None:
+    """4.9: dispatch what lies behind the queues, without checking bodies (spec 7.5)."""
+    if outcome.profile.dispatch.reput is not ReputStart.QUEUES_END or not outcome.log.files:
+        return
+    position = max(outcome.log_start, _queues_end(outcome))
+    end = outcome.log_end
+    while position < end:
+        file = _file_at(outcome, position)
+        if file is None:
+            outcome.hangs = f"dispatch waits for ever at {position}: no file holds it"
+            return
+        position = _reput_file(outcome, file, position, end)
+    _correct_min_offsets(outcome)
+
+
+def _file_at(outcome: Outcome, position: int) -> LoadedFile | None:
+    """The file that `findMappedFileByOffset` gives."""
+    size = outcome.snapshot.log_file_bytes
+    for file in outcome.log.files:
+        if file.start <= position < file.start + size:
+            return file
+    return None
+
+
+def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> int:
+    """Dispatch the rest of a file; returns where to go on."""
+    assert file.entry is not None
+    size = outcome.snapshot.log_file_bytes
+    written = min(file.wrote, end - file.start)
+    content = outcome.snapshot.bytes_of(file.entry)
+    offset = position % size  # a file of an odd number is read at another place
+    if offset >= written:
+        outcome.hangs = f"dispatch waits for ever at {position}: nothing is written there"
+        return end
+    while offset < written:
+        failure: Failure | None = None
+        for item in walk(content, offset, outcome.profile.record, BodyCheck.NONE, end=written):
+            if isinstance(item, Columns):
+                _dispatch(outcome, Records(file, item), None)
+                if (row := unannounceable(item)) is not None:
+                    raise _Poison(int(item.ints("physical_offset")[row]))
+            else:
+                failure = item
+        if failure is None:
+            break
+        if failure.passed:
+            return file.start + size
+        if failure.size <= 0:
+            return file.start + (size if written == size else written)
+        offset = failure.offset + failure.size
+    return file.start + (size if offset >= size else max(offset, written))
+
+
+def _put_ghost(outcome: Outcome, ghost: Ghost) -> None:
+    """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
+    unit = np.zeros(1, UNIT_DTYPE)
+    unit["size"] = ghost.size
+    ext_bytes = outcome.ext.unit_bytes("") if outcome.ext else 0
+    _queue(outcome, QueueId("", 0)).put(unit, np.zeros(1, np.int64), ext_bytes)
+
+
+def _queue(outcome: Outcome, name: QueueId) -> QueueState:
+    """The queue of that name, made where there is none."""
+    if name not in outcome.queues:
+        outcome.queues[name] = _new_queue(outcome, name)
+    return outcome.queues[name]
+
+
+def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
+    """Give the records to their queues; `behind`: only those at a greater position."""
+    columns = batch.columns
+    if behind is not None:
+        columns = columns.take(columns.ints("physical_offset") > behind)
+    if not len(columns):
+        return
+    for name, units, offsets in _by_queue(outcome, columns):
+        if "\0" in name.topic:
+            outcome.delay_seconds += RETRY_SECONDS * len(units)
+            _queue(outcome, name)
+            continue
+        ext_bytes = outcome.ext.unit_bytes(name.topic) if outcome.ext else 0
+        _queue(outcome, name).put(units, offsets, ext_bytes)
+
+
+def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:
+    """(queue, units, queue offsets) that a broker dispatches for records in log order."""
+    rules = outcome.profile.dispatch
+    dispatched = dispatch_columns(
+        columns,
+        index_tags=rules.index_tags,
+        index=False,
+        multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
+        **rules.further(outcome.switches.light_zero, outcome.switches.delay_levels)._asdict(),
+    )
+    if len(dispatched.poisoned):
+        row = int(dispatched.poisoned[0])
+        raise _Poison(int(columns.ints("physical_offset")[row]))
+    made = dispatched.units
+    units = np.zeros(len(made), UNIT_DTYPE)
+    for field_name in UNIT_DTYPE.names or ():
+        units[field_name] = getattr(made, field_name)
+    keys = made.topic_id << 32 | (made.queue_id & 0xFFFFFFFF)
+    order = np.argsort(keys, kind="stable")
+    cuts = np.flatnonzero(np.diff(keys[order])) + 1
+    for mine in np.split(order, cuts) if len(order) else ():
+        first = int(mine[0])
+        name = QueueId(dispatched.topics[int(made.topic_id[first])], int(made.queue_id[first]))
+        of_queue = units[mine]
+        if outcome.profile.queues.batches and name.topic in outcome.snapshot.batch_topics:
+            of_queue = batch_units(columns, made.record[mine], of_queue)
+        yield name, of_queue, made.queue_offset[mine]

@@ -1,0 +1,302 @@
+"""The timer of a 5.x broker after load: its log, its wheel, where it reads on (spec 04, 4.9).
+
+The wheel is an array over its file, changed in memory only. Nothing is believed: a broker looks at
+the size and the magic of an entry, and so does this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.blank import MAGIC_BLANK
+from ...formats.derive import dtype_of
+from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, MAGIC_MAX, UNIT, UNIT_BYTES
+from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
+from ..broker.delay_level import TIMER_TOPIC
+from ..broker.load import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.profiles import Profile, TimerRules
+from ..disk.file_bytes import FileBytes
+from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..disk.timer_check import TimerCheck, read_timer_check
+from ..log.commit_log import CommitLog
+from ..queues.start import QueueState
+from ..queues.units import is_valid
+from .wheel import Ticks
+
+Ints = npt.NDArray[np.int64]
+Array = npt.NDArray[np.void]
+QUEUE = QueueId(TIMER_TOPIC, 0)
+_UNIT = dtype_of(UNIT)
+_SLOT = dtype_of(SLOT)
+assert _UNIT.fields is not None
+_PLACE, _BEHIND_PLACE = (_UNIT.fields[n][1] for n in ("offset_py", "hash_code_of_real_topic"))
+_STEPS = 20_000
+"""Units of the queue that are compared with the last entry of the log."""
+_BUFFER_BYTES = (4 << 20) + 100
+"""Room of a broker for one message, up to 5.3: `maxMessageSize` and a little."""
+
+
+@dataclass
+class TimerState:
+    """After load. queue_offset: next unit of the timer topic's queue. removed, deleted: files behind
+    the end of the log, and empty ones.
+    """
+
+    files: list[LoadedFile]
+    file_bytes: int
+    check: TimerCheck
+    wheel: Array
+    ticks: Ticks
+    log_end: int = 0
+    queue_offset: int = 0
+    read_time_ms: int = 0
+    removed: list[LoadedFile] = field(default_factory=list)
+    deleted: list[Entry] = field(default_factory=list)
+
+    def used(self, read_time_ms: int) -> Ints:
+        """Numbers of the slots in use from a time on, in the order in which they are due."""
+        first = max(1, self.ticks.of(read_time_ms))  # a slot that was never used has the time 0
+        numbers = np.flatnonzero(self.wheel["time"] >= first)  # most of a wheel is empty
+        round_ = (numbers - first) % SLOTS
+        in_time = self.wheel["time"][numbers] == first + round_
+        used: Ints = numbers[in_time][np.argsort(round_[in_time], kind="stable")]
+        return used
+
+
+def recover_timer(
+    snapshot: Snapshot,
+    profile: Profile,
+    log: tuple[int, int],
+    queue: QueueState | None,
+    now_ms: int,
+) -> TimerState | Refusal | None:
+    """Load the timer behind the store's own load; None where nobody ever used one.
+
+    log: where the log begins and ends then. queue: that of the timer topic. Raises Unreadable.
+    """
+    layout = snapshot.layout
+    rules = profile.timer
+    if rules is None or (queue is None and not snapshot.has_timer):
+        return None
+    loaded = load_timer(snapshot, profile)
+    if isinstance(loaded, Refusal):
+        return loaded
+    wheel = layout.timer_wheel
+    state = TimerState(
+        loaded.files,
+        snapshot.timer_file_bytes,
+        read_timer_check(layout.config / "timercheck") or TimerCheck(),
+        _wheel(str(wheel)) if _length(wheel) else np.zeros(SLOTS, _SLOT),
+        Ticks.of_store(layout),
+        deleted=loaded.deleted,
+    )
+    return _recover(snapshot, rules, state, log, queue, now_ms)
+
+
+def load_timer(snapshot: Snapshot, profile: Profile) -> Loaded | Refusal:
+    """The files of the timer log, or why a load of them and of the wheel fails: by lengths and names."""
+    wheel = snapshot.layout.timer_wheel
+    if (size := _length(wheel)) not in (0, FILE_BYTES):
+        reason = f"RuntimeException: Timer wheel length:{size} != expected:{FILE_BYTES}"
+        return Refusal("timer-wheel-length", reason, str(wheel))
+    loaded = load_files(snapshot.timer_log, snapshot.timer_file_bytes, profile.load)
+    if loaded.refusal:
+        return Refusal(f"timer-{loaded.refusal.case}", loaded.refusal.reason, loaded.refusal.path)
+    return loaded
+
+
+def _length(wheel: Path) -> int:
+    return wheel.stat().st_size if wheel.exists() else 0
+
+
+def entries_end(data: npt.NDArray[np.uint8]) -> int:
+    """Byte of a file of the log where a broker stops to read entries."""
+    return _entries(data, check=True).end
+
+
+def rebuilt_wheel(snapshot: Snapshot) -> Array:
+    """A wheel that names all entries of the log; `num` is left at 0. Raises Unreadable."""
+    size = snapshot.timer_file_bytes
+    files = [LoadedFile(int(entry.name), size, entry) for entry in snapshot.timer_log]
+    ticks = Ticks.of_store(snapshot.layout)
+    state = TimerState(files, size, TimerCheck(), np.zeros(SLOTS, _SLOT), ticks)
+    _revise(snapshot, state, 0, check=False)
+    return state.wheel
+
+
+def _wheel(path: str) -> Array:
+    """The slots of a wheel; what is changed in them stays in memory."""
+    return FileBytes(path).sparse().view(_SLOT)
+
+
+def _recover(
+    snapshot: Snapshot,
+    rules: TimerRules,
+    state: TimerState,
+    log: tuple[int, int],
+    queue: QueueState | None,
+    now_ms: int,
+) -> TimerState | Refusal:
+    begin = state.check.last_timer_log_flush_pos - (state.file_bytes if state.files else 0)
+    state.log_end = _revise(snapshot, state, max(0, begin), check=True)
+    place = _last_place(snapshot, state)
+    if place is not None and not 0 <= place[1] <= _BUFFER_BYTES and not rules.any_size:
+        reason = f"IllegalArgumentException: newLimit < 0: ({place[1]} < 0)"
+        return Refusal("timer-log-end", reason, str(snapshot.layout.timer_log))
+    state.queue_offset = _queue_offset(snapshot, rules, state, place, log, queue)
+    ticks = state.ticks
+    state.read_time_ms = max(state.check.last_read_time_ms, ticks.oldest_ms(now_ms))
+    used = state.wheel[state.used(state.read_time_ms)]
+    beyond = used[used["last_pos"] > state.log_end]
+    if len(beyond) and (first := int(beyond["first_pos"].min())) < state.log_end:
+        _revise(snapshot, state, first, check=False)
+    return state
+
+
+def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -> int:
+    """`recoverAndRevise`: let the slots name the entries from `begin` on; where those end.
+
+    check: an entry that is none ends the log.
+    """
+    if not state.files:
+        return 0
+    index = max((i for i, f in enumerate(state.files) if begin >= f.start), default=0)
+    end = state.files[index].start
+    for file in state.files[index:]:
+        assert file.entry is not None
+        size = state.file_bytes if check else file.wrote
+        data = snapshot.bytes_of(file.entry)[:size]
+        found = _entries(data, check=check)
+        _name(state, found.offset + file.start, found.tick_ms)
+        end = file.start + found.end
+        if found.stopped:
+            break
+    if check:
+        state.removed += truncate(state.files, end, state.file_bytes)
+    return end
+
+
+class _Entries(NamedTuple):
+    """Good entries of a file: their offsets in it and the times they are due. end: where reading
+    ends; stopped: for all files.
+    """
+
+    offset: Ints
+    tick_ms: Ints
+    end: int
+    stopped: bool
+
+
+def _entries(data: npt.NDArray[np.uint8], *, check: bool) -> _Entries:
+    """The entries of a file. check: what is none ends them."""
+    whole = len(data) // UNIT_BYTES
+    units = data[: whole * UNIT_BYTES].view(_UNIT)
+    blank = units["magic"] == MAGIC_BLANK_SIGNED
+    good = (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX) & (units["size"] == UNIT_BYTES)
+    stop = blank | ~good if check else blank
+    count = int(stop.argmax()) if stop.any() else whole
+    end, stopped = count * UNIT_BYTES, False
+    if count < whole:
+        stopped = not blank[count]
+    elif rest := len(data) - end:
+        tail = data[end:].tobytes()
+        stopped = rest < BLANK_BYTES or BLANK.parse(tail).magic != MAGIC_BLANK
+    numbers = np.flatnonzero(good[:count])
+    mine = units[numbers]
+    tick_ms = mine["curr_write_time"].astype(np.int64) + mine["delayed_time"]
+    return _Entries(numbers * UNIT_BYTES, tick_ms, end, stopped)
+
+
+def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:
+    """Each entry becomes the newest of its slot, in order; one of another tick takes it over."""
+    if not len(position):
+        return
+    time = tick_ms // state.ticks.precision_ms
+    number = time % SLOTS
+    order = np.argsort(number, kind="stable")
+    number, time, position = number[order], time[order], position[order]
+    new_slot = np.concatenate([[True], number[1:] != number[:-1]])
+    new_tick = new_slot | np.concatenate([[True], time[1:] != time[:-1]])
+    last = np.flatnonzero(np.concatenate([new_slot[1:], [True]]))
+    run = np.maximum.accumulate(np.where(new_tick, np.arange(len(order)), 0))[last]
+    slots = number[last]
+    kept = new_slot[run] & (state.wheel["time"][slots] == time[last])
+    first = np.where(kept, state.wheel["first_pos"][slots], position[run])
+    for name, values in (("time", time[last]), ("first_pos", first), ("last_pos", position[last])):
+        state.wheel[name][slots] = values
+
+
+def _last_place(snapshot: Snapshot, state: TimerState) -> tuple[int, int] | None:
+    """Where the last entry says that its message is, and of which size: whatever stands there."""
+    at = state.log_end - UNIT_BYTES + _PLACE
+    file = next((f for f in state.files if 0 <= at - f.start < f.wrote), None)
+    if file is None or file.entry is None or at < 0:
+        return None
+    data = snapshot.bytes_of(file.entry)[at - file.start :][: _BEHIND_PLACE - _PLACE].tobytes()
+    if len(data) < _BEHIND_PLACE - _PLACE:
+        return None
+    unit = UNIT.parse((bytes(_PLACE) + data).ljust(UNIT_BYTES, b"\0"))
+    return unit.offset_py, unit.size_py
+
+
+def _queue_offset(
+    snapshot: Snapshot,
+    rules: TimerRules,
+    state: TimerState,
+    place: tuple[int, int] | None,
+    log: tuple[int, int],
+    queue: QueueState | None,
+) -> int:
+    """The next unit of the queue to be read: behind that of the last entry's message."""
+    offset = _offset_in_record(snapshot, place, log)
+    if offset is None:
+        found = state.check.last_timer_queue_offset
+    else:
+        assert place is not None
+        found = 1 + (_offset_in_queue(queue, offset, place) if queue else offset)
+    found = min(found, state.check.master_timer_queue_offset)
+    if rules.clamps and queue is not None:
+        low, high = queue.min_offset, queue.max_offset
+        found = low if found < low else min(found, high)
+    return found
+
+
+def _offset_in_record(
+    snapshot: Snapshot, place: tuple[int, int] | None, log: tuple[int, int]
+) -> int | None:
+    """Queue offset that the message at a place tells; None where there is none."""
+    if place is None:
+        return None
+    position, size = place
+    if not log[0] <= position or position + size > log[1] or size <= 0:
+        return None
+    found = CommitLog.open(snapshot.layout).records(np.array([position], np.int64))
+    if not len(found) or int(found.columns.ints("total_size")[0]) > size:
+        return None
+    return int(found.columns.ints("queue_offset")[0])
+
+
+def _offset_in_queue(queue: QueueState, offset: int, place: tuple[int, int]) -> int:
+    """Newest queue offset up to `offset` whose unit names the place, else `offset`."""
+    for begin, end in _backwards(min(offset, queue.max_offset - 1), offset - _STEPS):
+        units = queue.lookup(np.arange(begin, end, dtype=np.int64))
+        same = (units["physical_offset"] == place[0]) & (units["size"] == place[1])
+        same &= is_valid(units)
+        if same.any():
+            return begin + int(np.flatnonzero(same)[-1])
+    return offset
+
+
+def _backwards(newest: int, oldest: int) -> Iterator[tuple[int, int]]:
+    """Ranges of queue offsets, the newest first."""
+    end = newest + 1
+    while end > max(0, oldest):
+        begin = max(0, oldest, end - 1000)
+        yield begin, end
+        end = begin

@@ -1,0 +1,228 @@
+"""What checks look at: a store, what is asked of it, and what the pass over its log has shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from array import array
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..disk.lock import holder
+from ..search.store import Store
+from .findings import Finding, Findings
+
+if TYPE_CHECKING:
+    from ..broker.profiles import Profile
+    from ..disk.snapshot import QueueId
+
+T = TypeVar("T")
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is asked for. quick: structure and ends only. topic, queue_id: one topic, one queue.
+
+    groups: of the catalogue, None for all. since_ms: the log from the file on that has messages of
+    that time. sample_percent: so much of the log. start: log position to begin at; earlier: what
+    the runs before it have shown of the log up to there. max_duration_s: reading ends after it.
+    broker_version: take the store for one of it. proof: tell what of the log is in order for a start,
+    too (`Verdict.sound`).
+    """
+
+    quick: bool = False
+    topic: str | None = None
+    queue_id: int | None = None
+    groups: frozenset[str] | None = None
+    since_ms: int | None = None
+    sample_percent: float | None = None
+    start: int | None = None
+    earlier: LogFacts | None = None
+    max_duration_s: float | None = None
+    broker_version: str | None = None
+    proof: bool = False
+
+
+@dataclass
+class LogFacts:
+    """What the pass over the log has shown, for the checks behind it and for a run that goes on.
+
+    end: log position behind the last good record. first_offset, next_offset: by queue, LMQ among
+    them, of its messages in the log. newest, newest_dead: largest store timestamp, ms,
+    of these and of those that a start has cut off. stopped_at: where reading ended before its time.
+    """
+
+    start: int = 0
+    end: int = 0
+    records: int = 0
+    newest: int = 0
+    newest_dead: int = 0
+    first_offset: dict[QueueId, int] = field(default_factory=dict)
+    next_offset: dict[QueueId, int] = field(default_factory=dict)
+    #: Bytes that the pass has read.
+    bytes: int = 0
+    stopped_at: int | None = None
+    #: Some part was not looked at, because it was not asked for.
+    skipped: bool = False
+    #: Log position behind the last message that has a unit in some queue.
+    dispatched: int = 0
+    #: Where the last good records begin, and when the very last one was stored.
+    last: list[int] = field(default_factory=list)
+    last_timestamp: int = 0
+    #: By queue, of messages in a row without a unit: queue offset, count, log position, end.
+    missing: dict[QueueId, array[int]] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """All of the log was read: what it has not shown is not there."""
+        return not self.skipped and self.stopped_at is None
+
+    def going_on(self, start: int) -> LogFacts:
+        """The same for a run that goes on, in a log that begins at `start` now."""
+        own = {name: deepcopy(getattr(self, name)) for name in _OWN}
+        return replace(self, start=start, stopped_at=None, **own)
+
+    def take_on(self, other: LogFacts) -> None:
+        """What the pass over the part right behind has shown."""
+        self.end, self.dispatched = other.end, max(self.dispatched, other.dispatched)
+        self.records += other.records
+        self.bytes += other.bytes
+        self.newest = max(self.newest, other.newest)
+        self.first_offset = other.first_offset | self.first_offset
+        for queue, offset in other.next_offset.items():
+            self.next_offset[queue] = max(self.next_offset.get(queue, 0), offset)
+        self.last, self.last_timestamp = other.last, other.last_timestamp
+
+
+_OWN = ("first_offset", "next_offset", "missing")
+
+
+class Predicted(NamedTuple):
+    """Findings about the next start, and why there are none: "" where it was predicted."""
+
+    findings: list[Finding]
+    why_not: str = ""
+
+
+def never() -> bool:
+    """Nobody asks to stop."""
+    return False
+
+
+class Scene:
+    """One run over one store. unread: what was not looked at, and why.
+
+    asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
+    seen the store change. behind: log position where this run begins, for another one that looks at
+    what is in front of it and takes on what this one has seen (`part_result.py`).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scope: Scope,
+        now_ms: int | None = None,
+        asked_to_stop: Callable[[], bool] = never,
+        *,
+        changing: bool = False,
+        behind: int | None = None,
+    ) -> None:
+        self.store = store
+        self.behind = behind
+        self.scope = scope
+        self.unread: list[str] = []
+        #: Log positions [begin, end) of ranges with bytes that cannot be read.
+        self.gone: list[tuple[int, int]] = []
+        self._asked_to_stop = asked_to_stop
+        self._changing = changing
+        limit = scope.max_duration_s
+        self._end_s = None if limit is None else time.monotonic() + limit
+        self.findings = Findings()
+        begin = store.log_files.start
+        self.log = (scope.earlier or LogFacts(end=begin)).going_on(begin)
+        self.now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+        #: What the next start would do, once it is asked.
+        self.start: Callable[[], Predicted] = lambda: Predicted([])
+        self._kept: dict[Any, Any] = {}
+
+    @cached_property
+    def profile(self) -> Profile:
+        """How the brokers that wrote the store behave."""
+        from ..broker.profiles import profile_of
+
+        return profile_of(self.scope.broker_version or self.store.generation.version)
+
+    @cached_property
+    def crashed(self) -> bool:
+        """`abort` is there: a broker runs, or did not stop in order."""
+        return self.store.layout.abort.exists()
+
+    @property
+    def read_at_once(self) -> bool:
+        """This run has read the whole log: what it has kept of records is complete, too."""
+        return self.log.complete and self.scope.earlier is None
+
+    @cached_property
+    def live(self) -> bool:
+        """Somebody writes: what is behind the log end now may be there a moment later."""
+        return self._changing or holder(self.store.layout.lock) not in (None, os.getpid())
+
+    def begin_reading(self) -> None:
+        """The checks before the log are done: half of the time at least is for the log."""
+        if self._end_s is not None and self.scope.max_duration_s is not None:
+            self._end_s = max(self._end_s, time.monotonic() + self.scope.max_duration_s / 2)
+
+    def stopped(self) -> str:
+        """Why the run is to end now, "" if it is not."""
+        if self._asked_to_stop():
+            return "interrupted"
+        if self._end_s is not None and time.monotonic() >= self._end_s:
+            return "--max-duration is over"
+        return ""
+
+    def kept(self, key: Any, make: Callable[[], T]) -> T:
+        """What a check keeps from one call to the next; made at the first."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        found: T = self._kept[key]
+        return found
+
+    def states(self) -> dict[Any, Any]:
+        """All that checks have kept, by key."""
+        return dict(self._kept)
+
+    def place(self, position: int) -> tuple[str, int]:
+        """File of a log position and the byte in it; the log's directory where no file has it."""
+        file = self.store.log_files.file_at(position)
+        if file is None:
+            return os.fspath(self.store.layout.commit_log_directories[0]), position
+        return file.path, position - file.start
+
+    def log_finding(self, code: str, position: int, size: int, message: str, **more: Any) -> None:
+        """A finding about bytes of the log. more: as in `Findings.add`."""
+        path, offset = self.place(position)
+        self.findings.add(code, path, message, offset=offset, length=size, **more)
+
+    def log_rows(
+        self,
+        code: str,
+        wrong: Flags,
+        position: Ints,
+        ends: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Rows of consecutive records of one file of the log, as in `Findings.add_rows`."""
+        if not wrong.any():
+            return
+        path, offset = self.place(int(position[0]))
+        start = int(position[0]) - offset
+        self.findings.add_rows(code, path, wrong, position - start, ends - start, message, **more)

@@ -1,0 +1,244 @@
+"""The chain of records, and where it stops (docs/invariants.md, I-020 … I-022, I-040 … I-043, I-054).
+
+The scan tells what lies between records; here it gets its code, and what a broker makes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...formats.commit_log import Frame
+from ..counted import counted
+from ..disk.file_queue import MappedFile
+from ..log.batch import Extent, ExtentKind
+from ..log.log_items import WINDOW_BYTES, Fault, LogItems
+from ..log.record_status import Mark
+from .catalogue import Severity
+from .context import Scene
+from .part_result import Carried
+from .records import Records
+from .register import after, of_extents, of_records, of_stale
+
+_CODES = {
+    Fault.NO_ROOM: "I-040",
+    Fault.NO_MAGIC: "I-020",
+    Fault.BAD_SIZE: "I-021",
+    Fault.UNEVEN: "I-022",
+}
+_SAME_BATCH = ("queue_id", "born_timestamp", "store_timestamp")
+_BATCH_ROWS = 4096
+"""Records behind a BLANK that may have come as one batch."""
+
+
+@dataclass
+class Chain(Carried):
+    """What lies before the next record.
+
+    end: log position behind the last item. open: a range without records, until it shows whether
+    what follows is of this log. damage: the first one that a broker stops at. lost: some range was
+    passed that may have had records. blank: the BLANK that came last.
+    """
+
+    end: int | None = None
+    open: Extent | None = None
+    damage: Extent | None = None
+    lost: bool = False
+    blank: Extent | None = None
+
+    def follows(self, scene: Scene, records: Records) -> bool:
+        """The records come directly behind the last item; if not, others were not read."""
+        first = int(records.position[0])
+        return self.end is not None and first - scene.store.payload_at(first) == self.end
+
+    def fits(self, left: Chain) -> bool:
+        """Nothing in front of the part makes a difference to what is in it."""
+        del left
+        return not (self.open or self.damage or self.lost or self.blank)
+
+    def take_on(self, scene: Scene, left: Chain) -> None:
+        """The last item is that of the part."""
+        del scene
+        self.end, self.blank = left.end, left.blank
+
+
+def chain_of(scene: Scene) -> Chain:
+    """The state of a run; up to date for what comes before the records that are checked."""
+    return scene.kept(Chain, Chain)
+
+
+@of_extents("I-020", "I-021", "I-022", "I-040", "I-041", "I-043")
+def no_record(scene: Scene, extent: Extent) -> None:
+    """From the first file to the end of the log there is one record behind the other."""
+    chain, kind = chain_of(scene), extent.kind
+    _close(scene, chain)
+    chain.end = extent.end
+    if kind is ExtentKind.BLANK:
+        _blank(scene, chain, extent)
+    elif kind is ExtentKind.MISSING:
+        chain.lost, chain.blank = True, None
+    elif kind is ExtentKind.DAMAGE:
+        chain.open, chain.lost, chain.blank = extent, True, None
+    elif kind is ExtentKind.TORN_TAIL:
+        _torn(scene, extent)
+    elif kind is ExtentKind.STALE_BYTES:
+        text = f"bytes behind the end of the log that are no record: {extent.reason}"
+        scene.log_finding("I-043", extent.position, extent.size, text)
+
+
+def _blank(scene: Scene, chain: Chain, extent: Extent) -> None:
+    chain.blank = extent
+    dead = "dead records" in extent.reason
+    if extent.reason and not dead:
+        text = f"BLANK at {extent.position}: {extent.reason}; brokers do not look at it"
+        scene.log_finding("I-040", extent.position, extent.size, text, severity=Severity.WARNING)
+
+
+def _close(scene: Scene, chain: Chain) -> None:
+    """A range without records is damage."""
+    if chain.open is not None:
+        _damage(scene, chain.open)
+        chain.damage = chain.damage or chain.open
+        chain.open = None
+
+
+@after("I-020", "I-021", "I-022", "I-040")
+def damage_at_the_end(scene: Scene) -> None:
+    """Nothing has followed."""
+    _close(scene, chain_of(scene))
+
+
+def _damage(scene: Scene, extent: Extent) -> None:
+    file = scene.store.log_files.file_at(extent.position)
+    if file is None or extent.unread:  # I-015 tells of it
+        return
+    items, at = LogItems(scene.store.log, file), extent.position - file.start
+    if items.blank(at) is not None:
+        text = f"a BLANK at {extent.position}, but {extent.reason.replace('a BLANK', 'it')}"
+        scene.log_finding("I-041", extent.position, extent.size, text, severity=Severity.ERROR)
+        return
+    code = _CODES[items.fault(at)]
+    text = f"no record at {extent.position}: {extent.reason}"
+    if code != "I-040" and extent.end >= file.end and not _has_blank(items, file, at):
+        tail = f"{file.path.rsplit('/', 1)[-1]} does not end with a BLANK"
+        scene.log_finding("I-040", extent.position, extent.size, tail)
+    scene.log_finding(code, extent.position, extent.size, text)
+
+
+def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
+    """Somewhere behind byte `at` a BLANK stands that names the rest of the file."""
+    frame: Frame = items.frame
+    magic = (frame.blank_magic).to_bytes(4, "big")
+    begin = max(at, file.size - WINDOW_BYTES)
+    window = items.peek(begin, file.size - begin)
+    found = window.data.find(magic)
+    while found >= 0:
+        start = begin + found - frame.magic_offset
+        blank = items.blank(start) if start >= at else None
+        if blank is not None and not blank.reason:
+            return True
+        found = window.data.find(magic, found + 1)
+    return False
+
+
+def _torn(scene: Scene, extent: Extent) -> None:
+    """The last record is not whole: a message is lost, and the log ends in front of it.
+
+    No kill of a broker tears a record, since it writes to the page cache; a loss of power does.
+    """
+    file = scene.store.log_files.file_at(extent.position)
+    if file is None:
+        return
+    fault = LogItems(scene.store.log, file).fault(extent.position - file.start)
+    why = "torn by the crash" if scene.crashed else "although the last stop was in order"
+    text = f"the last record, at {extent.position}, is not whole, {why}: {extent.reason}"
+    scene.log_finding(_CODES[fault], extent.position, extent.size, text, severity=Severity.ERROR)
+
+
+@of_records("I-021", "I-041")
+def room_for_a_blank(scene: Scene, records: Records) -> None:
+    """A record leaves room for a BLANK, and a BLANK stands where there was none for a record."""
+    chain = chain_of(scene)
+    position, size = int(records.position[-1]), int(records.columns.ints("total_size")[-1])
+    file = scene.store.log_files.file_at(position)
+    if file is not None and not file.compressed:
+        frame = scene.store.log.frame_of(file)
+        if position + size > file.end - frame.spare:
+            text = f"record at {position}: its size {size} leaves no room for a BLANK"
+            scene.log_finding("I-021", position, size, text)
+    blank = chain.blank
+    if blank is not None and chain.follows(scene, records) and file is not None:
+        needed = _first_put(records, scene.store.log.frame_of(file))
+        if needed <= blank.size:
+            text = f"a BLANK at {blank.position} where the next record, of {needed} bytes, had room"
+            scene.log_finding("I-041", blank.position, blank.size, text)
+
+
+def _first_put(records: Records, frame: Frame) -> int:
+    """Bytes that a broker wanted for the first record, or for the batch that it came in."""
+    some = slice(0, _BATCH_ROWS)
+    same = np.ones(len(records.position[some]), np.bool_)
+    for name in _SAME_BATCH:
+        column = records.columns.ints(name)[some]
+        same &= column == column[0]
+    same &= records.topics.ids[some] == records.topics.ids[0]
+    count = len(same) if same.all() else int(np.argmin(same))
+    sizes = records.ints("total_size")[:count]
+    return int(sizes.sum()) + frame.payload * (count if frame.payload else 0) + frame.spare
+
+
+@of_records("I-042", "I-054")
+def behind_the_end(scene: Scene, records: Records) -> None:
+    """Good records behind the place where a broker's recovery stops."""
+    chain = chain_of(scene)
+    _close(scene, chain)
+    if chain.damage is not None:
+        first, end = int(records.position[0]), records.batch.end
+        count, them = len(records), "it" if len(records) == 1 else "them"
+        text = (
+            f"{counted(count, 'good record')} from {first} on, behind the damage at"
+            f" {chain.damage.position}: a start that meets it gives {them} up"
+        )
+        scene.log_finding("I-042", first, end - first, text, count=len(records))
+    chain.end, chain.blank = records.batch.end, None
+
+
+@of_stale("I-042", "I-043", "I-054")
+def not_of_this_log(scene: Scene, records: Records) -> None:
+    """Whole records behind the end: given up by a start before, or of an earlier life."""
+    chain, mark = chain_of(scene), records.batch.mark
+    first, end = int(records.position[0]), records.batch.end
+    if mark is Mark.DEAD_TAIL and chain.open is not None:
+        rest, chain.open = chain.open, None
+        text = f"the end of the log, with the rest of a record that a start has cut: {rest.reason}"
+        scene.log_finding("I-043", rest.position, rest.size, text)
+    elif mark is not Mark.EMBEDDED:
+        _close(scene, chain)
+    if mark is Mark.DEAD_TAIL:
+        whole = counted(len(records), "whole record")
+        text = f"{whole} from {first} on that a broker's start has given up"
+        scene.log_finding(
+            "I-042", first, end - first, text, count=len(records), severity=Severity.INFO
+        )
+    elif mark is Mark.EARLIER_LIFE:
+        own = int(records.columns.ints("physical_offset")[0])
+        text = counted(
+            len(records),
+            f"record from {first} on that names another position ({own} …):"
+            " the next start takes it for a new message",
+            f"records from {first} on that name other positions ({own} …):"
+            " the next start takes them for new messages",
+        )
+        scene.log_finding("I-054", first, end - first, text, count=len(records))
+    if mark is not Mark.EMBEDDED:
+        chain.end, chain.blank = end, None
+
+
+@after("I-041")
+def blank_at_the_end(scene: Scene) -> None:
+    """The last used file has no BLANK."""
+    blank = chain_of(scene).blank
+    if blank is not None and not scene.live and not blank.reason:
+        text = f"the log ends with a BLANK, at {blank.position}: the next file has no record"
+        scene.log_finding("I-041", blank.position, blank.size, text, severity=Severity.INFO)

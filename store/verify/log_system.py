@@ -1,0 +1,249 @@
+"""Records of the broker's own topics, and bodies in special forms (docs/invariants.md, I-039, I-044 … I-049)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...formats import message_properties as names
+from ...formats.client_batch import MESSAGE as INNER
+from ...formats.client_batch import starts_of
+from ...formats.derive import decode
+from ...formats.sys_flag import SysFlag
+from ...formats.tombstone import LOST
+from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..columns.ordered import rows_of
+from ..columns.queue_ranges import Ranges
+from ..log.body import unpack
+from ..plan.tombstones import HALF_TOPIC, OP_TOPIC
+from .catalogue import Severity
+from .context import Scene
+from .part_result import Carried
+from .records import Flags, Ints, Records, add_rows
+from .register import of_records
+
+_NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
+_NUMBER = re.compile(rb"\d{1,18}")
+_CHECKS = "TRANSACTION_CHECK_TIMES"
+
+
+@of_records("I-039")
+def compressed_bodies(scene: Scene, records: Records) -> None:
+    """A body that is marked as compressed decompresses."""
+    flags = records.columns.ints("sys_flag")
+    rows = np.flatnonzero(flags & SysFlag.COMPRESSED)
+    if not len(rows) or scene.scope.quick:
+        return
+    bodies = records.columns.ragged("body")
+    checks = records.properties.find(_CHECKS)
+    for row in rows.tolist():
+        error = unpack(bodies[row], int(flags[row])).error
+        if error:
+            put_back = checks.length[row] >= 0  # 4.3.1 stores it decompressed then (B39)
+            severity = Severity.WARNING if put_back else None
+            if put_back:
+                error += "; the check of a transaction has put it back as it was sent"
+            _one(scene, records, "I-039", row, f"the body {error}", severity)
+
+
+@of_records("I-044")
+def inner_batches(scene: Scene, records: Records) -> None:
+    """The body of an inner batch has as many messages as its record says."""
+    flags = records.columns.ints("sys_flag")
+    rows = np.flatnonzero(flags & SysFlag.INNER_BATCH)
+    if not len(rows):
+        return
+    bodies = records.columns.ragged("body")
+    counts, bases = (records.properties.find(n) for n in (names.INNER_NUM, names.INNER_BASE))
+    offset = records.columns.ints("queue_offset")
+    for row in rows.tolist():
+        found = _inner_count(unpack(bodies[row], int(flags[row])).data)
+        if str(found).encode() != counts[row]:
+            said = counts[row].decode("latin-1")
+            _one(scene, records, "I-044", row, f"INNER_NUM is {said!r}, the body has {found}")
+        elif str(int(offset[row])).encode() != bases[row]:
+            base = bases[row].decode("latin-1")
+            text = f"INNER_BASE is {base!r}, the queue offset {offset[row]}"
+            _one(scene, records, "I-044", row, text)
+
+
+def _inner_count(body: bytes) -> int | None:
+    """How many messages an inner batch holds, None where it is none or its sizes do not fit."""
+    try:
+        starts = np.array(starts_of(body), np.int64)
+    except ValueError:
+        return None
+    found = decode(INNER, np.frombuffer(body, np.uint8), starts)
+    fits = found.ints("total_size") == found.ends - starts
+    fits &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
+    return len(starts) if fits.all() else None
+
+
+@of_records("I-045")
+def scheduled(scene: Scene, records: Records) -> None:
+    """A message that waits by delay level stands in the queue of its level."""
+    rows = _live(records, records.of_topic(SCHEDULE_TOPIC))
+    if not len(rows):
+        return
+    levels = len(scene.store.layout.options.delay_levels.value)
+    delays = records.properties.find(names.DELAY)
+    queue_id = records.columns.ints("queue_id")
+    complete = _real_place(records)
+    for row in rows.tolist():
+        text = delays[row]
+        level = min(int(text), levels) if _NUMBER.fullmatch(text) else 0
+        if level != int(queue_id[row]) + 1:
+            what = f"DELAY {text.decode('latin-1')!r} in queue {queue_id[row]}"
+            _one(scene, records, "I-045", row, what)
+        elif not complete[row]:
+            _one(scene, records, "I-045", row, "scheduled without REAL_TOPIC and REAL_QID")
+
+
+@of_records("I-046")
+def transactions(scene: Scene, records: Records) -> None:
+    """Half messages know where they belong; what is decided names half messages."""
+    queue_id = records.columns.ints("queue_id")
+    rows = _live(records, records.of_topic(HALF_TOPIC))
+    if len(rows):
+        complete = _real_place(records) & (records.properties.find(names.PGROUP).length > 0)
+        for row in rows[(queue_id[rows] != 0) | ~complete[rows]].tolist():
+            text = "a half message in another queue than 0, or without the place it is meant for"
+            _one(scene, records, "I-046", row, text)
+    rows = _live(records, records.of_topic(OP_TOPIC))
+    if len(rows):
+        bodies = records.columns.ragged("body")
+        for row in rows.tolist():
+            if not _NUMBERS.fullmatch(bodies[row]):
+                text = f"decides about {bodies[row][:40]!r}: no list of queue offsets"
+                _one(scene, records, "I-046", row, text)
+
+
+@dataclass
+class _Halves(Carried):
+    """Positions of half messages, ascending in each array.
+
+    first_read: what is named in front of it was not read; None: nothing was. earlier: positions there
+    that are named.
+    read: of a sample, which reads pieces of the log, what it has read; None: all behind first_read.
+    """
+
+    positions: list[Ints] = field(default_factory=list)
+    first_read: int | None = None
+    earlier: list[Ints] = field(default_factory=list)
+    read: Ranges | None = None
+
+    def begin(self, scene: Scene, records: Records) -> int:
+        """These records come next. Returns `first_read`."""
+        if self.first_read is None:
+            self.first_read = int(records.position[0])
+        if scene.scope.sample_percent is not None:
+            self.read = self.read or Ranges()
+            self.read.add_range(int(records.position[0]), int(records.ends[-1]))
+        return self.first_read
+
+    def has(self, wanted: Ints) -> Flags:
+        """bool[n]: a half message stands there."""
+        found = np.zeros(len(wanted), np.bool_)
+        for positions in self.positions:
+            found |= rows_of(positions, wanted)[1]
+        return found
+
+    def knows(self, named: Ints) -> Flags:
+        """bool[n]: a half message stands there, or nobody has looked."""
+        unread = named < (self.first_read or 0)
+        if self.read is not None:
+            unread |= ~self.read.has(named)
+        return self.has(named) | (unread & (named >= 0))
+
+    def fits(self, left: _Halves) -> bool:
+        """What the part names in front of it is there."""
+        known = self.first_read is None or all(self.knows(named).all() for named in left.earlier)
+        return bool(known)
+
+    def take_on(self, scene: Scene, left: _Halves) -> None:
+        """The half messages of the part come later."""
+        del scene
+        self.positions += left.positions
+        self.first_read = left.first_read if self.first_read is None else self.first_read
+
+
+_TOGETHER = 1 << 16
+"""Positions of half messages that are kept in one array."""
+
+
+@of_records("I-047")
+def commits(scene: Scene, records: Records) -> None:
+    """A committed message names the half message that it was."""
+    halves = scene.kept(_Halves, _Halves)
+    first_read = halves.begin(scene, records)
+    rows = records.of_topic(HALF_TOPIC)
+    if len(rows):
+        known = halves.positions
+        if known and len(known[-1]) < _TOGETHER:
+            known[-1] = np.concatenate([known[-1], records.position[rows]])
+        else:
+            known.append(records.position[rows])
+    offset = records.ints("prepared_transaction_offset")
+    if not offset.any() and not records.transaction.any():
+        return
+    text = "it was never committed, but names a half message, at"
+    add_rows(scene, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
+    rows = np.flatnonzero(records.transaction == SysFlag.COMMIT)
+    named = offset[rows]
+    known_ones = halves.knows(named)
+    if scene.behind is not None and len(named):
+        halves.earlier.append(named[named < first_read])
+    for at in np.flatnonzero(~known_ones).tolist():
+        text = f"committed, but no half message stands at {named[at]}"
+        _one(scene, records, "I-047", int(rows[at]), text)
+
+
+@of_records("I-049")
+def timed(scene: Scene, records: Records) -> None:
+    """A message that waits for a time says for which, and where it belongs."""
+    rows = _live(records, records.of_topic(TIMER_TOPIC))
+    if not len(rows):
+        return
+    precision = scene.store.layout.options.timer_precision
+    times, complete = records.properties.find(names.TIMER_OUT_MS), _real_place(records)
+    for row in rows.tolist():
+        text = times[row]
+        if not _NUMBER.fullmatch(text):
+            what = f"TIMER_OUT_MS {text.decode('latin-1')!r} is no number: the timer waits here"
+            _one(scene, records, "I-049", row, what)
+        elif int(text) % precision.value:
+            what = f"TIMER_OUT_MS {int(text)} is no multiple of {precision.value}"
+            if precision.is_guess:
+                what += f", the default of {precision.name}, which the store does not show"
+            severity = Severity.WARNING if precision.is_guess else None
+            _one(scene, records, "I-049", row, what, severity)
+        elif not complete[row]:
+            _one(scene, records, "I-049", row, "waits without REAL_TOPIC and REAL_QID")
+
+
+def _real_place(records: Records) -> Flags:
+    """bool[n]: topic and queue that the message is meant for are there."""
+    topic, queue = (records.properties.find(n) for n in (names.REAL_TOPIC, names.REAL_QID))
+    found: Flags = (topic.length > 0) & (queue.length > 0)
+    return found
+
+
+def _live(records: Records, rows: Ints) -> Ints:
+    """Without the tombstones among them."""
+    return rows[records.properties.find(LOST).length[rows] < 0] if len(rows) else rows
+
+
+def _one(
+    scene: Scene,
+    records: Records,
+    code: str,
+    row: int,
+    text: str,
+    severity: Severity | None = None,
+) -> None:
+    position = int(records.position[row])
+    size = int(records.ends[row]) - position
+    told = f"record at {position}: {text}"
+    scene.log_finding(code, position, size, told, severity=severity)

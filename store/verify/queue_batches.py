@@ -1,0 +1,272 @@
+"""Batch consume queues against the log (I-070, I-075, I-081, I-082; spec 2.7).
+
+Units are in log order whatever they tell, so unit by unit they are compared with the messages; a
+message without a unit is one that the next units do not have either.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats import message_properties as names
+from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
+from ...formats.derive import dtype_of
+from ..audit.messages import Messages
+from ..counted import counted
+from ..queues.read_batches import is_valid
+from ..queues.units import Units
+from .catalogue import Severity
+from .context import Scene
+from .covered import covered_of
+from .queue_ends import is_late
+from .queue_state import BatchCheck, Missing, Queues, queues_of
+from .records import Records
+from .register import after, of_records
+
+Ints = npt.NDArray[np.int64]
+_UNIT_DTYPE = dtype_of(UNIT)
+
+
+class _Counts:
+    """How many messages the batches have that wait to be compared: positions and numbers."""
+
+    def __init__(self) -> None:
+        self._position: list[Ints] = []
+        self._count: list[Ints] = []
+        self.handed_out = False
+
+    def add(self, position: Ints, count: Ints) -> None:
+        """Records in log order."""
+        if self.handed_out:
+            self._position, self._count, self.handed_out = [], [], False
+        self._position.append(position)
+        self._count.append(count)
+
+    def of(self, position: Ints) -> Ints:
+        """Messages in the record at each position."""
+        self.handed_out = True
+        known = np.concatenate([np.zeros(0, np.int64), *self._position])
+        counts = np.concatenate([np.zeros(0, np.int64), *self._count])
+        at = np.searchsorted(known, position)
+        found = np.ones(len(position), np.int64)
+        there = at < len(known)
+        there[there] = known[at[there]] == position[there]
+        found[there] = counts[at[there]]
+        return found
+
+
+@of_records("I-082")
+def batch_sizes(scene: Scene, records: Records) -> None:
+    """Note how many messages each inner batch has: units tell it, too."""
+    queues = queues_of(scene)
+    if scene.scope.quick or not queues.batch_topics & set(records.topic_texts):
+        return
+    values = records.properties.find(names.INNER_NUM)
+    rows = np.flatnonzero(values.length > 0)
+    if len(rows):
+        counts = [_number(text) for text in values[rows].tolist()]
+        _counts(scene).add(records.position[rows], np.array(counts, np.int64))
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() and len(text) < 10 else 1
+
+
+def _counts(scene: Scene) -> _Counts:
+    return scene.kept(_Counts, _Counts)
+
+
+def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
+    """Messages of a batch queue, in log order, and the next units of it."""
+    check = queues.batch_check(messages.queue)
+    counts = _counts(scene).of(messages.position)
+    check.end = max(check.end, int((messages.offset + counts).max()))
+    begin, rows = 0, len(messages.offset)
+    while begin < rows:
+        units = _next_units(check, rows - begin)
+        if not len(units):
+            break
+        wanted = messages.position[begin : begin + len(units)]
+        at = units["physical_offset"][: len(wanted)]
+        differs = np.flatnonzero(at != wanted)
+        same = int(differs[0]) if len(differs) else len(wanted)
+        part = slice(begin, begin + same)
+        _compare(scene, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
+        if same:
+            check.next += same
+            begin += same
+            reach = int(messages.position[begin - 1] + messages.size[begin - 1])
+            scene.log.dispatched = max(scene.log.dispatched, reach)
+        if same < len(wanted):
+            begin = _step(scene, check, messages, begin, units[same])
+    _missing(check, messages, begin, rows)
+
+
+def _next_units(check: BatchCheck, count: int) -> Units:
+    """Up to `count` units from the next one on."""
+    number, units = next(
+        check.units.units(check.next, check.next + count), (0, np.zeros(0, _UNIT_DTYPE))
+    )
+    check.units.close()
+    return units if number == check.next else units[:0]  # the next one cannot be read
+
+
+def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
+    """The next unit is not that of message `begin`: pass over it, or over the message."""
+    position = int(unit["physical_offset"])
+    valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
+    later = begin + int(np.searchsorted(messages.position[begin:], position))
+    if valid and later < len(messages.position) and messages.position[later] == position:
+        _missing(check, messages, begin, later)
+        return later
+    if valid and position > int(messages.position[-1]):
+        _missing(check, messages, begin, len(messages.position))
+        return len(messages.position)
+    read = position >= scene.log.start and _covered(scene, position)
+    if read or not valid:
+        what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
+        _report(scene, check, "I-062" if valid else "I-061", check.next, what)
+    check.next += 1
+    return begin
+
+
+def _covered(scene: Scene, position: int) -> bool:
+    """The pass over the log has been there."""
+    return bool(covered_of(scene).has(np.array([position], np.int64))[0])
+
+
+def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
+    """Messages [begin, end) have no unit."""
+    if begin < end:
+        position = int(messages.position[begin])
+        reach = int(messages.position[end - 1] + messages.size[end - 1])
+        check.missing.append(Missing(int(messages.offset[begin]), end - begin, position, reach))
+
+
+def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
+    topic, queue_id = check.queue
+    now = queues.batch_reader(check.queue) if scene.live and check.missing else None
+    for missing in check.missing:
+        unit = now.find(missing.first) if now is not None else None
+        if unit is not None and unit.physical_offset == missing.position:
+            continue  # a running broker has made it since
+        text = f"{check.queue} has no unit for message {missing.first}, record at"
+        text += f" {missing.position}"
+        if not check.units.files.files:
+            records = counted(missing.count, "record", form=",")
+            text = f"the queue {check.queue} is missing: the log has {records} of it"
+        more: dict[str, Any] = {}
+        if is_late(scene, missing):
+            more = {"severity": Severity.INFO, "unclean": not scene.live}
+            text += ": not dispatched yet"
+        more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}
+        scene.findings.add("I-070", check.directory, text, **more)
+
+
+def _compare(
+    scene: Scene, check: BatchCheck, messages: Messages, counts: Ints, units: Units
+) -> None:
+    """Units that name the right records say the right things of them."""
+    wanted: dict[str, tuple[str, Any]] = {
+        "size": ("I-062", messages.size),
+        "tags_code": ("I-065", messages.tags_code),
+        "msg_base_offset": ("I-082", messages.offset),
+        "batch_size": ("I-082", counts),
+        "store_time": ("I-082", messages.store_timestamp),
+        "compacted_offset": ("I-082", NO_COMPACTED_OFFSET),
+        "reserved": ("I-082", 0),
+    }
+    for name, (code, value) in wanted.items():
+        right = np.broadcast_to(np.asarray(value, np.int64), len(units))
+        for row in np.flatnonzero(units[name] != right).tolist():
+            text = f"{name} is {units[name][row]}, the record at"
+            text += f" {messages.position[row]} has {right[row]}"
+            _report(scene, check, code, check.next + row, text)
+
+
+def _report(
+    scene: Scene, check: BatchCheck, code: str, number: int, text: str, **more: Any
+) -> None:
+    """A finding about one unit."""
+    file = check.units.files.file_at(number * UNIT_BYTES)
+    path = file.path if file else check.directory
+    offset = number * UNIT_BYTES - file.start if file else None
+    topic, queue_id = check.queue
+    scene.findings.add(
+        code,
+        path,
+        f"{check.queue} batch unit {number}: {text}",
+        offset=offset,
+        length=UNIT_BYTES if file else None,
+        topic=topic,
+        queue_id=queue_id,
+        **more,
+    )
+
+
+@after("I-081")
+def batch_units(scene: Scene) -> None:
+    """Each unit begins where the one before it ends, and the last one ends with the log."""
+    queues = queues_of(scene)
+    for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
+        if queues.wanted(queue):
+            check = queues.batch_check(queue)
+            _Sequence(scene, check).run()
+            _report_missing(scene, queues, check)
+
+
+class _Sequence:
+    """The units of one batch queue in order."""
+
+    def __init__(self, scene: Scene, check: BatchCheck) -> None:
+        self._scene = scene
+        self._check = check
+        self._end: int | None = None
+        self._whole = scene.log.complete and not scene.scope.quick and not scene.live
+
+    def run(self) -> None:
+        """Look at all of them."""
+        units = self._check.units
+        for first, window in units.units(units.first, units.stop):
+            self._window(first, window)
+        units.close()
+        self._at_end()
+
+    def _window(self, first: int, units: Units) -> None:
+        base = units["msg_base_offset"].astype(np.int64)
+        count = units["batch_size"].astype(np.int64)
+        position = units["physical_offset"].astype(np.int64)
+        named = (position >= 0) & (units["size"] > 0)
+        before = np.append(np.int64(base[0] if self._end is None else self._end), base + count)[:-1]
+        wrong = (base < 0) | (count < 1) | (base != before)
+        for row in np.flatnonzero(wrong & named).tolist():
+            messages = counted(int(count[row]), "message")
+            text = f"it begins at {base[row]} with {messages}, the one before ends at"
+            _report(self._scene, self._check, "I-081", first + row, f"{text} {before[row]}")
+        dead = named & (position + units["size"] > self._scene.log.end)
+        if not self._whole or not dead.any():
+            self._end = int(base[-1] + count[-1])
+            return
+        live = np.flatnonzero(named & ~dead)
+        for row in np.flatnonzero(dead).tolist():
+            at_end = not len(live) or row > live[-1]
+            text = f"it lies behind the log's end {self._scene.log.end}"
+            text += ": dead, a broker cuts it" if at_end else ", but units follow"
+            more = {"severity": Severity.INFO} if at_end else {}
+            _report(self._scene, self._check, "I-067", first + row, text, **more)
+        if len(live):
+            self._end = int(base[live[-1]] + count[live[-1]])
+
+    def _at_end(self) -> None:
+        scene, check = self._scene, self._check
+        if not self._whole or not check.end or self._end == check.end:
+            return
+        text = f"{check.queue} ends at {self._end or 0}, the log has messages up to {check.end - 1}"
+        topic, queue_id = check.queue
+        more: dict[str, Any] = {}
+        if scene.crashed and (self._end or 0) < check.end:
+            more = {"severity": Severity.INFO, "unclean": True}
+        scene.findings.add("I-075", check.directory, text, topic=topic, queue_id=queue_id, **more)

@@ -1,0 +1,194 @@
+"""Directories and files of consume queues (I-060, I-073, I-074, I-076 … I-078, I-083)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from ...formats import batch_consume_queue, consume_queue
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
+from ..counted import counted
+from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.snapshot import QueueId, list_entries
+from ..errors import Missing
+from ..queues.read import LARGEST_QUEUE_ID, queue_directories
+from .catalogue import Severity
+from .context import Scene
+from .queue_state import Queues, queues_of
+from .register import after, before
+
+_FIRST_LOOK_BYTES = 1 << 12
+_BLOCK_BYTES = 1 << 20
+
+
+def _add(scene: Scene, queue: QueueId, code: str, path: str, text: str, **more: Any) -> None:
+    topic, queue_id = queue
+    text = f"{queue}: {text}"
+    scene.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
+
+
+def _all_queues(queues: Queues) -> Iterator[tuple[QueueId, str, int]]:
+    """Queues in files, those of batches too: which, directory, bytes of a unit."""
+    if not queues.in_database:
+        for queue, path in sorted(queues.paths.items()):
+            yield queue, path, consume_queue.UNIT_BYTES
+    for queue, path in sorted(queues.batch_paths.items()):
+        yield queue, path, batch_consume_queue.UNIT_BYTES
+
+
+@before("I-060", "I-073", "I-074")
+def files_of_queues(scene: Scene) -> None:
+    """Files hold whole units, and none is empty but a last one that is in use."""
+    queues = queues_of(scene)
+    for queue, path, unit_bytes in _all_queues(queues):
+        if not queues.wanted(queue):
+            continue
+        with MappedFileQueue.open(path) as files:
+            for file in files.files:
+                if file.size % unit_bytes:
+                    text = f"its length {file.size} is no multiple of {unit_bytes}"
+                    _add(scene, queue, "I-060", file.path, text)
+            try:
+                _empty_files(scene, queue, files, unit_bytes)
+            except Missing:
+                continue  # a running broker has deleted the file
+
+
+def _empty_files(scene: Scene, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
+    """A file of zeros between others ends the queue there; behind a full one it adds a unit."""
+    for number, file in enumerate(files.files):
+        if not file.size or not _all_zero(files, file):
+            continue
+        if number < len(files.files) - 1:
+            _add(scene, queue, "I-074", file.path, "all zeros, and files follow: units were lost")
+        elif number and _ends_full(files, files.files[number - 1], unit_bytes):
+            text = "all zeros behind a full file: a recovery counts its first unit (B4)"
+            _add(scene, queue, "I-073", file.path, text)
+        elif number:
+            text = "all zeros behind a file with room: no broker gets as far"
+            _add(scene, queue, "I-073", file.path, text, severity=Severity.INFO)
+
+
+def _all_zero(files: MappedFileQueue, file: MappedFile) -> bool:
+    at, size = files.next_data(file, 0), _FIRST_LOOK_BYTES
+    while at is not None and at < file.size:
+        data = files.read_file(file, at, size)
+        if data.strip(b"\0"):
+            return False
+        size = _BLOCK_BYTES
+        at = files.next_data(file, at + len(data)) if data else None
+    return True
+
+
+def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> bool:
+    return bool(files.read_file(file, file.size - unit_bytes, unit_bytes).strip(b"\0"))
+
+
+@before("I-076", "I-083")
+def queues_of_topics(scene: Scene) -> None:
+    """Queues are those that topics.json has room for, in the directory of their type."""
+    queues = queues_of(scene)
+    topics = queues.topics
+    for queue in sorted({*queues.paths, *queues.batch_paths}):
+        if not queues.wanted(queue):
+            continue
+        count = topics.queues(queue.topic) if topics is not None else None
+        path = queues.paths.get(queue) or queues.batch_paths[queue]
+        if count and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
+            text = f"topics.json gives the topic {counted(count, 'queue')}"
+            _add(scene, queue, "I-076", path, text)
+    for topic in sorted({queue.topic for queue in queues.batch_paths}):
+        simple = sorted(queue for queue in queues.paths if queue.topic == topic)
+        if simple and queues.wanted(simple[0]):
+            text = "the topic has queues in consumequeue and in batchconsumequeue"
+            _add(scene, simple[0], "I-083", queues.paths[simple[0]], text)
+    if not queues.batches:
+        _unread_batches(scene)
+    elif topics is not None:
+        _types(scene, queues)
+
+
+def _unread_batches(scene: Scene) -> None:
+    """Queues of batches in the store of a broker that does not know any: nobody reads them."""
+    root = scene.store.layout.batch_consume_queue
+    count = sum(1 for _ in queue_directories(root))
+    if not count or scene.scope.topic is not None:
+        return
+    text = f"{counted(count, 'queue')} of batches, and a broker {scene.profile.version} reads none"
+    mend = "mv {path} {aside}"
+    scene.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
+
+
+def _types(scene: Scene, queues: Queues) -> None:
+    """The directory of each queue is that of the type which topics.json tells."""
+    topics = queues.topics
+    for paths, batches in ((queues.paths, False), (queues.batch_paths, True)):
+        seen: set[str] = set()
+        for queue in sorted(paths):
+            if topics is None or queue.topic in seen or queue.topic not in topics:
+                continue
+            seen.add(queue.topic)
+            told = topics.attribute(queue.topic, QUEUE_TYPE)
+            if (told == BATCH_QUEUES) != batches and queues.wanted(queue):
+                text = f"its directory is not that of its type, {told or 'SimpleCQ'}"
+                _add(scene, queue, "I-083", paths[queue], text)
+
+
+@before("I-078")
+def light_queues(scene: Scene) -> None:
+    """A light queue has the number 0, and no `/` in its name."""
+    queues = queues_of(scene)
+    for queue, path in sorted(queues.paths.items()):
+        light = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
+        if light and queue.queue_id and any(list_entries(path)):
+            text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
+            _add(scene, queue, "I-078", path, text, repair=mend)
+    if queues.in_database:
+        return
+    made = scene.profile.dispatch.slash_names
+    for topic in list_entries(scene.store.layout.consume_queue):
+        if not topic.directory or scene.scope.topic not in (None, topic.name):
+            continue
+        for inner in list_entries(topic.path):
+            if inner.directory and not _is_number(inner.name) and _has_queue(inner.path):
+                text = f"a queue named {topic.name}/{inner.name}: no broker finds it again (B12)"
+                severity = Severity.WARNING if made else Severity.ERROR
+                scene.findings.add("I-078", inner.path, text, severity=severity, topic=topic.name)
+
+
+def _is_number(name: str) -> bool:
+    return name.isdecimal() and int(name) <= LARGEST_QUEUE_ID
+
+
+def _has_queue(path: str) -> bool:
+    return any(entry.directory for entry in list_entries(path))
+
+
+@after("I-077")
+def delayed_messages(scene: Scene) -> None:
+    """delayOffset.json is not ahead of the queues of delayed messages."""
+    from ..broker.config_json import loads
+    from ..disk.regular_file import read_regular
+    from ..errors import StoreError
+
+    queues = queues_of(scene)
+    path = scene.store.layout.config / "delayOffset.json"
+    if queues.unreadable or scene.scope.topic not in (None, SCHEDULE_TOPIC):
+        return
+    try:
+        found = loads(read_regular(path, _BLOCK_BYTES).decode())
+    except (StoreError, ValueError, RecursionError):
+        return  # what cannot be read is told by I-140
+    table = found.get("offsetTable") if isinstance(found, dict) else None
+    for level, offset in (table if isinstance(table, dict) else {}).items():
+        if not str(level).isdecimal() or not isinstance(offset, int):
+            continue
+        queue = QueueId(SCHEDULE_TOPIC, int(level) - 1)
+        check = queues.checks.get(queue)
+        end = check.live_end if check is not None else 0
+        if queues.wanted(queue) and offset > end and not scene.live and scene.log.complete:
+            text = f"delayOffset.json is at {offset}, the queue ends at {end}"
+            _add(scene, queue, "I-077", os.fspath(path), text, offset=None)

@@ -1,1 +1,0 @@
-"""Writing: the only code that changes a store."""

@@ -1,0 +1,247 @@
+"""What is proved to be in order is left out by the pass over the log: nothing that is told changes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from mqstore.store.audit import prove, prove_parts
+from mqstore.store.audit.verified import SoundLog
+from mqstore.store.broker.dispatch import LMQ_PREFIX
+from mqstore.store.broker.profiles import VERSIONS, profile_of
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.edits import digest
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import Snapshot
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.plan.lost_messages import MOST
+from mqstore.store.plan.options import Policy
+from mqstore.store.recover import recovery
+from mqstore.store.verify import log_pass
+from mqstore.store.verify.parallel_plan import verified_before
+
+from ... import recovery_cases, stores
+from ...slices import pick, rng
+
+FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Small stores, too, are looked at in several groups and by several processes."""
+    monkeypatch.setattr(prove, "_AT_ONCE", 7)
+    monkeypatch.setattr(prove_parts, "_PART_BYTES", 4096)
+    monkeypatch.setattr(log_pass, "CUT_BYTES", 4096)
+    yield
+
+
+def told(
+    root: Path,
+    config: BrokerConfig,
+    version: str | None,
+    policy: Policy,
+    jobs: int,
+    proved: recovery.Proved | None = None,
+) -> Any:
+    """Everything that `examine` says. The time of the plan's records is the clock's."""
+    named = list[Any]()
+    layout = Layout.open(root, config)
+    found = recovery.examine(layout, version, policy=policy, jobs=jobs, proved=proved)
+    for most in (7, MOST):
+        found.name_lost(most)
+        named.append(found.to_json())
+    edits = [] if found.plan is None else found.plan.edits
+    if found.plan is not None:
+        again = recovery.plan_again(Layout.open(root, config), found.main_version, found.wish)
+        assert digest(again.edits) == digest(edits), "another plan, where nobody predicts"
+    return json.dumps([*named, [len(edit.to_json()) for edit in edits]], indent=1)
+
+
+def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) -> None:
+    """The same is told with the proof, with that of `verify`, and without any."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recovery, "_sound", lambda *_: None)
+        expected = told(root, config, version, policy, 1)
+    assert told(root, config, version, policy, 3) == expected
+    proved = verified_before(Layout.open(root, config), version, jobs=2)[1]
+    assert told(root, config, version, policy, 1, proved) == expected
+
+
+def proved(root: Path, jobs: int = 1) -> SoundLog:
+    """What is in order in a store."""
+    proof = recovery.proof_of(Layout.open(root), None)
+    assert proof is not None
+    return prove_parts.prove_log(proof, jobs)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("name", FEW)
+def test_real_stores(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    for policy in Policy:
+        same(root, BrokerConfig({}), None, policy)
+
+
+def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    sound = proved(root)
+    assert sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert sum(stretch.messages for run in sound.runs for stretch in run.queues.values()) > 0
+    parts = proved(root, 3)
+    assert (parts.end, len(parts.runs) > len(sound.runs)) == (sound.end, True)
+
+
+def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
+    layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
+    reached: list[int] = []
+    recovery.examine(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
+    log = CommitLog.open(layout)
+    assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
+    assert log.end().position in reached
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_verify_proves_what_it_reads(jobs: int, tmp_path: Path) -> None:
+    """The runs are those of a pass of their own, whichever process has seen them."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    expected, (_, found) = proved(root), verified_before(Layout.open(root), None, jobs=jobs)
+    assert found is not None and found.sound.end == expected.end
+    assert found.sound.offsets() == expected.offsets()
+    assert len(found.sound.runs) >= jobs
+
+
+def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:
+    sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
+    first, *_, last = (SoundLog([run], run.end, sound.index) for run in sound.runs)
+    together = last.after(first)
+    assert (together.items, together.end) == ([*first.items, *last.items], first.end)
+    assert together.offsets() == first.offsets()
+
+
+def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    expected = proved(root)
+
+    class Dead:
+        def __init__(self, work: object) -> None:
+            pass
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def result(self) -> None:
+            return None
+
+    monkeypatch.setattr(prove_parts, "Forked", Dead)
+    assert proved(root, 3).end == expected.end
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("part", range(4))
+def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
+    """Anywhere in a record, or in its unit: what is left of the proof does not reach it."""
+    whole = stores.unpack("5.3.3-clean", tmp_path)
+    (run, *_) = proved(whole).runs
+    chance = rng(f"wrong byte {part}")
+    for number in range(3):
+        root = tmp_path / str(number)
+        shutil.copytree(whole, root)
+        at = chance.randrange(run.begin, run.end)
+        with Path(root, "commitlog", Path(run.path).name).open("r+b") as file:
+            file.seek(at - run.begin)
+            byte = file.read(1)[0]
+            file.seek(at - run.begin)
+            file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+        same(root, BrokerConfig({}), None, Policy.KEEP)
+        shutil.rmtree(root)
+
+
+def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
+    root = stores.unpack("5.3.3-lmq", tmp_path)
+    snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
+    sound = recovery._sound(snapshot, profile, recovery.switches_of(snapshot), 1)
+    assert sound is not None and sound.end == CommitLog.open(Layout.open(root)).end().position
+    assert {run.further_by for run in sound.runs} == {profile.version}
+    assert any(queue.topic.startswith(LMQ_PREFIX) for run in sound.runs for queue in run.queues)
+    for version in (None, profile.version):
+        same(root, BrokerConfig({}), version, Policy.KEEP)
+
+
+def _spoiled(root: Path, at: int) -> int:
+    """One byte of a body is another one; the position of its record."""
+    log = CommitLog.open(Layout.open(root))
+    batch = next(b for b in log.scan() if isinstance(b, Batch) and int(b.position[-1]) >= at)
+    row = int(np.searchsorted(batch.position, at))
+    body = batch.columns.ragged("body")
+    place = int(body.start[row]) - int(batch.columns.starts[row])
+    position = int(batch.position[row])
+    file = log.queue.file_at(position)
+    assert file is not None
+    with Path(file.path).open("r+b") as opened:
+        opened.seek(position - file.start + place)
+        byte = opened.read(1)[0]
+        opened.seek(position - file.start + place)
+        opened.write(bytes([byte ^ 1]))
+    return position
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("places", [(0,), (0, 20_000), (1000, 1600, 150_000)])
+@pytest.mark.parametrize("name", ["5.3.3-killed", "4.9.7-clean"])
+def test_the_proof_goes_on_behind_damage(
+    name: str, places: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Most of the log is proved still, and of it nobody sees a record."""
+    root = stores.unpack(name, tmp_path)
+    whole = sum(run.end - run.begin for run in proved(root).runs)
+    spoiled = [_spoiled(root, at) for at in places]
+    sound = proved(root)
+    assert not any(run.begin <= at < run.end for run in sound.runs for at in spoiled)
+    assert sum(run.end - run.begin for run in sound.runs) > whole * 0.5
+    assert sound.end <= spoiled[0] < sound.runs[-1].begin
+    for policy in Policy:
+        same(root, BrokerConfig({}), None, policy)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("case", recovery_cases.cases()[::40], ids=lambda case: case["kind"])
+def test_damaged_stores(case: dict[str, Any], tmp_path: Path) -> None:
+    root = recovery_cases.damaged(case, tmp_path)
+    same(root, recovery_cases.config_of(case, root), case["version"], Policy.KEEP)
+
+
+@pytest.mark.slow
+def test_all_damaged_stores(tmp_path: Path) -> None:
+    cases = [*recovery_cases.all_cases(), *recovery_cases.all_feature_cases()]
+    wrong = []
+    for number, case in enumerate(pick(cases, "sound")):
+        root = recovery_cases.damaged(case, tmp_path / str(number))
+        config = recovery_cases.config_of(case, root)
+        try:
+            for policy in Policy:
+                same(root, config, case["version"], policy)
+        except AssertionError as error:
+            wrong.append(f"{case['case']}: {str(error)[:300]}")
+        shutil.rmtree(tmp_path / str(number))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", stores.ALL)
+def test_all_real_stores(name: str, tmp_path: Path) -> None:
+    root = stores.unpack(name, tmp_path)
+    try:
+        Snapshot.of(Layout.open(root))
+    except Exception:  # noqa: BLE001
+        return
+    for version in VERSIONS:
+        same(root, BrokerConfig({}), version, Policy.KEEP)

@@ -1,0 +1,110 @@
+"""The file layer: every change is a step, every refusal an error with its path."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files, write_new
+from mqstore.store.errors import Missing, NoSpace, Unreadable
+
+from ..put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
+
+
+def write_store(files: Files, root: Path) -> None:
+    """One of everything."""
+    files.make_directory(root / "a" / "b")
+    with files.create(root / "a" / "b" / "one") as file:
+        file.truncate(100)
+        file.pwrite(b"hello", 10)
+        file.sync()
+    files.set_times(root / "a" / "b" / "one", 1, 2_000_000_000)
+    files.rename(root / "a" / "b" / "one", root / "a" / "two")
+    write_new(files, root / "three", b"x")
+    files.unlink(root / "three")
+    files.remove_directory(root / "a" / "b")
+    files.sync_directory(root)
+
+
+def test_changes_happen_and_are_named(tmp_path: Path) -> None:
+    files = CountingFiles()
+    write_store(files, tmp_path)
+    assert [name for name, _ in files.steps] == [
+        *("make_directory", "sync_directory", "make_directory", "sync_directory"),
+        *("create", "truncate", "write", "sync", "set_times", "rename"),
+        *("create", "write", "sync", "sync_directory", "unlink"),
+        *("remove_directory", "sync_directory"),
+    ]
+    content = (tmp_path / "a" / "two").read_bytes()
+    assert content == bytes(10) + b"hello" + bytes(85)
+    assert (tmp_path / "a" / "two").stat().st_mtime_ns == 2_000_000_000
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "two"]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS])
+def test_each_step_can_fail_and_says_where(tmp_path: Path, error: int) -> None:
+    counted = CountingFiles()
+    write_store(counted, tmp_path / "whole")
+    for number, (change, name) in enumerate(counted.steps):
+        kind = NoSpace if error in (errno.ENOSPC, errno.EDQUOT) else Unreadable
+        with pytest.raises(kind) as caught:
+            write_store(FailingFiles(number, error), tmp_path / str(error) / str(number))
+        said = str(caught.value)
+        assert name in said or name == "whole", f"step {number} ({change}) said: {said}"
+        assert "\n" not in said
+
+
+def test_a_killed_process_does_nothing_more(tmp_path: Path) -> None:
+    counted = CountingFiles()
+    write_store(counted, tmp_path / "whole")
+    for number in range(len(counted.steps)):
+        root = tmp_path / str(number)
+        with pytest.raises(Killed):
+            write_store(KilledFiles(number), root)
+        files = KilledFiles(0)
+        with pytest.raises(Killed):
+            files.unlink(root)
+
+
+def test_a_write_error_names_the_offset(tmp_path: Path) -> None:
+    files = FailingFiles(1, errno.ENOSPC)
+    with files.create(tmp_path / "f") as file, pytest.raises(NoSpace) as caught:
+        file.pwrite(b"x" * 10, 4096)
+    assert caught.value.offset == 4096
+    assert (tmp_path / "f").stat().st_size == 4096 + 5
+
+
+def test_opening_does_not_create_and_creating_does_not_open(tmp_path: Path) -> None:
+    files = Files()
+    with pytest.raises(Missing):
+        files.open(tmp_path / "none")
+    files.create(tmp_path / "f").close()
+    with pytest.raises(Unreadable, match="exists"):
+        files.create(tmp_path / "f")
+
+
+def test_new_files_are_like_their_neighbours(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.write_bytes(b"")
+    model.chmod(0o640)
+    tmp_path.chmod(0o2750)
+    files = Files()
+    files.create(tmp_path / "like", like=model).close()
+    files.create(tmp_path / "default").close()
+    files.make_directory(tmp_path / "d")
+    assert (tmp_path / "like").stat().st_mode & 0o7777 == 0o640
+    assert (tmp_path / "default").stat().st_mode & 0o7777 == 0o640
+    assert (tmp_path / "d").stat().st_mode & 0o777 == 0o750
+
+
+def test_short_writes_are_continued(tmp_path: Path) -> None:
+    class Slow(Files):
+        def write_at(self, descriptor: int, data: memoryview, offset: int) -> int:
+            return super().write_at(descriptor, data[:7], offset)
+
+    with Slow().create(tmp_path / "f") as file:
+        file.pwrite(bytes(range(100)), 3)
+        assert file.pread(200, 0) == bytes(3) + bytes(range(100))
+        assert file.size == 103

@@ -1,0 +1,125 @@
+"""Layout: where the parts of a store lie, and what is no store."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
+
+
+def log(directory: Path, *starts: int, size: int = 8) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    for start in starts:
+        (directory / file_name(start)).write_bytes(bytes(size))
+    return directory
+
+
+def directories(layout: Layout) -> list[str]:
+    return [os.path.relpath(path, layout.root) for path in layout.commit_log_directories]
+
+
+def test_a_plain_store(tmp_path: Path) -> None:
+    log(tmp_path / "commitlog", 0, 8)
+    for name in ("config", "consumequeue", "index", "dledger-x", ".mqstore", "odd"):
+        (tmp_path / name).mkdir()
+    for name in ("abort", "lock", "checkpoint", "timerwheel", "timerwheel.12", "stray"):
+        (tmp_path / name).write_bytes(b"")
+    layout = Layout.open(tmp_path)
+    assert (directories(layout), layout.commit_log_origin) == (["commitlog"], "default")
+    assert layout.dledger is None
+    assert layout.consume_queue == tmp_path / "consumequeue"
+    assert [Path(f.path).name for f in layout.foreign] == ["odd", "stray"]
+    assert len(layout.commit_log_files().files) == 2
+
+
+def test_configured_directories(tmp_path: Path) -> None:
+    log(tmp_path / "a", 0)
+    log(tmp_path / "b", 8)
+    other = log(tmp_path.parent / "c", 16)
+    config = BrokerConfig(
+        {"storePathCommitLog": f"a,{tmp_path}/b,a", "readOnlyCommitLogStorePaths": str(other)}
+    )
+    layout = Layout.open(tmp_path, config)
+    assert directories(layout) == ["a", "b", "../c"]
+    assert layout.commit_log_origin == "configuration"
+    assert [f.start for f in layout.commit_log_files().files] == [0, 8, 16]
+    assert layout.foreign == []
+
+
+def test_directories_that_form_one_log_are_found(tmp_path: Path) -> None:
+    log(tmp_path / "d2" / "commitlog", 8)
+    log(tmp_path / "commitlog-a", 0, 16)
+    (tmp_path / "checkpoint").write_bytes(b"")
+    layout = Layout.open(tmp_path)
+    assert (directories(layout), layout.commit_log_origin) == (
+        ["commitlog-a", "d2/commitlog"],
+        "found",
+    )
+    assert layout.foreign == []
+
+
+def test_a_copy_of_the_log_is_no_part_of_it(tmp_path: Path) -> None:
+    log(tmp_path / "commitlog", 0, 8)
+    log(tmp_path / "backup", 0, 8)
+    log(tmp_path / "far", 80)
+    log(tmp_path / "sizes", 16, size=9)
+    log(tmp_path / "next", 16)
+    layout = Layout.open(tmp_path)
+    assert directories(layout) == ["commitlog", "next"]
+    assert [Path(f.path).name for f in layout.foreign] == ["backup", "far", "sizes"]
+
+
+def test_dledger(tmp_path: Path) -> None:
+    data = log(tmp_path / "dledger-n0" / "data", 0)
+    log(tmp_path / "dledger-n0" / "index", 0)
+    layout = Layout.open(tmp_path)
+    assert (layout.commit_log_directories, layout.dledger) == ((data,), data)
+    old = log(tmp_path / "commitlog", 0)
+    assert Layout.open(tmp_path).commit_log_directories == (old, data)
+    log(tmp_path / "dledger-n1" / "data", 0)
+    with pytest.raises(InvalidInput, match="storePathCommitLog"):
+        Layout.open(tmp_path)
+
+
+def test_what_is_no_store_is_said(tmp_path: Path) -> None:
+    with pytest.raises(Missing, match="no such directory"):
+        Layout.open(tmp_path / "none")
+    with pytest.raises(NotAStore, match="not a message store"):
+        Layout.open(tmp_path)
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    with pytest.raises(NotAStore, match="file"):
+        Layout.open(file)
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(Unreadable, match="loop"):
+        Layout.open(loop)
+    assert sorted(tmp_path.iterdir()) == [file, loop]
+
+
+def test_a_directory_of_the_store_gets_advice(tmp_path: Path) -> None:
+    log(tmp_path / "store" / "commitlog", 0)
+    with pytest.raises(NotAStore, match="root directory"):
+        Layout.open(tmp_path / "store" / "commitlog")
+    with pytest.raises(NotAStore, match=r"did you mean .*/store\?"):
+        Layout.open(tmp_path)
+
+
+def test_a_store_may_have_only_one_of_its_parts(tmp_path: Path) -> None:
+    for part in ("consumequeue", "index", "commitlog", "batchconsumequeue"):
+        root = tmp_path / part
+        (root / part).mkdir(parents=True)
+        assert Layout.open(root).commit_log_files().files == []
+
+
+def test_the_paths_of_a_store_to_be(tmp_path: Path) -> None:
+    layout = Layout.of(tmp_path / "new")
+    assert layout.commit_log_directories == (tmp_path / "new" / "commitlog",)
+    assert layout.abort == tmp_path / "new" / "abort"
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,238 @@
+"""`inspect --pop`: check points, acknowledgements and what came back, as real brokers left them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.formats import pop as formats
+from mqstore.store.broker.delay_level import TIMER_TOPIC
+from mqstore.store.inspect.pop import Pop, Popped, State, pop
+from mqstore.store.search.store import Store
+
+from ...stores import NAMES, messages, truth, unpack
+
+STORES = tuple(name for name in NAMES if name.endswith("-pop"))
+MORE_THAN_A_DAY_MS = 100_000_000
+
+
+class Given(NamedTuple):
+    """A message that a group was given, as the name of its check point's record tells."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    group: str
+    time_ms: int
+
+
+class Known(NamedTuple):
+    """What Java's reading of the records up to a position tells, by names and properties alone."""
+
+    given: dict[Given, int]
+    acked: set[Given]
+    returned: set[tuple[str, str, str]]
+    keys: dict[tuple[str, int, int], str]
+
+
+def name_of(message: dict[str, Any]) -> Given:
+    topic, queue_id, offset, group, time_ms, _, _ = message["properties"]["UNIQ_KEY"].split("@")
+    return Given(topic, int(queue_id), int(offset), group, int(time_ms))
+
+
+def known(name: str, end: int) -> Known:
+    found = Known({}, set(), set(), {})
+    for message in messages(name):
+        if message["physical_offset"] >= end:
+            break
+        properties, topic = message["properties"], message["topic"]
+        real = properties.get("REAL_TOPIC", "") if topic == TIMER_TOPIC else topic
+        if real.startswith(formats.REVIVE_TOPIC):
+            if properties["TAGS"] == formats.CHECK_POINT_TAG:
+                found.given[name_of(message)] = message["physical_offset"]
+            else:
+                found.acked.add(name_of(message))
+            continue
+        key = properties.get("UNIQ_KEY", "")
+        found.keys[topic, message["queue_id"], message["queue_offset"]] = key
+        if formats.FIRST_POP_TIME in properties:
+            found.returned.add((topic, key, properties[formats.FIRST_POP_TIME]))
+    return found
+
+
+def view(root: Path, now_ms: int) -> Pop:
+    with Store(root) as store:
+        return pop(store, now_ms, lambda _: None)
+
+
+def given_of(row: Popped) -> Given:
+    return Given(row.topic, row.queue_id, row.queue_offset, row.group, row.pop_timestamp)
+
+
+def last_time(name: str) -> int:
+    return max(int(message["store_timestamp"]) for message in messages(name))
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_what_was_not_acknowledged_came_back(name: str, tmp_path: Path) -> None:
+    found = view(unpack(name, tmp_path), last_time(name) + MORE_THAN_A_DAY_MS)
+    facts = known(name, 1 << 62)
+    assert found.check_points == len(facts.given)
+    assert {given_of(row) for row in found.rows} == set(facts.given) - facts.acked
+    assert {row.state for row in found.rows} == {State.RETURNED}
+    assert len(found.rows) == len(facts.returned)
+    places = {message["physical_offset"]: message for message in messages(name)}
+    for row in found.rows:
+        assert row.position is not None and row.returned is not None
+        before, after = places[row.position], places[row.returned]
+        assert (before["topic"], before["queue_id"]) == (row.topic, row.queue_id)
+        assert before["queue_offset"] == row.queue_offset
+        assert after["topic"] == f"%RETRY%{row.group}_{row.topic}"
+        assert after["body_sha1"] == before["body_sha1"]
+        assert int(after["properties"][formats.FIRST_POP_TIME]) == row.pop_timestamp
+    acked = sum(states[State.ACKED] for states in found.groups.values())
+    assert acked == len(facts.acked)
+    assert (found.stray_acks, found.wrong) == (0, 0)
+
+
+def cut(root: Path, end: int) -> None:
+    """The store as if its broker had been killed when the log ended there, its progress not noted."""
+    for path in sorted((root / "commitlog").iterdir()):
+        start, size = int(path.name), path.stat().st_size
+        kept = min(max(end - start, 0), size)
+        with path.open("r+b") as file:
+            file.truncate(kept)
+            file.truncate(size)
+    (root / "abort").touch()
+    for path in (root / "config").glob("consumerOffset.json*"):
+        path.unlink()
+
+
+def positions(name: str) -> list[int]:
+    """Some ends: behind check points, behind acknowledgements, behind what came back."""
+    ends = [message["physical_offset"] for message in messages(name)]
+    return ends[len(ends) // 9 :: len(ends) // 9]
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", STORES)
+def test_a_broker_that_was_killed_at_any_time(name: str, tmp_path: Path) -> None:
+    """Half of it: what was given out is invisible until its time, and due then."""
+    root = unpack(name, tmp_path)
+    seen = set()
+    for end in reversed(positions(name)):
+        cut(root, end)
+        facts = known(name, end)
+        times = [g.time_ms for g in facts.given]
+        for now_ms in (min(times), sum(times) // len(times) + 5000, max(times) + 60_000):
+            found = view(root, now_ms)
+            rows = {given_of(row): row for row in found.rows}
+            assert set(facts.given) - facts.acked <= set(rows), end
+            assert not set(rows) & facts.acked, end
+            for what in set(facts.given) - facts.acked:
+                row = rows[what]
+                assert row.visible_timestamp == what.time_ms + 10_000
+                assert row.state is expected(row, what, facts, now_ms), (end, row)
+                seen.add(row.state)
+    assert seen == {State.RETURNED, State.INVISIBLE, State.DUE}
+
+
+def expected(row: Popped, what: Given, facts: Known, now_ms: int) -> State:
+    key = facts.keys[what.topic, what.queue_id, what.queue_offset]
+    topics = formats.retry_topics(what.topic, what.group)
+    if any((topic, key, str(what.time_ms)) in facts.returned for topic in topics):
+        return State.RETURNED
+    if now_ms < row.visible_timestamp:
+        return State.INVISIBLE
+    return State.DUE
+
+
+def test_without_retry_topics_nothing_is_known(tmp_path: Path) -> None:
+    """A broker has read past most check points: what should have come back did not."""
+    root = unpack("5.3.3-pop", tmp_path)
+    for directory in (root / "consumequeue").iterdir():
+        if directory.name.startswith(formats.RETRY_PREFIX):
+            shutil.rmtree(directory)
+    found = view(root, last_time("5.3.3-pop") + MORE_THAN_A_DAY_MS)
+    assert {row.state for row in found.rows} == {State.UNKNOWN, State.DUE}
+    assert sum("read past" in row.reason for row in found.rows) > len(found.rows) // 2
+
+
+def test_where_more_is_kept_is_told(tmp_path: Path) -> None:
+    root = unpack("5.5.0-pop", tmp_path)
+    (root / "kvStore").mkdir()
+    notes: list[str] = []
+    with Store(root) as store:
+        pop(store, 0, notes.append)
+    assert any("kvStore" in note for note in notes)
+
+
+def test_a_store_without_pop(tmp_path: Path) -> None:
+    assert view(unpack("4.9.7-clean", tmp_path), 0) == Pop(0)
+    assert truth("4.9.7-clean")["exit"] == "clean"
+
+
+CHECK_POINT = json.loads(
+    '{"bm":0,"bn":"broker-a","c":"g","d":[0],"it":10000,"n":1,"pt":1,"q":0,"reviveTime":2,'
+    '"ro":0,"so":7,"t":"work"}'
+)
+
+
+def parsed(**changes: Any) -> dict[str, Any] | None:
+    body = json.dumps({**CHECK_POINT, **changes}).encode()
+    return formats.parse(formats.CHECK_POINT_TAG, body)
+
+
+def offsets(**changes: Any) -> list[tuple[int, bool]]:
+    fields = parsed(**changes)
+    assert fields is not None
+    return list(formats.offsets_of(fields))
+
+
+def test_the_messages_of_a_check_point() -> None:
+    assert offsets() == [(7, False)]
+    assert offsets(n=3, d=[0, 2, 5], bm=0b101) == [(7, True), (9, False), (12, True)]
+    assert offsets(n=3, d=None, bm=2) == [(7, False), (8, True), (9, False)]
+    assert offsets(n=1 << 60, d=[]) == [(7 + k, False) for k in range(32)]
+    assert len(offsets(n=1 << 60, d=list(range(100)))) == 32
+    assert offsets(n=0) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"t": None}, {"t": 1}, {"q": "0"}, {"so": -1}, {"pt": 1 << 63}, {"n": True}, {"d": ["0"]}],
+)
+def test_bodies_that_are_none(changes: dict[str, Any]) -> None:
+    assert parsed(**changes) is None
+
+
+NOISE = (b"", b"{}", b"[]", b"null", b"[" * 100_000, b"1" * 10_000, b'{"t":', b"\xff\xfe")
+
+
+@pytest.mark.parametrize("body", NOISE, ids=lambda body: repr(body[:8]))
+@pytest.mark.parametrize("tag", [*formats.BODIES, "", "other"])
+def test_noise_is_no_body(tag: str, body: bytes) -> None:
+    assert formats.parse(tag, body) is None
+
+
+@given(
+    st.sampled_from(sorted(formats.BODIES)),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from([*CHECK_POINT, "ao", "aol"]), inner, max_size=14)
+        ),
+    ),
+)
+def test_any_json_is_a_body_or_none(tag: str, value: Any) -> None:
+    fields = formats.parse(tag, json.dumps(value).encode())
+    if fields is not None:
+        assert all(field.fits(fields[field.column]) for field in formats.BODIES[tag])
+        assert hash(formats.key_of(fields))

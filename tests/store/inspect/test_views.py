@@ -1,0 +1,174 @@
+"""Delays, retries, transactions: what real stores hold, told as their producers know it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
+from mqstore.store.errors import InvalidInput
+from mqstore.store.inspect import retries as retries_module
+from mqstore.store.inspect.delays import delays
+from mqstore.store.inspect.retries import Key, retries
+from mqstore.store.inspect.transactions import State, transactions
+from mqstore.store.search.store import Store
+
+from ...stores import messages, sent, truth, unpack
+from ..choices import stores_where
+
+WITH_TRANSACTIONS = stores_where(
+    lambda t: (
+        any(part in t["name"] for part in ("-clean", "-killed"))
+        and "timer" not in t["name"]
+        and "damage" not in t
+        and "restarted" not in t["name"]
+        and t["name"].split("-")[1] in ("clean", "killed")
+    )
+)
+#: What a broker may have made of what the producer said, and answered when it was asked.
+EXPECTED = {
+    ("COMMIT_MESSAGE", None): {State.COMMITTED},
+    ("ROLLBACK_MESSAGE", None): {State.ROLLED_BACK},
+    ("UNKNOW", "COMMIT_MESSAGE"): {State.COMMITTED, State.OPEN},
+    ("UNKNOW", "ROLLBACK_MESSAGE"): {State.ROLLED_BACK, State.OPEN},
+    ("UNKNOW", "UNKNOW"): {State.OPEN, State.GIVEN_UP},
+}
+
+
+@pytest.fixture(params=WITH_TRANSACTIONS)
+def name(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def store(name: str, tmp_path: Path) -> Store:
+    return Store(unpack(name, tmp_path))
+
+
+def ignore(_: str) -> None:
+    """A note."""
+
+
+def test_transactions(name: str, store: Store) -> None:
+    """Each half message that a producer sent, and its end."""
+    found = {row.unique_key: row for row in transactions(store, ignore).rows}
+    known = [one for one in sent(name) if one.get("transaction_state")]
+    assert {one["msg_id"] for one in known} <= set(found)
+    for one in known:
+        row = found[one["msg_id"]]
+        state, answer = one["transaction_state"], one.get("check_answer")
+        allowed = EXPECTED[(state, answer if state == "UNKNOW" else None)]
+        if answer == "COMMIT_MESSAGE":  # it may have been asked although it had decided
+            allowed = allowed | {State.COMMITTED}
+        assert row.state in allowed, one
+        assert (row.topic, row.queue_id) == (one["topic"], one["queue_id"])
+
+
+def test_delays(name: str, store: Store) -> None:
+    levels = parse_levels()
+    scheduled = [m for m in messages(name) if m["topic"] == SCHEDULE_TOPIC]
+    now_ms = max((m["store_timestamp"] for m in scheduled), default=0) + 60_000
+    found = delays(store, now_ms, ignore)
+    counts = Counter(m["queue_id"] + 1 for m in scheduled)
+    assert {level.level: level.messages for level in found.levels} == dict(counts)
+    for level in found.levels:
+        waiting = [
+            m["store_timestamp"] + levels[level.level - 1]
+            for m in scheduled
+            if m["queue_id"] + 1 == level.level and m["queue_offset"] >= (level.delivered or 0)
+        ]
+        assert level.pending == len(waiting)
+        assert level.overdue == sum(due <= now_ms for due in waiting)
+        ends = (level.first_deliver_timestamp, level.last_deliver_timestamp)
+        assert ends == (min(waiting, default=None), max(waiting, default=None))
+
+
+def test_retries(name: str, store: Store) -> None:
+    expected = Counter(
+        (m["topic"], m["properties"].get("RETRY_TOPIC", ""))
+        for m in messages(name)
+        if m["topic"].startswith(("%RETRY%", "%DLQ%"))
+    )
+    prefix = {"retry": "%RETRY%", "dead_letter": "%DLQ%"}
+    counts = retries(store, ignore).counts
+    assert {
+        (prefix[key.kind] + key.group, key.original_topic): row.messages
+        for key, row in counts.items()
+    } == dict(expected)
+
+
+@pytest.mark.parametrize("name", ["5.3.3-pop"])
+def test_retries_of_pop_consumers(name: str, store: Store) -> None:
+    """The group is not that of the retry topic's name; its progress counts."""
+    counts = retries(store, ignore).counts
+    assert {key: (row.messages, row.not_consumed) for key, row in counts.items()} == {
+        Key("retry", "pop_a", "work"): (15, 5),
+        Key("retry", "pop_b", "work"): (15, 5),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "topics", "groups", "expected"),
+    [
+        ("g_t", ["t"], [], ("g", "t")),
+        ("g+t", ["t"], [], ("g", "t")),
+        ("g_a_t", ["t", "a_t"], [], None),
+        ("g_a_t", ["t", "a_t"], ["g_a"], ("g_a", "t")),
+        ("g_a_t", ["t", "a_t"], ["g", "g_a"], None),
+        ("t", ["t"], [], None),
+        ("_t", ["t"], [], None),
+        ("g_t", ["%RETRY%g_t"], ["g"], None),
+    ],
+)
+def test_whose_retry_topic_it_is(
+    name: str, topics: list[str], groups: list[str], expected: tuple[str, str] | None
+) -> None:
+    key = expected and Key("retry", *expected)
+    assert retries_module._of_pop(f"%RETRY%{name}", topics, groups) == key
+
+
+def test_numbers_that_no_broker_reads() -> None:
+    """Python refuses to convert some thousand digits, and arrays to hold twenty."""
+    many = "9" * 5000
+    assert delay_ms(many, parse_levels()) is None
+    assert delay_ms("0" * 5000 + "2", parse_levels()) == 5000
+    with pytest.raises(InvalidInput, match="too large"):
+        parse_levels(f"1s {many}d")
+
+
+def test_delays_without_progress_say_so(tmp_path: Path) -> None:
+    notes: list[str] = []
+    root = unpack("5.3.3-clean", tmp_path)
+    for path in (root / "config").glob("delayOffset.json*"):
+        path.write_text("no JSON")
+    with Store(root) as store:
+        levels = delays(store, 0, notes.append).levels
+    assert all(level.pending == level.messages for level in levels)
+    assert notes == [
+        "delayOffset.json cannot be read: all messages of the delay levels count as pending"
+    ]
+
+
+def test_a_store_of_4_9_in_numbers(tmp_path: Path) -> None:
+    """Two asked for in vain are still open, one was given up after three checks."""
+    with Store(unpack("4.9.7-clean", tmp_path)) as store:
+        states = Counter(row.state for row in transactions(store, ignore).rows)
+        progress = {level.level: level.delivered for level in delays(store, 0, ignore).levels}
+    assert states == {
+        State.COMMITTED: 6,
+        State.ROLLED_BACK: 4,
+        State.OPEN: 2,
+        State.GIVEN_UP: 1,
+    }
+    assert progress[1] == 12 and progress[18] is None
+    assert truth("4.9.7-clean")["exit"] == "clean"
+
+
+def test_without_queues_the_log_is_scanned(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with Store(unpack("4.9.7-clean-no-queues", tmp_path)) as store:
+        assert len(transactions(store, notes.append).rows) == 13
+    assert notes and all("scanning the log" in note for note in notes)

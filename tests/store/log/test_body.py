@@ -1,0 +1,149 @@
+"""Bodies: bounded, whole or as stored; no exception whatever they hold."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.formats.sys_flag import SysFlag
+from mqstore.store.log.body import MAX_BODY_BYTES, compression_of, pack, unpack
+
+COMPRESSED = int(SysFlag.COMPRESSED)
+FLAGS = {
+    "zlib": COMPRESSED | SysFlag.ZLIB,
+    "lz4": COMPRESSED | SysFlag.LZ4,
+    "zstd": COMPRESSED | SysFlag.ZSTD,
+}
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "zlib": zlib.compress,
+    "lz4": lz4.frame.compress,
+    "zstd": zstandard.compress,
+}
+each_compression = pytest.mark.parametrize("name", FLAGS)
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "name"),
+    [
+        (0, ""),
+        (0x300, ""),
+        (0x1, "zlib"),
+        (0x301, "zlib"),
+        (0x309, "zlib"),
+        (0x101, "lz4"),
+        (0x201, "zstd"),
+        (0x1 | 0x30, "zlib"),
+    ],
+)
+def test_flags(sys_flag: int, name: str) -> None:
+    """Spec 1.3: 4.3.1 sets 0x1 alone."""
+    assert compression_of(sys_flag) == name
+
+
+@given(st.binary(max_size=3000), st.sampled_from(sorted(FLAGS)))
+def test_round_trip(data: bytes, name: str) -> None:
+    for stored in (COMPRESS[name](data), pack(data, FLAGS[name])):
+        found = unpack(stored, FLAGS[name])
+        assert (found.data, found.compression, found.error) == (data, name, "")
+        assert unpack(stored, FLAGS[name], len(data)).data == data
+
+
+@each_compression
+def test_large_bodies(name: str) -> None:
+    data = random.Random(name).randbytes(1 << 20) * 3
+    assert unpack(COMPRESS[name](data), FLAGS[name]).data == data
+
+
+def test_not_compressed() -> None:
+    stored = zlib.compress(b"as it is")
+    assert unpack(stored, 0).data == stored
+    assert pack(stored, 0) == stored
+
+
+@each_compression
+def test_every_cut_is_noticed(name: str) -> None:
+    """A stream without its end is shown as stored: half a body is no body."""
+    stored = COMPRESS[name](b"some text, " * 300 + random.Random(1).randbytes(2000))
+    for cut in range(len(stored)):
+        found = unpack(stored[:cut], FLAGS[name])
+        assert (found.data, found.compression) == (stored[:cut], ""), cut
+        assert found.error.startswith(f"does not decompress with {name}: "), cut
+
+
+@each_compression
+def test_bytes_behind_the_stream_are_ignored(name: str) -> None:
+    """As Java's inflaters do."""
+    stored = COMPRESS[name](b"body") + b"rest"
+    assert unpack(stored, FLAGS[name]).data == b"body"
+
+
+@each_compression
+@pytest.mark.parametrize("other", [*FLAGS, "none"])
+def test_wrong_flags(name: str, other: str) -> None:
+    if name == other:
+        return
+    stored = COMPRESS[other](b"body" * 50) if other in COMPRESS else b"plain text"
+    found = unpack(stored, FLAGS[name])
+    assert (found.data, found.compression) == (stored, "")
+    assert name in found.error
+
+
+@each_compression
+def test_bombs(name: str) -> None:
+    """The bound is on what is unpacked, not on what is stored; memory stays near it."""
+    bomb = COMPRESS[name](bytes(256 << 20))
+    bound = 1 << 20
+    tracemalloc.start()
+    found = unpack(bomb, FLAGS[name], bound)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.data == bomb
+    assert str(bound) in found.error
+    assert peak < 48 << 20
+    assert unpack(bomb, FLAGS[name]).error, "the default bound"
+    assert MAX_BODY_BYTES < 256 << 20
+
+
+@each_compression
+@pytest.mark.parametrize("size", [0, 1, 2, 1000])
+def test_the_bound_is_exact(name: str, size: int) -> None:
+    stored = COMPRESS[name](b"x" * size)
+    assert unpack(stored, FLAGS[name], size).data == b"x" * size
+    if size:
+        assert unpack(stored, FLAGS[name], size - 1).error
+
+
+@given(st.binary(max_size=200), st.integers(0, 0x7FF))
+def test_any_bytes(stored: bytes, sys_flag: int) -> None:
+    found = unpack(stored, sys_flag, 1 << 20)
+    assert (found.data == stored) if not found.compression else not found.error
+
+
+@given(st.data(), st.sampled_from(sorted(FLAGS)))
+def test_damaged_streams(data: st.DataObject, name: str) -> None:
+    """Whatever a changed byte does, it does not raise."""
+    stored = bytearray(COMPRESS[name](b"some text " * 20))
+    at = data.draw(st.integers(0, len(stored) - 1))
+    stored[at] ^= data.draw(st.integers(1, 255))
+    found = unpack(bytes(stored), FLAGS[name], 1 << 20)
+    assert bool(found.error) == (found.compression == "")
+
+
+def test_headers_that_promise_too_much() -> None:
+    """A frame header may ask for any window and any size."""
+    for head in ("28b52ffde00000000000000010010000", "28b52ffd00ff010000", "28b52ffd00f8010000"):
+        tracemalloc.start()
+        assert unpack(bytes.fromhex(head), FLAGS["zstd"]).error
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+        tracemalloc.stop()
+    frame = bytearray(lz4.frame.compress(b"x" * 100, store_size=True))
+    frame[6:14] = (1 << 60).to_bytes(8, "little")
+    assert unpack(bytes(frame), FLAGS["lz4"]).error

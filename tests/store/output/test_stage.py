@@ -1,0 +1,89 @@
+"""Stage, manifest, rename: at every step a job may be killed, and the next run takes over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files, write_new
+from mqstore.store.errors import Unreadable
+from mqstore.store.output.stage import Stage, one_job
+
+from ..put.faults import CountingFiles, Killed, KilledFiles
+
+WANTED = {"consumequeue/T/0": b"first", "consumequeue/T/100": b"second", "b/x": b""}
+
+
+def job(target: Path, files: Files) -> None:
+    """A job as `rebuild` runs one: take over what a killed one left, or do it all."""
+    for left in Stage.left_in(target, files):
+        if left.sealed:
+            left.publish()
+        left.remove()
+    if visible(target):
+        return
+    stage = Stage.begin(target, files)
+    for identity in ("lost", "won"):
+        for path, content in WANTED.items():
+            file = stage.attempt(identity) / path
+            files.make_directory(file.parent)
+            write_new(files, file, content if identity == "won" else b"half")
+    stage.collect([("won", path) for path in WANTED])
+    stage.seal({"files": sorted(WANTED)})
+    stage.publish()
+    stage.remove()
+
+
+def visible(target: Path) -> dict[str, bytes]:
+    """What a user of the target sees."""
+    paths = [path for path in target.rglob("*") if path.is_file()]
+    names = {path.relative_to(target) for path in paths}
+    return {str(n): (target / n).read_bytes() for n in names if n.parts[0] != ".mqstore"}
+
+
+def test_only_the_winners_are_published(tmp_path: Path) -> None:
+    job(tmp_path, Files())
+    assert visible(tmp_path) == WANTED
+    assert not Stage.left_in(tmp_path, Files())
+
+
+def test_killed_at_every_step_and_run_again(tmp_path: Path) -> None:
+    counted = CountingFiles()
+    (tmp_path / "count").mkdir()
+    job(tmp_path / "count", counted)
+    manifest = counted.steps.index(("rename", "manifest.draft"))
+    for at in range(len(counted.steps)):
+        target = tmp_path / str(at)
+        target.mkdir()
+        with pytest.raises(Killed):
+            job(target, KilledFiles(at))
+        if at <= manifest:
+            assert not visible(target), f"something was visible after step {at}"
+        job(target, Files())
+        assert visible(target) == WANTED, f"killed at step {at}: {counted.steps[at]}"
+
+
+def test_a_broken_manifest_is_named(tmp_path: Path) -> None:
+    stage = Stage.begin(tmp_path, Files())
+    stage.seal({})
+    (stage.folder / "manifest.json").write_bytes(b"{")
+    with pytest.raises(Unreadable, match="not a manifest"):
+        stage.manifest()
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_another_job_ends_or_begins_while_one_ends(begun: bool, tmp_path: Path) -> None:
+    """What looked empty is gone, or is empty no more: the job has succeeded all the same."""
+
+    class Meanwhile(Files):
+        def remove_directory(self, path: Path) -> None:
+            if begun:
+                (path / "other").touch()
+            else:
+                path.rmdir()
+            super().remove_directory(path)
+
+    with one_job(tmp_path, Meanwhile()):
+        pass
+    assert (tmp_path / ".mqstore").exists() is begun

@@ -1,0 +1,397 @@
+"""`recover --replica`: what one log has lost comes back byte for byte from a copy of it."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats.checkpoint import CHECKPOINT
+from mqstore.formats.message import MESSAGE
+from mqstore.store.audit.messages import Messages
+from mqstore.store.damage.corrupt import PAGE_BYTES
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
+from mqstore.store.log.commit_log import CommitLog
+from mqstore.store.plan.bring_back import Brought, Part
+from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.overlay import _apart
+from mqstore.store.plan.plan import Plan
+from mqstore.store.plan.replica_holes import is_original
+from mqstore.store.plan.replica_log import QueueChain
+from mqstore.store.recover.recovery import examine, plan_again
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
+
+from ... import stores
+from ...damage import ALL_KINDS, DROP_FILE, Victim, damage
+from ...slices import pick, rng
+from ..recover.recovered import content
+
+MASTER, SLAVE = "5.3.3-ha-master", "5.3.3-ha-slave"
+FILE_BYTES = 131072
+CONFIG = BrokerConfig().with_set([f"mappedFileSizeCommitLog={FILE_BYTES}"])
+MADE_MS = 1_795_300_000_000
+PAGE = 61440
+"""Position of a page inside records of the first file."""
+Stores = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    """Stores without the wheel of their timer, which is large and of no use here."""
+    folder = tmp_path_factory.mktemp("ha")
+
+    def get(name: str) -> Path:
+        root = folder / name
+        if not root.exists():
+            stores.unpack(name, folder)
+            (root / "timerwheel").unlink(missing_ok=True)
+        return root
+
+    return get
+
+
+def planned(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) -> Plan:
+    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",), replica=str(replica))
+    return plan_again(Layout.open(root, config), "5.3", wish)
+
+
+def recovered(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) -> Plan:
+    """Plan with a replica, apply; the second time nothing is left to do."""
+    plan = planned(root, replica, config)
+    apply(Layout.open(root, config), plan, lambda: planned(root, replica, config), Files())
+    assert planned(root, replica, config).edits == []
+    return plan
+
+
+def brought(plan: Plan) -> Brought:
+    assert plan.brought is not None
+    return plan.brought
+
+
+def log_bytes(root: Path) -> bytes:
+    """The log from its start, zeros where a file is missing."""
+    files = {int(path.name): path.read_bytes() for path in (root / "commitlog").iterdir()}
+    end = max(files) + FILE_BYTES
+    return b"".join(
+        files.get(start, b"").ljust(FILE_BYTES, b"\0") for start in range(0, end, FILE_BYTES)
+    )
+
+
+def log_end(root: Path) -> int:
+    return CommitLog.open(Layout.open(root, CONFIG)).end().position
+
+
+def looks_good(root: Path, position: int, size: int) -> bool:
+    """Damage that no checksum and no field shows."""
+    log = CommitLog.open(Layout.open(root, CONFIG))
+    found = log.records(np.array([position], np.int64))
+    if not len(found) or int(found.columns.ints("total_size")[0]) != size:
+        return False
+    assert found.body_crc_ok is not None
+    in_place = int(found.columns.ints("physical_offset")[0]) == position
+    return in_place and bool(found.body_crc_ok[0]) and bool(is_original(found)[0])
+
+
+def check(unpacked: Stores, name: str, peer: str, kind: str, seed: int, work: Path) -> None:
+    """Damage one side inside what both have: afterwards its log is what it was, there and behind."""
+    whole, root = unpacked(name), work / "store"
+    common = min(log_end(whole), log_end(unpacked(peer)))
+    shutil.copytree(whole, root)
+    victim = Victim.of(name, whole).moved(root)
+    spans = tuple(span for span in victim.spans if span.position + span.size <= common)
+    sizes = {span.position: span.size for span in spans}
+    hurt = damage(Victim(root, spans), rng(f"{name} {kind} {seed}"), kind=kind)
+    silent = {p for p in hurt.spoiled & sizes.keys() if looks_good(root, p, sizes[p])}
+    plan = recovered(root, unpacked(peer))
+    if hurt.kind == DROP_FILE and hurt.path.name == file_name(0):
+        assert brought(plan).earlier_bytes == FILE_BYTES  # it may have expired
+        return
+    before, after = log_bytes(whole), log_bytes(root)
+    for position in sorted(hurt.spoiled & sizes.keys() - silent):
+        end = position + sizes[position]
+        assert after[position:end] == before[position:end], f"{name} {hurt}: record at {position}"
+    if not silent:
+        assert after[:common] == before[:common], f"{name} {hurt}"
+        assert plan.lost.messages == 0 or hurt.offset + hurt.length > common % FILE_BYTES
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_what_is_damaged_comes_back(unpacked: Stores, kind: str, tmp_path: Path) -> None:
+    check(unpacked, MASTER, SLAVE, kind, 2, tmp_path)
+
+
+@pytest.mark.slow
+def test_every_pair_and_kind(unpacked: Stores, tmp_path: Path) -> None:
+    pairs = [
+        (name, other)
+        for name in stores.ALL
+        if "-ha-" in name
+        for other in stores.ALL
+        if "-ha-" in other and other != name and other[:5] == name[:5]
+    ]
+    cases = [(*pair, kind, seed) for pair in pairs for kind in ALL_KINDS for seed in range(25)]
+    for number, case in enumerate(pick(cases, "replica")):
+        work = tmp_path / str(number)
+        work.mkdir()
+        check(unpacked, *case, work)
+        shutil.rmtree(work)
+
+
+@pytest.fixture
+def torn(unpacked: Stores, tmp_path: Path) -> Path:
+    """The master with a page of zeros in its first file."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    overwrite(root / "commitlog" / file_name(0), PAGE, bytes(PAGE_BYTES))
+    return root
+
+
+def overwrite(path: Path, offset: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_the_report_says_what_came_and_what_did_not(unpacked: Stores, torn: Path) -> None:
+    peer = unpacked(SLAVE)
+    found = examine(Layout.open(torn, CONFIG), "5.3", policy=Policy.KEEP, replica=str(peer))
+    assert found.plan is not None
+    row = found.to_json()["plan"]["replica"]
+    (part,) = row["ranges"]
+    assert part["position"] <= PAGE
+    assert part["position"] + part["size"] >= PAGE + PAGE_BYTES
+    assert row["lacking"] == [] and not row["goes_on"] and row["replica"] == str(peer)
+    assert found.plan.lost.messages == 0 and found.prediction.lost.messages > 0
+
+
+def test_undo_takes_it_back(unpacked: Stores, torn: Path) -> None:
+    before = content(torn)
+    recovered(torn, unpacked(SLAVE))
+    assert content(torn) != before
+    layout = Layout.open(torn, CONFIG)
+    undo(layout, session_to_undo(layout), Files())
+    assert content(torn) == before
+
+
+def test_the_index_has_what_came_back(unpacked: Stores, torn: Path) -> None:
+    """A damaged log without an index: the index is made from the log as it will be."""
+    shutil.rmtree(torn / "index")
+    recovered(torn, unpacked(SLAVE))
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("shape", ["log directory", "several", "packed"])
+def test_what_a_replica_may_be(unpacked: Stores, torn: Path, tmp_path: Path, shape: str) -> None:
+    """A directory of log files, several directories, files that somebody has packed."""
+    log = unpacked(SLAVE) / "commitlog"
+    name = str(log)
+    if shape != "log directory":
+        places = [tmp_path / part for part in ("a", "b")]
+        for place in places:
+            place.mkdir()
+        for number, path in enumerate(sorted(log.iterdir())):
+            target = places[number % 2 if shape == "several" else 0] / path.name
+            if shape == "packed":
+                target.with_suffix(".gz").write_bytes(gzip.compress(path.read_bytes(), 1))
+            else:
+                shutil.copy(path, target)
+        name = ":".join(map(str, places)) if shape == "several" else str(places[0])
+    assert recovered(torn, name).lost.messages == 0
+    assert log_bytes(torn)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
+
+
+def test_nothing_of_the_replica_is_changed(unpacked: Stores, torn: Path) -> None:
+    before = content(unpacked(SLAVE))
+    recovered(torn, unpacked(SLAVE))
+    assert content(unpacked(SLAVE)) == before
+
+
+def test_a_copy_of_another_log_is_refused(unpacked: Stores, torn: Path) -> None:
+    with pytest.raises(Refused, match="no copy of this log"):
+        planned(torn, unpacked("5.3.3-killed"))
+
+
+def test_what_is_no_replica_is_told(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="the store itself"):
+        planned(torn, torn)
+    with pytest.raises(Missing):
+        planned(torn, tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotAStore):
+        planned(torn, tmp_path / "empty")
+    with pytest.raises(Unsupported, match="DLedger"):
+        planned(torn, unpacked("5.3.3-dledger"))
+    with pytest.raises(InvalidInput, match="keep"):
+        examine(Layout.open(torn, CONFIG), "5.3", policy=Policy.BROKER, replica=str(torn))
+
+
+def test_files_of_another_size_are_refused(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
+    log = tmp_path / "other"
+    log.mkdir()
+    (log / file_name(0)).write_bytes(bytes(2 * FILE_BYTES))
+    with pytest.raises(Refused, match="other sizes"):
+        planned(torn, log)
+
+
+def test_a_part_whose_sides_differ_is_left(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
+    """The replica has another record behind the hole: nobody knows what it has inside."""
+    peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
+    (part,) = brought(planned(torn, peer)).parts
+    change_time(peer / "commitlog" / file_name(0), part.position + part.size)
+    plan = planned(torn, peer)
+    (lack,) = brought(plan).lacks
+    assert not brought(plan).parts and "behind it differ" in lack.reason
+    assert plan.lost.messages > 0
+
+
+def change_time(path: Path, offset: int) -> None:
+    """Let a record have been born a millisecond later."""
+    data = path.read_bytes()[offset:]
+    values = MESSAGE.parse(data)
+    made = MESSAGE.build({**values, "born_timestamp": values.born_timestamp + 1})
+    overwrite(path, offset, made)
+
+
+def test_both_damaged_in_one_place(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
+    """What the replica has of the hole comes; for the rest there are tombstones, and it is told."""
+    peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
+    overwrite(peer / "commitlog" / file_name(0), 63000, bytes(40))
+    plan = recovered(torn, peer)
+    assert len(brought(plan).parts) == 2
+    (lack,) = brought(plan).lacks
+    assert lack.position <= 63000 < lack.position + lack.size
+    assert 0 < plan.lost.messages <= 2
+
+
+def test_tombstones_give_way_to_what_was_there(unpacked: Stores, torn: Path) -> None:
+    """A recovery without the replica first: the messages can still come back."""
+    config, wish = CONFIG, Wish(Policy.KEEP, MADE_MS, ("5.3",))
+
+    def without() -> Plan:
+        return plan_again(Layout.open(torn, config), "5.3", wish)
+
+    plan = without()
+    apply(Layout.open(torn, config), plan, without, Files())
+    assert plan.lost.messages > 0
+    recovered(torn, unpacked(SLAVE))
+    assert log_bytes(torn)[:FILE_BYTES] == log_bytes(unpacked(MASTER))[:FILE_BYTES]
+
+
+def test_tombstones_of_the_replica_are_not_taken(
+    unpacked: Stores, torn: Path, tmp_path: Path
+) -> None:
+    peer = Path(shutil.copytree(torn, tmp_path / "peer"))
+    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",))
+    plan = plan_again(Layout.open(peer, CONFIG), "5.3", wish)
+    apply(
+        Layout.open(peer, CONFIG),
+        plan,
+        lambda: plan_again(Layout.open(peer, CONFIG), "5.3", wish),
+        Files(),
+    )
+    gaps = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
+    assert gaps  # a record whose header alone was wrong is no tombstone, and comes
+    taken = brought(planned(torn, peer)).parts
+    assert not [
+        p for p in taken for begin, end in gaps if begin < p.position + p.size and p.position < end
+    ]
+
+
+def cut(root: Path, end: int, *, units: bool = True) -> Path:
+    """The pages behind `end` never reached the disk; with `units` those of the queues did."""
+    data = log_bytes(root)
+    for start in range(0, len(data), FILE_BYTES):
+        path = root / "commitlog" / file_name(start)
+        if path.exists() and start + FILE_BYTES > end:
+            overwrite(path, max(0, end - start), bytes(FILE_BYTES - max(0, end - start)))
+    if not units:
+        shutil.rmtree(root / "consumequeue")
+    return root
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("units", [True, False])
+def test_a_lost_end_comes_back(unpacked: Stores, tmp_path: Path, units: bool) -> None:
+    """A crashed master whose last pages are gone: the slave's log goes further."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    end = log_end(unpacked(SLAVE))
+    cut(root, 100_000, units=units)
+    plan = recovered(root, unpacked(SLAVE))
+    assert log_end(root) >= end and log_bytes(root)[:end] == log_bytes(unpacked(MASTER))[:end]
+    # units of the master name records that not even the slave has
+    assert [lack.position for lack in brought(plan).lacks] == ([end] if units else [])
+
+
+def test_a_sound_end_is_the_end(unpacked: Stores, tmp_path: Path) -> None:
+    """A store that was shut down in order gets no more messages; that there are more is told."""
+    root = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "store"))
+    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",))
+
+    def without() -> Plan:
+        return plan_again(Layout.open(root, CONFIG), "5.3", wish)
+
+    apply(Layout.open(root, CONFIG), without(), without, Files())
+    plan = planned(root, unpacked(MASTER))
+    assert plan.edits == [] and brought(plan).parts == [] and brought(plan).goes_on
+
+
+def test_a_slave_gets_the_rest_from_its_master(unpacked: Stores, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "store"))
+    plan = planned(root, unpacked(MASTER), CONFIG.with_set(["brokerRole=SLAVE"]))
+    assert brought(plan).parts == [] and brought(plan).goes_on
+
+
+def test_nothing_that_a_controller_has_not_confirmed(unpacked: Stores, tmp_path: Path) -> None:
+    """With an epoch file only what all replicas in sync have is taken: the rest may be cut again."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    peer = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "peer"))
+    cut(root, 100_000, units=False)
+    (peer / "epochFileCheckpoint").write_text("1\n0\n1-0\n")
+    checkpoint = CHECKPOINT.parse((peer / "checkpoint").read_bytes())
+    made = CHECKPOINT.build({**checkpoint, "confirm_phy_offset": 150_000})
+    overwrite(peer / "checkpoint", 0, made)
+    parts = brought(planned(root, peer)).parts
+    assert 145_000 < parts[-1].position + parts[-1].size <= 150_000
+
+
+def test_another_record_at_the_end(unpacked: Stores, tmp_path: Path) -> None:
+    """The broker went on writing after the copy was made of it: that record is torn, not the copy's."""
+    root = Path(shutil.copytree(unpacked(MASTER), tmp_path / "store"))
+    first = brought(planned(cut(root, 100_000, units=False), unpacked(SLAVE))).parts[0].position
+    data = log_bytes(unpacked(MASTER))[first : first + 2000]
+    values = MESSAGE.parse(data)
+    other = MESSAGE.build(
+        {**values, "queue_offset": 7777, "born_timestamp": 1, "total_size": values.total_size + 9}
+    )
+    overwrite(root / "commitlog" / file_name(0), first, other[:-20])
+    plan = planned(root, unpacked(SLAVE))
+    assert brought(plan).parts == []
+    assert "another record" in brought(plan).lacks[0].reason
+
+
+def test_queue_offsets_have_to_fit() -> None:
+    """Between 3 and 5 of a queue there is room for 4 and for nothing else."""
+    part = Part(1000, 100, 1)
+    for offset, fits in ((4, True), (5, False), (3, False), (0, False)):
+        chain = QueueChain([part])
+        for offsets, positions in (([2, 3], [500, 700]), ([offset, 5], [1000, 1100])):
+            count = len(offsets)
+            column = np.array(offsets, np.int64), np.array(positions, np.int64)
+            zeros, flags = np.zeros(count, np.int64), np.ones(count, np.bool_)
+            chain.messages(Messages(QueueId("a", 0), *column, zeros, zeros, zeros, flags, ~flags))
+        assert chain.broken == (set() if fits else {part}), offset
+
+
+def test_of_pieces_over_one_another_the_later_counts() -> None:
+    whole = [(10, b"0123456789"), (13, b"abc"), (30, b"x")]
+    assert _apart(whole) == [(10, b"012"), (13, b"abc"), (16, b"6789"), (30, b"x")]

@@ -1,0 +1,143 @@
+"""Batch consume queues: what real brokers answer from them, and damaged ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.errors import NotFound
+from mqstore.store.queues.read_batches import BatchConsumeQueue
+from mqstore.store.search.batch_search import batch_queues, open_batch_queue
+from mqstore.store.search.find import find, offset_at
+from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Store
+
+from ...stores import messages, truth, unpack
+from ..choices import stores_where
+
+WITH_BATCHES = stores_where(lambda t: "batchcq" in t["name"])
+TOPIC = "BatchTopic"
+
+
+@pytest.fixture(params=WITH_BATCHES)
+def name(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def store(name: str, tmp_path: Path) -> Store:
+    return Store(unpack(name, tmp_path))
+
+
+def test_ends(name: str, store: Store) -> None:
+    known = truth(name)["queues"]
+    for queue in batch_queues(store, TOPIC):
+        with open_batch_queue(store, TOPIC, queue.queue_id) as opened:
+            ends = opened.summary()
+        told = known[f"{TOPIC}/{queue.queue_id}"]
+        assert (ends.min_offset, ends.max_offset) == (told["min_offset"], told["max_offset"])
+
+
+def test_pulls(name: str, store: Store) -> None:
+    """From any offset, also one inside a batch: the records that a broker answers."""
+    asked = 0
+    for query in truth(name)["get_queries"]:
+        if query["topic"] != TOPIC or not query["physical_offsets"]:
+            continue
+        selection = Selection(topic=TOPIC, queue_id=query["queue_id"], whole=True)
+        count = query["next"] - query["offset"]
+        found = [
+            each.message for each in find(store, selection, offset=query["offset"], count=count)
+        ]
+        assert [m.physical_offset for m in found] == query["physical_offsets"]
+        assert [m.queue_offset for m in found] == query["queue_offsets"]
+        asked += 1
+    assert asked > 3
+
+
+def test_times(name: str, store: Store) -> None:
+    for query in truth(name)["time_queries"]:
+        told = offset_at(store, query["topic"], query["queue_id"], query["timestamp"])
+        assert told == query["offset"], query
+
+
+def test_all_of_a_topic_in_the_order_of_the_log(name: str, store: Store) -> None:
+    known = [m["physical_offset"] for m in messages(name) if m["topic"] == TOPIC]
+    selection = Selection(topic=TOPIC, whole=True)
+    found = [each.message.physical_offset for each in find(store, selection)]
+    assert found == known
+    backwards = find(store, selection, reverse=True)
+    assert [each.message.physical_offset for each in backwards] == known[::-1]
+
+
+def test_what_is_not_there(store: Store) -> None:
+    with pytest.raises(NotFound, match="has no message 100000; it has 0 to"):
+        list(find(store, Selection(topic=TOPIC, queue_id=0), offset=100_000, count=1))
+    with pytest.raises(NotFound, match="has no queue 77"):
+        list(find(store, Selection(topic=TOPIC, queue_id=77)))
+
+
+def made(folder: Path, units: list[tuple[int, int, int, int]], size: int = 8) -> BatchConsumeQueue:
+    """A queue of (position, store time, base offset, messages); files of `size` units."""
+    folder.mkdir()
+    data = b"".join(
+        UNIT.build(
+            {
+                "physical_offset": position,
+                "size": 100,
+                "tags_code": 0,
+                "store_time": time,
+                "msg_base_offset": base,
+                "batch_size": count,
+                "compacted_offset": -1,
+                "reserved": 0,
+            }
+        )
+        for position, time, base, count in units
+    )
+    for start in range(0, max(1, len(data)), size * UNIT_BYTES):
+        part = data[start : start + size * UNIT_BYTES].ljust(size * UNIT_BYTES, b"\0")
+        (folder / f"{start:020d}").write_bytes(part)
+    return BatchConsumeQueue("T", 0, MappedFileQueue.open(folder))
+
+
+def test_every_offset_over_several_files(tmp_path: Path) -> None:
+    sizes = [1 + n % 5 for n in range(30)]
+    bases = np.cumsum([0, *sizes])[:-1].tolist()
+    rows = [
+        (1000 * n, 10 * n, base, size)
+        for n, (base, size) in enumerate(zip(bases, sizes, strict=True))
+    ]
+    with made(tmp_path / "queue", rows) as queue:
+        for number, (base, size) in enumerate(zip(bases, sizes, strict=True)):
+            for offset in range(base, base + size):
+                unit = queue.find(offset)
+                assert unit is not None and unit.number == number
+        assert queue.find(sum(sizes)) is None and queue.find(-1) is None
+        for number in range(30):
+            assert queue.offset_at(10 * number) == bases[number]
+            assert queue.offset_at(10 * number - 5) == bases[number]
+        assert queue.offset_at(10_000) == bases[-1]
+        assert [first for first, _ in queue.units(3, 20)] == [3, 8, 16]
+
+
+def test_units_that_name_nothing_are_passed_over(tmp_path: Path) -> None:
+    rows = [(0, 1, 0, 2), (-1, 0, 0, 0), (200, 3, 2, 3), (300, 4, 5, 1)]
+    with made(tmp_path / "queue", rows) as queue:
+        assert queue.stop == 4
+        ends = queue.summary()
+        assert (ends.min_offset, ends.max_offset) == (0, 6)
+        found = queue.find(3)
+        assert found is not None and found.physical_offset == 200
+        assert queue.unit(1) is None
+
+
+def test_an_empty_queue(tmp_path: Path) -> None:
+    with made(tmp_path / "queue", []) as queue:
+        assert queue.summary().max_offset == 0
+        assert queue.find(0) is None and queue.offset_at(5) == 0

@@ -1,0 +1,117 @@
+"""Timed messages that a start forgets, fires twice, or gets stuck at (spec 07, B31 to B36)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import Snapshot
+from mqstore.store.recover.timer_loss import TimerLoss, timer_loss
+from mqstore.store.start.simulate import simulate
+
+from ... import recovery_cases, stores
+from ...recovery_cases import CONFIG, config_of
+
+
+def after_a_start(kind: str, work: Path, version: str = "") -> TimerLoss:
+    """A shipped case of the timer, by the version that wrote it."""
+    pool = [c for c in recovery_cases.feature_cases() if c["base"].startswith("timer")]
+    pool = pool or [c for c in recovery_cases.feature_cases() if "timer" in c["base"]]
+    case = next(c for c in pool if c["kind"] == kind)
+    root = recovery_cases.damaged(case, work)
+    snapshot = Snapshot.of(Layout.open(root, config_of(case, root)))
+    found = timer_loss(simulate(snapshot, profile_of(version or case["version"])))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", ["none", "wheel_old", "metrics_missing", "entry_hash"])
+def test_all_fire_once(kind: str, tmp_path: Path) -> None:
+    found = after_a_start(kind, tmp_path)
+    assert found.harmless and found.pending > 40 and found.bugs == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"), [("log_lost_last", 1), ("log_lost_tail", 1), ("log_and_check_missing", 2)]
+)
+def test_ticks_that_lead_to_themselves(kind: str, least: int, tmp_path: Path) -> None:
+    """B31: the wheel knows of entries that the log has lost."""
+    found = after_a_start(kind, tmp_path)
+    assert found.loops >= least and "B31" in found.bugs
+
+
+def test_slots_that_were_never_used_lead_nowhere(tmp_path: Path) -> None:
+    """Log and timercheck are lost, and the wheel is empty: all is read again, and fires once."""
+    root = stores.unpack("5.3.3-timer-clean", tmp_path)
+    shutil.rmtree(root / "timerlog")
+    for path in (root / "timerwheel", root / "config" / "timercheck"):
+        size = path.stat().st_size
+        path.write_bytes(b"")
+        os.truncate(path, size)
+    layout = Layout.open(root, BrokerConfig(stores.config("5.3.3-timer-clean", root)))
+    found = timer_loss(simulate(Snapshot.of(layout), profile_of("5.3.3")))
+    assert found is not None and found.harmless
+
+
+def test_an_empty_last_file(tmp_path: Path) -> None:
+    """B32: its units are not read again. The specification has 3 to 25 of them."""
+    found = after_a_start("log_zero_last", tmp_path)
+    assert 3 <= found.never_fired <= 25 and found.bugs == ["B32"]
+
+
+def test_a_lost_wheel(tmp_path: Path) -> None:
+    """B33: rebuilt from the last files only. The specification has 14 to 40 of 46 to 59."""
+    found = after_a_start("wheel_missing", tmp_path)
+    assert 14 <= found.never_fired <= 40 and 46 <= found.pending <= 59
+    assert found.bugs == ["B33"]
+
+
+@pytest.mark.parametrize("kind", ["check_missing", "check_master_zero"])
+def test_a_lost_timercheck(kind: str, tmp_path: Path) -> None:
+    """B34: the whole queue is read again on top of a good wheel."""
+    found = after_a_start(kind, tmp_path)
+    assert found.fired_twice == found.pending > 40 and found.bugs == ["B34"]
+
+
+def test_a_time_that_is_no_number(tmp_path: Path) -> None:
+    """B35: nothing behind it is read any more."""
+    found = after_a_start("record_out_ms_garbage", tmp_path)
+    assert found.stuck_at is not None and found.bugs == ["B35"]
+
+
+@pytest.mark.parametrize("kind", ["log_torn_last", "log_torn_last_size"])
+def test_a_torn_entry(kind: str, tmp_path: Path) -> None:
+    """B36: taken for good, the message is lost."""
+    found = after_a_start(kind, tmp_path)
+    assert found.never_fired == 1 and found.bugs == ["B36"]
+
+
+def test_who_has_no_timer(tmp_path: Path) -> None:
+    """Nobody used it; or the broker knows none."""
+    base = recovery_cases.base("5.3.3-clean-1", tmp_path)
+    outcome = simulate(Snapshot.of(Layout.open(base, CONFIG)), profile_of("5.3"))
+    assert timer_loss(outcome) is None
+    root = stores.unpack("5.1.4-timer-killed", tmp_path)
+    outcome = simulate(Snapshot.of(Layout.open(root)), profile_of("4.9"))
+    assert timer_loss(outcome) is None
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in ("5.1.4-timer-killed", "5.3.3-timer-killed") if n in stores.NAMES]
+)
+def test_what_a_killed_broker_fires_twice(name: str, tmp_path: Path) -> None:
+    """After a real restart the wheel leads to two entries for as many messages as was said."""
+    root = stores.unpack(name, tmp_path)
+    outcome = simulate(Snapshot.of(Layout.open(root)), profile_of(name[:3]))
+    found = timer_loss(outcome)
+    slots = stores.truth(f"{name}-restarted")["timer_files"]["slots"]
+    entries = Counter(e["offset_py"] for slot in slots for e in slot["chain"])
+    assert found is not None
+    assert found.fired_twice == sum(count > 1 for count in entries.values()) > 0

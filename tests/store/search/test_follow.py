@@ -1,0 +1,269 @@
+"""Following a log that grows: every message once, whatever happens to the files."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.message_properties import format_properties
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.watch import LONGEST_SECONDS, SHORTEST_SECONDS, Watch
+from mqstore.store.log.message import messages
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.writer import StoreWriter
+from mqstore.store.search import follow as follow_module
+from mqstore.store.search.follow import Follower
+
+FILE_BYTES = 8192
+CONFIG = BrokerConfig().with_set(
+    [f"mappedFileSizeCommitLog={FILE_BYTES}", "mappedFileSizeConsumeQueue=2000"]
+)
+
+
+def bodies(follower: Follower) -> list[bytes]:
+    """Everything that there is to read now."""
+    found = []
+    while (batch := follower.poll()) is not None:
+        found += [message.stored_body for message in messages(batch)]
+    return found
+
+
+def put(root: Path, *texts: str) -> None:
+    """Append messages and close the store."""
+    with StoreWriter.open(root, CONFIG) as writer:
+        for text in texts:
+            properties = format_properties({"KEYS": text})
+            writer.append(NewMessage(b"T", text.encode(), properties=properties))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    put(tmp_path / "store", "first")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def follower(root: Path, notes: list[str]) -> Follower:
+    return Follower(Layout.open(root, CONFIG), 0, notes.append)
+
+
+def log_file(root: Path, number: int) -> Path:
+    """One file of the log."""
+    return root / "commitlog" / f"{number * FILE_BYTES:020d}"
+
+
+def test_over_many_files(root: Path, follower: Follower, notes: list[str]) -> None:
+    assert bodies(follower) == [b"first"]
+    expected = []
+    for step in range(20):
+        texts = [f"{step} {n} " + "x" * (n * 37 % 700) for n in range(25)]
+        put(root, *texts)
+        expected += [text.encode() for text in texts]
+        if step % 3 == 2:
+            assert bodies(follower) == expected
+            expected = []
+    assert bodies(follower) == expected
+    assert len(list((root / "commitlog").iterdir())) > 10
+    assert notes == []
+
+
+def test_while_a_writer_is_at_work(root: Path, follower: Follower) -> None:
+    """Each message is there as soon as it is written, before anything is flushed or closed."""
+    assert bodies(follower) == [b"first"]
+    with StoreWriter.open(root, CONFIG) as writer:
+        for number in range(300):
+            writer.append(NewMessage(b"T", b"%d" % number, properties=b"a\x01b\x02"))
+            assert bodies(follower) == [b"%d" % number]
+
+
+def test_a_file_that_was_made_ahead(root: Path, follower: Follower) -> None:
+    log_file(root, 1).write_bytes(bytes(FILE_BYTES))
+    assert bodies(follower) == [b"first"]
+    put(root, *("x" * 500 + str(n) for n in range(40)))
+    assert len(bodies(follower)) == 40
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_a_record_that_is_being_written(
+    root: Path, follower: Follower, notes: list[str], step: int
+) -> None:
+    """Byte by byte, as a broker copies it: it comes once, when it is whole."""
+    assert bodies(follower) == [b"first"]
+    begin = follower.position
+    put(root, "second")
+    path = log_file(root, 0)
+    whole = path.read_bytes()
+    end = begin + int.from_bytes(whole[begin : begin + 4], "big")
+    path.write_bytes(whole[:begin] + bytes(FILE_BYTES - begin))
+    with path.open("r+b") as file:
+        for at in range(begin, end, step):
+            assert bodies(follower) == []
+            file.seek(at)
+            file.write(whole[at : at + step][: end - at])
+            file.flush()
+    assert bodies(follower) == [b"second"]
+    assert notes == []
+
+
+def test_a_broker_that_starts_and_cuts(root: Path, follower: Follower, notes: list[str]) -> None:
+    """What it cut is not taken back, what it writes there comes as new."""
+    put(root, "lost 1", "lost 2")
+    assert bodies(follower) == [b"first", b"lost 1", b"lost 2"]
+    path = log_file(root, 0)
+    data = path.read_bytes()
+    begin = int.from_bytes(data[:4], "big")
+    for name in ("checkpoint", "consumequeue/T/0/00000000000000000000"):
+        (root / name).unlink()
+    path.write_bytes(data[:begin] + bytes(FILE_BYTES - begin))
+    (root / "consumequeue" / "T" / "0").rmdir()
+    (root / "consumequeue" / "T").rmdir()
+    assert bodies(follower) == []
+    assert notes == [f"the log was cut: going on at {begin}"]
+    other = root.parent / "other"
+    put(other, "first", "new 1", "new 2")
+    changed = log_file(other, 0).read_bytes()
+    path.write_bytes(data[:begin] + changed[begin:])
+    assert bodies(follower) == [b"new 1", b"new 2"]
+
+
+def test_files_that_expire(root: Path, follower: Follower, notes: list[str]) -> None:
+    put(root, *("x" * 900 + str(n) for n in range(40)))
+    assert follower.poll() is not None  # it stands in the first file
+    kept = sorted((root / "commitlog").iterdir())[-2:]
+    for path in (root / "commitlog").iterdir():
+        if path not in kept:
+            path.unlink()
+    rest = bodies(follower)
+    assert 5 < len(rest) < 25
+    put(root, "last")
+    assert bodies(follower) == [b"last"]
+    assert len(notes) <= 1
+
+
+def test_a_log_that_is_away_for_a_while(root: Path, follower: Follower, notes: list[str]) -> None:
+    """No message comes a second time because its disk was not there."""
+    put(root, "second")
+    assert bodies(follower) == [b"first", b"second"]
+    away = root / "away"
+    (root / "commitlog").rename(away)
+    follower._reopen()  # as it does while it waits for the next file
+    for _ in range(3):
+        assert bodies(follower) == []
+    away.rename(root / "commitlog")
+    put(root, "third")
+    assert bodies(follower) == [b"third"]
+    assert notes == []
+
+
+def test_damage_is_told_and_passed_over(
+    root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow_module, "_BROKEN_SECONDS", 0.0)
+    assert bodies(follower) == [b"first"]
+    begin = follower.position
+    put(root, "bad", "good", "better")
+    with log_file(root, 0).open("r+b") as file:
+        file.seek(begin)
+        file.write(b"\xff" * 40)
+    assert bodies(follower) == []  # it may still be written
+    assert bodies(follower) == [b"good", b"better"]
+    assert len(notes) == 1 and f"at {begin} are no records: passed over" in notes[0]
+
+
+def test_idle_is_told_and_ends_it(follower: Follower) -> None:
+    calls: list[int] = []
+
+    def idle() -> None:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        for batch in follower.batches(idle):
+            found.append(len(batch))
+    assert found == [1] and len(calls) == 3
+
+
+def test_waits_grow_and_a_change_ends_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    def select(read: list[int], write: list[int], odd: list[int], seconds: float) -> object:
+        waited.append(seconds)
+        return [], [], []
+
+    with Watch([tmp_path]) as watch:
+        monkeypatch.setattr("select.select", select)
+        for _ in range(8):
+            watch.wait()
+    assert waited[0] == SHORTEST_SECONDS and waited[-1] == LONGEST_SECONDS
+    assert waited == sorted(waited)
+    monkeypatch.undo()
+    with Watch([tmp_path]) as watch:
+        (tmp_path / "new").write_bytes(b"x")
+        watch.wait()
+
+
+@pytest.mark.parametrize("why", [OSError(errno.ENOSYS, "no"), AttributeError("no")])
+def test_without_inotify(why: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def library(*_: object, **__: object) -> object:
+        raise why
+
+    slept: list[float] = []
+    monkeypatch.setattr("ctypes.CDLL", library)
+    monkeypatch.setattr("time.sleep", slept.append)
+    with Watch([tmp_path]) as watch:
+        watch.wait()
+        watch.wait()
+    assert slept == [SHORTEST_SECONDS, 2 * SHORTEST_SECONDS]
+
+
+def test_nothing_is_written(root: Path, follower: Follower) -> None:
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*")}
+    assert bodies(follower) == [b"first"]
+    assert {p: (p.stat().st_mtime_ns, p.stat().st_size) for p in root.rglob("*")} == before
+
+
+def test_a_record_with_a_spoiled_body_holds_nothing_up(
+    root: Path, follower: Follower, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Good records follow, so nobody writes it any more; the last record may be one that is written."""
+    monkeypatch.setattr(follow_module, "_BROKEN_SECONDS", 0.0)
+    put(root, "second", "third", "last")
+    path = log_file(root, 0)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"second", b"sEcond", 1).replace(b"last", b"lAst", 1))
+    found = [body for _ in range(4) for body in bodies(follower)]
+    assert found == [b"first", b"sEcond", b"third"]
+    assert len(notes) == 1 and notes[0].endswith("is damaged inside")
+    path.write_bytes(data)
+    assert bodies(follower) == [b"last"]
+
+
+def test_zeros_in_the_middle_are_passed_over_when_asked(
+    root: Path, follower: Follower, notes: list[str]
+) -> None:
+    assert bodies(follower) == [b"first"]
+    begin = follower.position
+    put(root, "second")
+    assert bodies(follower) == [b"second"]
+    size = follower.position - begin
+    put(root, "third")
+    assert bodies(follower) == [b"third"]
+    end, again = follower.position, Follower(Layout.open(root, CONFIG), 0, notes.append)
+    path = log_file(root, 0)
+    data = path.read_bytes()
+    path.write_bytes(data[:begin] + bytes(size) + data[begin + size :])
+    assert bodies(again) == [b"first"]
+    assert again.skip()
+    assert bodies(again) == [b"third"]
+    assert again.position == end and "are no records: passed over" in notes[-1]
+    assert not again.skip() and again.position == end

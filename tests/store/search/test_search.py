@@ -1,0 +1,432 @@
+"""Searches by queue, key and scan against plain filters over the truth; both ways of each agree."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mqstore.store.errors import NotFound
+from mqstore.store.log.commit_log import Batch
+from mqstore.store.log.message import is_batch_record
+from mqstore.store.log.message import messages as messages_of
+from mqstore.store.log.one_record import read_message
+from mqstore.store.queues.places import Places, batches, merged
+from mqstore.store.search.find import find
+from mqstore.store.search.found import Found, Via
+from mqstore.store.search.key_search import search_key, uncovered
+from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
+from mqstore.store.search.queue_read import read_queue
+from mqstore.store.search.queue_search import search_queues
+from mqstore.store.search.selection import Selection
+from mqstore.store.search.store import Store
+from mqstore.store.search.time_range import TimeRange
+
+from ...stores import NAMES, messages, truth
+from ..choices import clean_where, stores_where
+
+NAME = "5.3.3-clean"
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def known() -> list[Record]:
+    return list(messages(NAME))
+
+
+@pytest.fixture
+def opened(store: Callable[[str], Path]) -> Iterator[Store]:
+    with Store(store(NAME)) as found:
+        yield found
+
+
+class Notes(list[str]):
+    def __call__(self, text: str) -> None:
+        self.append(text)
+
+
+def positions(found: Iterator[Found]) -> list[int]:
+    return [one.message.position for one in found]
+
+
+def wanted(known: list[Record], condition: Callable[[Record], bool]) -> list[int]:
+    return [record["physical_offset"] for record in known if condition(record)]
+
+
+def has_key(record: Record, key: str) -> bool:
+    properties = record["properties"]
+    return key in properties.get("KEYS", "").split(" ") or key == properties.get("UNIQ_KEY")
+
+
+def with_key(key: str) -> Callable[[Record], bool]:
+    return lambda record: has_key(record, key)
+
+
+def in_topic(topic: str) -> Callable[[Record], bool]:
+    return lambda record: bool(record["topic"] == topic)
+
+
+SELECTIONS: list[tuple[Selection, Callable[[Record], bool]]] = [
+    (Selection(), lambda r: True),
+    (Selection(topic="orders"), lambda r: r["topic"] == "orders"),
+    (Selection(topic="T%a|b_c-D", queue_id=1), lambda r: (r["topic"], r["queue_id"]) == ("T%a|b_c-D", 1)),
+    (Selection(tag="标签"), lambda r: r["properties"].get("TAGS") == "标签"),
+    (Selection(topic="logs", tag="Aa"), lambda r: r["topic"] == "logs" and r["properties"].get("TAGS") == "Aa"),
+    (Selection(key="key28"), lambda r: has_key(r, "key28")),
+    (Selection(key="订单-42"), lambda r: has_key(r, "订单-42")),
+    (Selection(key=""), lambda r: False),
+    (
+        Selection(times=TimeRange(1795210635090, 1795210636000)),
+        lambda r: 1795210635090 <= r["store_timestamp"] < 1795210636000,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("selection", "condition"), SELECTIONS)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scanning_finds_what_a_filter_finds(
+    opened: Store,
+    known: list[Record],
+    selection: Selection,
+    condition: Callable[[Record], bool],
+    reverse: bool,
+) -> None:
+    expected = wanted(known, condition)
+    notes = Notes()
+    found = positions(search_log(opened, selection, reverse=reverse, note=notes))
+    assert found == (expected[::-1] if reverse else expected)
+    assert notes == []
+    first = positions(search_log(opened, selection, most=3, reverse=reverse, note=notes))
+    assert first == (expected[:3][::-1] if reverse else expected[:3])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_topic_is_its_queues_in_log_order(
+    opened: Store, known: list[Record], reverse: bool
+) -> None:
+    notes = Notes()
+    for topic in opened.topics:
+        expected = wanted(known, in_topic(topic))
+        found = positions(
+            search_queues(opened, Selection(topic=topic), reverse=reverse, note=notes)
+        )
+        assert found == (expected[::-1] if reverse else expected), topic
+    assert notes == []
+
+
+def test_conditions_in_queues_are_those_of_a_scan(opened: Store) -> None:
+    notes = Notes()
+    middle = 1795210635500
+    for extra in (
+        {"tag": "TagA"},
+        {"times": TimeRange(middle, middle + 400)},
+        {"times": TimeRange(0, middle)},
+        {"grep": re.compile("emoji|#2[0-9]$")},
+        {"key": "AaAa"},
+    ):
+        for topic in ("orders", "logs", "SCHEDULE_TOPIC_XXXX"):
+            for queue_id in (None, 0):
+                selection = Selection(topic=topic, queue_id=queue_id, **extra)
+                in_queues = positions(search_queues(opened, selection, note=notes))
+                assert in_queues == positions(search_log(opened, selection, note=notes))
+                assert len(in_queues) > 0 or topic != "orders" or queue_id is not None or extra
+
+
+@pytest.mark.parametrize(("offset", "count"), [(0, 1), (3, 5), (20, 64), (None, 4), (5, None)])
+def test_a_few_by_queue_offset_are_the_same_every_way(
+    opened: Store, offset: int | None, count: int | None
+) -> None:
+    selection = Selection(topic="orders", queue_id=1)
+    notes = Notes()
+    in_queue = positions(search_queues(opened, selection, offset=offset, count=count, note=notes))
+    in_log = positions(search_log_queue(opened, selection, offset=offset, count=count, note=notes))
+    assert in_queue == in_log
+    assert in_queue
+    if offset is not None and count is not None:
+        few = read_queue(opened, "orders", 1, offset, count, notes)
+        assert positions(few) == in_queue
+
+
+@pytest.mark.parametrize("name", clean_where(lambda t: t.get("get_queries")))
+def test_gets_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
+    notes = Notes()
+    with Store(store(name)) as opened:
+        for query in truth(name)["get_queries"]:
+            topic, queue_id = query["topic"], query["queue_id"]
+            if "compaction" in name or query["status"] != "FOUND":
+                continue
+            selection = Selection(topic=topic, queue_id=queue_id, whole=True)
+            search = search_log_queue if opened.topic_unread(topic) else search_queues
+            found = positions(
+                search(opened, selection, offset=query["offset"], count=query["max"], note=notes)
+            )
+            # a broker's answer ends at the end of a queue file, ours does not
+            expected = query["physical_offsets"]
+            assert found[: len(expected)] == expected, query
+    assert notes == []
+
+
+@pytest.mark.few(8)
+@pytest.mark.parametrize("name", clean_where(lambda t: t.get("index_queries")))
+def test_keys_are_found_as_the_broker_finds_them(name: str, store: Callable[[str], Path]) -> None:
+    by_position = {record["physical_offset"]: record for record in messages(name)}
+    notes = Notes()
+    with Store(store(name)) as opened:
+        for query in truth(name)["index_queries"]:
+            if query.get("type"):
+                continue
+            topic, key = query["topic"], query["key"]
+            selection = Selection(topic=topic, key=key, whole=True)
+            every = list(search_key(opened, selection, note=notes))
+            # a broker does not look for keys inside of batch records
+            found = [one for one in every if Selection(key=key).takes(one.message)]
+            assert all(is_batch_record(one.message.sys_flag) for one in every if one not in found)
+            expected = [
+                position
+                for position, record in by_position.items()
+                if record["topic"] == topic and has_key(record, key)
+            ]
+            assert positions(iter(found)) == expected, query
+            of_the_broker = {p for p in query["offsets"] if p in expected}
+            through = {one.message.position for one in found if one.via is Via.INDEX}
+            unbounded = query["begin"] == 0 and len(query["offsets"]) < query["max"]
+            assert not unbounded or of_the_broker == through, query
+
+
+def test_a_key_without_a_topic(opened: Store, known: list[Record]) -> None:
+    notes = Notes()
+    for key in ("AaAa", "key28", "订单-42"):
+        expected = wanted(known, with_key(key))
+        found = list(search_key(opened, Selection(key=key), note=notes))
+        assert positions(iter(found)) == expected
+        assert {one.via for one in found} <= {Via.INDEX}
+        back = search_key(opened, Selection(key=key), reverse=True, note=notes)
+        assert positions(back) == expected[::-1]
+    unique = known[3]["properties"]["UNIQ_KEY"]
+    assert known[3]["physical_offset"] in positions(
+        search_key(opened, Selection(unique_key=unique), note=notes)
+    )
+    assert positions(search_key(opened, Selection(unique_key="key28"), note=notes)) == []
+    assert notes and "scanning" in notes[-1]
+
+
+def test_a_key_is_found_by_scanning_what_the_index_lacks(
+    store: Callable[[str], Path], known: list[Record]
+) -> None:
+    root = store(NAME)
+    files = sorted((root / "index").iterdir())
+    files[0].unlink()
+    notes = Notes()
+    with Store(root) as opened:
+        for key in ("AaAa", "key28", "key263"):
+            found = list(search_key(opened, Selection(key=key), note=notes))
+            assert positions(iter(found)) == wanted(known, with_key(key))
+            first = opened.index.files[0].header.begin_physical_offset
+            assert {one.via for one in found if one.message.position < first} <= {Via.SCAN}
+            assert {one.via for one in found if one.message.position >= first} <= {Via.INDEX}
+
+
+@pytest.mark.parametrize("name", ["4.9.7-clean-index", "4.9.7-clean-no-queues"])
+def test_damaged_stores_answer_all_the_same(name: str, store: Callable[[str], Path]) -> None:
+    records = list(messages(name))
+    notes = Notes()
+    with Store(store(name)) as opened:
+        for key in ("AaAa", "key28", "key5"):
+            expected = wanted(records, with_key(key))
+            assert positions(search_key(opened, Selection(key=key), note=notes)) == expected
+        expected = wanted(records, lambda r: r["topic"] == "orders")
+        assert positions(search_log(opened, Selection(topic="orders"), note=notes)) == expected
+
+
+def test_damage_in_the_log_is_told_once(store: Callable[[str], Path], known: list[Record]) -> None:
+    root = store(NAME)
+    victim = next(r for r in known if r["topic"] == "orders" and r["queue_id"] == 0)
+    with (root / "commitlog" / ("0" * 20)).open("r+b") as file:
+        file.seek(victim["physical_offset"])
+        file.write(bytes(8))
+    notes = Notes()
+    with Store(root) as opened:
+        every = positions(search_log(opened, Selection(), note=notes))
+        assert every == wanted(known, lambda r: r is not victim)
+        assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
+        notes.clear()
+        selection = Selection(topic="orders", queue_id=0)
+        in_queue = positions(search_queues(opened, selection, note=notes))
+        assert in_queue == wanted(
+            known, lambda r: (r["topic"], r["queue_id"]) == ("orders", 0) and r is not victim
+        )
+        assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
+        notes.clear()
+        few = positions(read_queue(opened, "orders", 0, victim["queue_offset"], 3, notes))
+        assert few == in_queue[victim["queue_offset"] : victim["queue_offset"] + 2]
+        assert len(notes) == 1 and str(victim["physical_offset"]) in notes[0]
+
+
+def test_a_unit_that_points_elsewhere_is_left_out(store: Callable[[str], Path]) -> None:
+    root = store(NAME)
+    queues = root / "consumequeue"
+    first = queues / "orders" / "0" / ("0" * 20)
+    first.write_bytes((queues / "logs" / "0" / ("0" * 20)).read_bytes())
+    notes = Notes()
+    with Store(root) as opened:
+        selection = Selection(topic="orders", queue_id=0)
+        assert positions(search_queues(opened, selection, note=notes)) == []
+        assert len(notes) == 1 and "other topics" in notes[0]
+        assert positions(read_queue(opened, "orders", 0, 0, 1, notes)) == []
+        assert "logs/0" in notes[1]
+
+
+def test_a_queue_that_ends_says_what_it_has(opened: Store) -> None:
+    with pytest.raises(NotFound, match=r"orders/0 has no message 1000.*it has 0 to \d+"):
+        list(read_queue(opened, "orders", 0, 1000, 1, Notes()))
+    with pytest.raises(NotFound, match="no such topic"):
+        search_queues(opened, Selection(topic="none"), note=Notes())
+
+
+@pytest.mark.parametrize("name", ["4.9.7-lmq", "5.3.3-lmq"])
+def test_light_queues_hold_messages_of_other_topics(
+    name: str, store: Callable[[str], Path]
+) -> None:
+    if name not in NAMES:
+        name = next(n for n in NAMES if "lmq" in n and "poison" not in n)
+    notes = Notes()
+    with Store(store(name)) as opened:
+        found = list(search_queues(opened, Selection(topic="%LMQ%a", queue_id=0), note=notes))
+        assert len(found) == truth(name)["queues"]["%LMQ%a/0"]["max_offset"]
+        assert "%LMQ%a" not in {one.message.topic for one in found}
+        few = read_queue(opened, "%LMQ%a", 0, 0, 5, notes)
+        assert positions(few) == positions(iter(found[:5]))
+    assert notes == []
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "batchcq"])
+def test_times_of_queues_that_are_not_read(
+    kind: str, store: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)  # the extra is not installed
+    names = [n for n in NAMES if kind in n and truth(n)["expected_verdict"] == "clean"]
+    notes = Notes()
+    for name in names:
+        with Store(store(name)) as opened:
+            for query in truth(name)["time_queries"]:
+                topic, queue_id = query["topic"], query["queue_id"]
+                if not opened.topic_unread(topic) and not opened.has_batch_queues(topic):
+                    continue
+                found = log_offset_at(opened, topic, queue_id, query["timestamp"], notes)
+                assert found == query["offset"], query
+
+
+@pytest.mark.parametrize("name", stores_where(lambda t: t["name"] != "5.3.3-large"))
+def test_one_record_is_read_as_many_are(name: str, store: Callable[[str], Path]) -> None:
+    with Store(store(name)) as opened:
+        known = [record.get("position", record["physical_offset"]) for record in messages(name)]
+        places = [*known[::5], *(p + 1 for p in known[:50:5])]
+        for position in places:
+            many = list(messages_of(opened.log.records(np.array([position], np.int64))))
+            try:
+                one = [read_message(opened.log_files, position)]
+            except NotFound:
+                one = []
+            assert one == many, position
+
+
+def test_a_condition_is_the_same_for_one_and_for_many(opened: Store) -> None:
+    selections = [selection for selection, _ in SELECTIONS]
+    selections += [Selection(grep=re.compile("(?i)LOREM.*#7")), Selection(unique_key="nope")]
+    for item in opened.log.scan():
+        if not isinstance(item, Batch):
+            continue
+        for selection in selections:
+            one_by_one = [selection.takes(message) for message in messages_of(item)]
+            assert selection.mask(item).tolist() == one_by_one, selection
+
+
+def test_streams_merge_by_position() -> None:
+    rng = np.random.default_rng(5)
+    for reverse in (False, True):
+        values = rng.permutation(1000).astype(np.int64)
+        streams = []
+        for part in np.array_split(values, 7):
+            part = np.sort(part)[::-1] if reverse else np.sort(part)
+            cuts = np.array_split(part, rng.integers(1, 9))
+            streams.append(iter([Places(cut, cut) for cut in cuts if len(cut)]))
+        found = [p for window in merged(streams, reverse=reverse) for p in window.position.tolist()]
+        assert found == sorted(values.tolist(), reverse=reverse)
+
+
+def test_batches_are_bounded(opened: Store, known: list[Record]) -> None:
+    places = Places(
+        np.array([r["physical_offset"] for r in known], np.int64),
+        np.full(len(known), 4 << 20, np.int64),
+    )
+    parts = list(batches(opened.log, places))
+    assert max(len(part) for part, _ in parts) <= 4
+    assert np.concatenate([part.position for part, _ in parts]).tolist() == places.position.tolist()
+
+
+def test_uncovered_ranges() -> None:
+    assert uncovered(0, 100, []) == [(0, 100)]
+    assert uncovered(0, 100, [(0, 100)]) == []
+    assert uncovered(10, 100, [(20, 30), (25, 60), (0, 12)]) == [(12, 20), (60, 100)]
+    assert uncovered(10, 100, [(90, 200)]) == [(10, 90)]
+    assert uncovered(10, 100, [(110, 200)]) == [(10, 100)]
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize(
+    "name",
+    stores_where(lambda t: t["name"].endswith("-restarted") and "after_load" in t["load"]),
+)
+def test_no_way_leads_to_what_a_broker_has_cut_off(name: str, store: Callable[[str], Path]) -> None:
+    """Units behind the end of the log point at whole records, dead ones (spec 2.5, B21)."""
+    end = truth(name)["load"]["after_load"]["max_phy_offset"]
+    live = {
+        record["physical_offset"] for record in messages(name) if record["physical_offset"] < end
+    }
+    notes = Notes()
+    with Store(store(name)) as opened:
+        if opened.queues_unread:
+            return
+        for topic, queue_id, _ in opened.queues:
+            selection = Selection(topic=topic, queue_id=queue_id)
+            found = positions(search_queues(opened, selection, note=notes))
+            assert live.issuperset(found)
+            with opened.queues.open(topic, queue_id) as queue:
+                last = queue.summary().max_offset
+            for offset in range(max(0, last - 12), last):
+                try:
+                    few = positions(read_queue(opened, topic, queue_id, offset, 1, notes))
+                except NotFound:
+                    few = []
+                assert live.issuperset(few), (topic, queue_id, offset)
+        every = {r["properties"].get("UNIQ_KEY") for r in messages(name)} - {None}
+        for key in sorted(every)[::20]:
+            found = positions(search_key(opened, Selection(unique_key=key), note=notes))
+            assert live.issuperset(found)
+
+
+def test_a_topic_that_lost_its_queues_is_scanned_for(
+    store: Callable[[str], Path], known: list[Record]
+) -> None:
+    root = store(NAME)
+    shutil.rmtree(root / "consumequeue" / "orders")
+    notes = Notes()
+    with Store(root) as opened:
+        found = positions(find(opened, Selection(topic="orders"), note=notes))
+        assert found == wanted(known, in_topic("orders"))
+        assert len(notes) == 1 and "topics.json" in notes[0]
+        queue = Selection(topic="orders", queue_id=1)
+        one = positions(find(opened, queue, offset=3, count=1, note=notes))
+        assert one == wanted(
+            known, lambda r: (r["topic"], r["queue_id"], r["queue_offset"]) == ("orders", 1, 3)
+        )
+        (root / "config" / "topics.json").write_text("{")
+        (root / "config" / "topics.json.bak").unlink()
+    with Store(root) as opened, pytest.raises(NotFound, match="no such topic: orders"):
+        find(opened, Selection(topic="orders"), note=notes)

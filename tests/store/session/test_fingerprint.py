@@ -1,0 +1,116 @@
+"""A plan that is made once: only where nothing can have changed unseen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.take_lock import StoreLock
+from mqstore.store.errors import Refused
+from mqstore.store.plan.options import Policy
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import examine
+from mqstore.store.session.apply import apply
+from mqstore.store.session.fingerprint import Fingerprint
+
+from ...recovery_cases import CONFIG
+from ..recover.recovered import VERSION, planned
+
+pytestmark = pytest.mark.usefixtures("settled")
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if some seconds had gone by since the store was copied."""
+    later = time.time_ns() + 60 * 10**9
+    monkeypatch.setattr("mqstore.store.session.fingerprint.time.time_ns", lambda: later)
+
+
+def _never() -> Plan:
+    raise AssertionError("the plan was made again")
+
+
+def test_a_store_that_lies_still_is_planned_once(root: Path) -> None:
+    layout = Layout.open(root, CONFIG)
+    found = examine(layout, VERSION)
+    apply(layout, found.plan, _never, Files(), seen=found.seen)
+    assert examine(Layout.open(root, CONFIG), VERSION).nothing_to_do
+
+
+def _rewritten(path: Path) -> None:
+    """Other bytes of the same length, and the time that it had."""
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def _replaced(path: Path) -> None:
+    path.rename(path.with_name("other"))
+    path.write_bytes(path.with_name("other").read_bytes())
+    path.with_name("other").unlink()
+
+
+def _with_a_neighbour(path: Path) -> None:
+    path.with_name("new").touch()
+
+
+@pytest.mark.parametrize("change", [_rewritten, _replaced, _with_a_neighbour, Path.unlink])
+@pytest.mark.parametrize("part", ["commitlog", "consumequeue", "index", "config", "checkpoint"])
+def test_any_change_is_seen(root: Path, part: str, change: object) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "topics.json").write_text("{}")
+    layout = Layout.open(root, CONFIG)
+    seen = Fingerprint.of(layout)
+    assert seen is not None and seen.still_holds(layout)
+    place = root / part
+    path = place if place.is_file() else next(p for p in sorted(place.rglob("*")) if p.is_file())
+    assert callable(change)
+    change(path)
+    assert not seen.still_holds(layout)
+
+
+def test_a_changed_store_is_planned_again(root: Path) -> None:
+    layout = Layout.open(root, CONFIG)
+    found = examine(layout, VERSION)
+    (root / "abort").unlink()
+    with pytest.raises(Refused, match="changed since"):
+        apply(layout, found.plan, lambda: planned(root, CONFIG, VERSION), Files(), seen=found.seen)
+
+
+def test_no_fingerprint_of_what_somebody_holds(root: Path) -> None:
+    layout = Layout.open(root, CONFIG)
+    with StoreLock.take(layout.lock, Files()):
+        assert Fingerprint.of(layout) is None
+    assert Fingerprint.of(layout) is not None
+
+
+def test_a_holder_in_between_is_seen(root: Path) -> None:
+    """A broker writes its lock file at each start."""
+    layout = Layout.open(root, CONFIG)
+    layout.lock.write_bytes(b"lock")
+    seen = Fingerprint.of(layout)
+    layout.lock.write_bytes(b"lock")
+    assert seen is not None and not seen.still_holds(layout)
+
+
+def test_none_of_a_store_changed_a_moment_ago(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = max(p.stat().st_ctime_ns for p in root.rglob("*") if p.is_file())
+    clock = "mqstore.store.session.fingerprint.time.time_ns"
+    monkeypatch.setattr(clock, lambda: newest + 10**9)
+    assert Fingerprint.of(Layout.open(root, CONFIG)) is None
+
+
+def test_a_replica_is_not_watched(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    layout = Layout.open(root, CONFIG)
+    found = examine(layout, VERSION, policy=Policy.KEEP, replica=os.fspath(copy))
+    assert found.seen is None

@@ -1,0 +1,118 @@
+"""A recovery whose journal lies on another disk: `recover --journal DIR`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.confine import confine
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import JOURNAL, Layout
+from mqstore.store.errors import NotFound, Refused
+from mqstore.store.session.apply import apply, barriers
+from mqstore.store.session.journal import SEALED, unfinished
+from mqstore.store.session.undo import session_to_undo, undo
+
+from ...recovery_cases import CONFIG
+from ..put.faults import CountingFiles, Killed, KilledFiles
+from ..recover.recovered import content, planned, recover, times
+
+VERSION = "5.3.3"
+
+
+@pytest.fixture(params=["same disk", "another disk"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A directory for journals; the stores lie in memory, where the machine has such a place."""
+    if request.param == "same disk":
+        (tmp_path / "journals").mkdir()
+        return tmp_path / "journals"
+    other = tmp_path_factory.mktemp("journals")
+    if other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other file system here")
+    return other
+
+
+def layout_of(root: Path, place: Path | None) -> Layout:
+    layout = Layout.open(root, CONFIG)
+    if place is not None:
+        layout.keep_journal_in(place)
+    return layout
+
+
+def recover_with(root: Path, place: Path | None, files: Files) -> None:
+    layout = layout_of(root, place)
+    confine(files, layout)
+    apply(layout, None, lambda: planned(root, CONFIG, VERSION), files)
+
+
+def test_the_same_as_beside_the_store(root: Path, place: Path, tmp_path: Path) -> None:
+    before, then = content(root), times(root)
+    whole = Path(shutil.copytree(root, tmp_path / "whole"))
+    recover(whole, CONFIG, VERSION)
+    recover_with(root, place, Files())
+    assert content(root) == content(whole)
+    layout = layout_of(root, place)
+    assert layout.journal.is_relative_to(place) and list(layout.journal.glob(f"*/{SEALED}"))
+    assert not list((root / JOURNAL).glob(f"*/{SEALED}"))
+    files = Files()
+    confine(files, layout)
+    undo(layout, session_to_undo(layout), files)
+    after = content(root)
+    after.pop("lock", None)
+    before.pop("lock", None)
+    assert (after, times(root)) == (before, then)
+
+
+@pytest.mark.few(1)
+def test_cut_off_and_gone_on_with(root: Path, place: Path, tmp_path: Path) -> None:
+    whole = Path(shutil.copytree(root, tmp_path / "whole"))
+    counting = CountingFiles()
+    recover_with(whole, place, counting)
+    seen = set()
+    for at in range(4, len(counting.steps), 19):
+        copy = tmp_path / "cut"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(root, copy)
+        with pytest.raises(Killed):
+            recover_with(copy, place, KilledFiles(at))
+        half_way = unfinished(copy, layout_of(copy, place).journal) is not None
+        seen.add(half_way)
+        if half_way:
+            assert barriers(layout_of(copy, place))
+            with pytest.raises(Refused, match="elsewhere"):
+                recover_with(copy, None, Files())
+            with pytest.raises(Refused, match="elsewhere"):
+                session_to_undo(layout_of(copy, None))
+        recover_with(copy, place, Files())
+        assert content(copy) == content(whole), f"step {at}, {counting.steps[at]}"
+        assert not barriers(layout_of(copy, place))
+        shutil.rmtree(layout_of(copy, place).journal.parent)
+    assert seen == {False, True}
+
+
+def test_what_was_moved_stays_for_undo(root: Path, place: Path) -> None:
+    """A later recovery without --journal does not clear away what an earlier session moved."""
+    before = content(root)
+    recover_with(root, place, Files())
+    (root / "abort").touch()
+    recover_with(root, None, Files())
+    beside = layout_of(root, None)
+    undo(beside, session_to_undo(beside), Files())
+    (root / "abort").unlink()
+    layout = layout_of(root, place)
+    undo(layout, session_to_undo(layout), Files(), force=True)
+    after = content(root)
+    assert {k: v for k, v in after.items() if k != "lock"} == {
+        k: v for k, v in before.items() if k != "lock"
+    }
+
+
+def test_journals_of_several_stores(root: Path, place: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(root, tmp_path / "other" / root.name))
+    recover_with(root, place, Files())
+    with pytest.raises(NotFound, match="nothing to undo"):
+        session_to_undo(layout_of(other, place))

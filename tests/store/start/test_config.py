@@ -1,0 +1,374 @@
+"""What a start makes of config/: the outcome of each file, and what is lost with it.
+
+The real managers say the same: `tests/interop/test_config_managers.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.profiles import profile_of
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.recover.recovery import examine
+from mqstore.store.start.config import ConfigStart, config_start
+from mqstore.store.start.config_load import Start, judge, load_config
+from mqstore.store.start.config_lost import LostDelay, LostPosition
+from mqstore.store.start.config_rules import RULES
+
+from ... import stores, timer_precision
+from ...cli.datadriven import run_here
+
+NAME, VERSION = "5.3.3-clean", "5.3"
+GARBAGE = b"\x8f\x02 no configuration \xff"
+Ends = dict[QueueId, tuple[int, int]]
+
+BROKEN = {
+    "missing": None,
+    "empty": b"",
+    "NULs": bytes(4096),
+    "garbage": GARBAGE,
+    "cut": b'{"dataVersion":{"counter":1',
+    "a number": b"5",
+    "its table is a list": b'{"topicConfigTable":[],"subscriptionGroupTable":[],"offsetTable":[]}',
+    "an entry is a number": b'{"topicConfigTable":{"A":1},"subscriptionGroupTable":{"A":1}'
+    b',"offsetTable":{"A@G":1, "x":1}}',
+    "more behind": b"{}}",
+    "nested deep": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+}
+NEEDED = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ends]:
+    """A real store, and the ends of its queues."""
+    root = stores.unpack(NAME, tmp_path_factory.mktemp("config"))
+    plan = examine(Layout.open(root), VERSION).plan
+    assert plan is not None
+    return root, {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
+
+
+@pytest.fixture
+def config(real: tuple[Path, Ends], tmp_path: Path) -> Iterator[Path]:
+    """A copy of its config/, in a store of nothing else."""
+    shutil.copytree(real[0] / "config", tmp_path / "config")
+    (tmp_path / "timerwheel").touch()
+    yield tmp_path / "config"
+
+
+def start(config: Path, ends: Ends, version: str = VERSION) -> ConfigStart:
+    return config_start(Layout.of(config.parent), profile_of(version), ends)
+
+
+def outcome(found: ConfigStart, name: str) -> Start:
+    return next(file.start for file in found.files if file.file == name)
+
+
+def put(path: Path, data: bytes | None) -> None:
+    if data is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_bytes(data)
+
+
+def test_a_whole_configuration_is_taken(config: Path, real: tuple[Path, Ends]) -> None:
+    found = start(config, real[1])
+    assert not found.harmful and not found.loses and not found.bare and not found.sentence
+    assert {file.start for file in found.files if file.file != "topicQueueMapping.json"} <= {
+        Start.LOADS,
+        Start.EMPTY,
+    }
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_each_kind_of_damage_in_each_needed_file(what: str, config: Path) -> None:
+    for version, name in product(RULES, NEEDED):
+        dies = what == "nested deep" and RULES[version].deep_ends_start
+        path, backup = config / name, config / f"{name}.bak"
+        whole = backup.read_bytes()
+        put(path, BROKEN[what])
+        loads = partial(load_config, config, name, RULES[version])
+        assert loads().start is (Start.REFUSES if dies else Start.BACKUP), (version, name)
+        for gone in (None, b""):
+            put(backup, gone)
+            assert loads().start is (Start.REFUSES if dies else Start.EMPTY), (version, name)
+        put(backup, GARBAGE)
+        assert loads().start is Start.REFUSES, (version, name)
+        put(path, whole)
+        put(backup, whole)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_needed_file_that_is_lost_is_harm(
+    name: str, config: Path, real: tuple[Path, Ends]
+) -> None:
+    for backup, refuses in ((None, False), (b"", False), (GARBAGE, True)):
+        put(config / name, GARBAGE)
+        put(config / f"{name}.bak", backup)
+        found = start(config, real[1])
+        assert found.harmful and bool(found.refuses) is refuses
+        assert f"config/{name}" in found.refuses or not refuses
+
+
+def test_texts_that_a_broker_takes_for_an_empty_table(
+    config: Path, real: tuple[Path, Ends]
+) -> None:
+    for text in (b"null", b"{}", b'{"other":1}'):
+        (config / "topics.json").write_bytes(text)
+        found = start(config, real[1])
+        assert outcome(found, "topics.json") is Start.LOADS
+        assert "orders" in found.lost_topics and found.harmful
+    (config / "topics.json").write_bytes(b"[]")
+    assert outcome(start(config, real[1], "5.3"), "topics.json") is Start.LOADS
+    assert outcome(start(config, real[1], "5.4"), "topics.json") is Start.BACKUP
+
+
+def test_bytes_that_are_no_utf_8_are_taken(config: Path, real: tuple[Path, Ends]) -> None:
+    path = config / "topics.json"
+    path.write_bytes(path.read_bytes().replace(b'"orders":{', b'"ord\xff\xfers":{', 1))
+    found = start(config, real[1])
+    assert outcome(found, "topics.json") is Start.LOADS and not found.harmful
+
+
+#: (versions that take it, text): single characters that are others, as the real parsers take them.
+ALL, ONE, TWO = tuple(RULES), ("4.3", "4.9", "5.1", "5.3"), ("5.4", "5.5")
+ODD = (
+    (ALL, b'{"offsetTable":{\x08"A@G":{0:1},"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{\x0b"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}\x0b,"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}<"B@G":{0:5}}}'),
+    (ONE, b'{"offsetTable":{"A@G":{0:1}.\n"B@G":{0:5}}}'),
+    ((), b'{"offsetTable":{"A@G":{0:1}f"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1 1:2},"B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{"A@G":{0:1} "B@G":{0:5}}}'),
+    (TWO, b'{"offsetTable":{\0"A@G":{0:1},"B@G":{0:5}}}'),
+    (ALL, b'{"offsetTable":{"A@G":{0:1L,1:2.5},"B@G":{0:5}}}'),
+    ((), b'{"dataVersion":{"counter":0<"stateVersion":0},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (ONE, b'{"offsettable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9", "5.1", "5.3"), b'{"other":{0:1},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (("4.3", "4.9"), b'{"groupTopicMap":{"G":5},"offsetTable":{"A@G":{0:1},"B@G":{0:5}}}'),
+    (
+        ("4.3", "4.9", "5.4", "5.5"),
+        b'{"groupTopicMap":{"G":"a"},"offsetTable":{"A@G":{},"B@G":{}}}',
+    ),
+)
+
+
+@pytest.mark.parametrize(("taken_by", "text"), ODD)
+def test_single_characters_that_are_others(taken_by: tuple[str, ...], text: bytes) -> None:
+    found = {version: judge("consumerOffset.json", text, rules) for version, rules in RULES.items()}
+    assert tuple(version for version in RULES if not found[version].problem) == taken_by
+    for version in taken_by:
+        assert list(found[version].value["offsetTable"]) == ["A@G", "B@G"], version
+
+
+def test_a_table_whose_name_is_wrong_has_no_entries(tmp_path: Path) -> None:
+    """It is taken, as a file without a table; what it says under the wrong name proves what is lost."""
+    (tmp_path / "config").mkdir()
+    ends = {QueueId("A", 0): (0, 9), QueueId(SCHEDULE_TOPIC, 0): (0, 4)}
+    offsets, delays = (tmp_path / "config" / n for n in ("consumerOffset.json", "delayOffset.json"))
+    offsets.write_bytes(b'{"offsetXable":{"A@G":{0:7}}}')
+    delays.write_bytes(b'{"offsetXable":{1:4}}')
+    found = start(tmp_path / "config", ends)
+    assert found.lost_positions == (LostPosition("G", "A", 0, 7, None),)
+    assert found.lost_delays == (LostDelay(1, 4, 0),)
+    offsets.write_bytes(b'{"nothing":{"A@G":{0:7}}}')
+    assert "the positions of all groups are lost" in start(tmp_path / "config", ends).unknown
+
+
+def test_a_counter_of_null_is_refused_behind_the_table(config: Path) -> None:
+    for name in ("topics.json", "delayOffset.json"):
+        path, backup = config / name, config / f"{name}.bak"
+        path.write_bytes(re.sub(rb'"counter":\s*\d+', b'"counter":null', path.read_bytes()))
+        assert load_config(config, name, RULES["5.3"]).start is Start.BACKUP
+        backup.unlink()
+        assert load_config(config, name, RULES["5.3"]).start is Start.LOADS
+        backup.write_bytes(GARBAGE)
+        assert load_config(config, name, RULES["5.3"]).start is Start.REFUSES
+
+
+def test_topics_without_an_entry_are_named(config: Path, real: tuple[Path, Ends]) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).unlink()
+    found = start(config, real[1])
+    assert {"orders", "logs", "%RETRY%group-a-retry"} <= set(found.lost_topics)
+    assert not {SCHEDULE_TOPIC, "RMQ_SYS_TRANS_HALF_TOPIC"} & set(found.lost_topics)
+    assert not found.lost_groups and not found.lost_positions
+    assert "no longer served" in found.sentence
+
+
+def test_an_older_bak_lacks_a_topic_that_has_messages(
+    config: Path, real: tuple[Path, Ends]
+) -> None:
+    path, backup = config / "topics.json", config / "topics.json.bak"
+    backup.write_bytes(backup.read_bytes().replace(b'"orders"', b'"others"'))
+    assert not start(config, real[1]).harmful
+    path.write_bytes(GARBAGE)
+    found = start(config, real[1])
+    assert found.lost_topics == ("orders",) and found.backups == ("topics.json",)
+
+
+def test_groups_are_known_from_offsets_and_retries(config: Path, real: tuple[Path, Ends]) -> None:
+    for name in ("subscriptionGroup.json", "subscriptionGroup.json.bak"):
+        (config / name).write_bytes(b"")
+    found = start(config, real[1])
+    assert "group-a-retry" in found.lost_groups and not found.lost_topics
+    assert not any(group.startswith("CID_") for group in found.lost_groups)
+
+
+def test_positions_that_the_rest_of_a_file_tells(config: Path, real: tuple[Path, Ends]) -> None:
+    path = config / "consumerOffset.json"
+    text = b'{"offsetTable":{"orders@group-a":{0:3,1:2},"gone@group-a":{0:7}'
+    path.write_bytes(text)
+    (config / "consumerOffset.json.bak").write_bytes(b'{"offsetTable":{"orders@group-a":{0:1}}}')
+    assert start(config, real[1]).lost_positions == (
+        LostPosition("group-a", "orders", 0, 3, 1),
+        LostPosition("group-a", "orders", 1, 2, None),
+    )
+    (config / "consumerOffset.json.bak").unlink()
+    found = start(config, real[1])
+    assert [(lost.before, lost.after) for lost in found.lost_positions] == [(3, None), (2, None)]
+    assert next(file for file in found.files if file.file == path.name).overwritten
+
+
+def test_positions_that_nothing_tells(config: Path, real: tuple[Path, Ends]) -> None:
+    path, backup = config / "consumerOffset.json", config / "consumerOffset.json.bak"
+    backup.unlink()
+    for left in (GARBAGE, b"", None):
+        put(path, left)
+        found = start(config, real[1])
+        assert found.harmful and found.unknown == ("the positions of all groups are lost",)
+
+
+def test_a_null_for_the_offsets_is_taken_and_fails(config: Path, real: tuple[Path, Ends]) -> None:
+    (config / "consumerOffset.json").write_bytes(b'{"offsetTable":null}')
+    found = start(config, real[1], "5.3")
+    assert outcome(found, "consumerOffset.json") is Start.LOADS and found.harmful
+    assert any("null" in text for text in found.unknown)
+
+
+def test_delays_begin_again(config: Path, real: tuple[Path, Ends]) -> None:
+    ends = {queue: end for queue, end in real[1].items() if queue.topic == SCHEDULE_TOPIC}
+    first = {queue.queue_id + 1: low for queue, (low, high) in ends.items() if high > low}
+    (config / "delayOffset.json").write_bytes(b"")
+    (config / "delayOffset.json.bak").unlink()
+    found = start(config, real[1])
+    assert found.lost_delays == tuple(LostDelay(level, None, first[level]) for level in first)
+    assert found.harmful and first
+
+
+def test_entries_of_other_files_are_named(config: Path, real: tuple[Path, Ends]) -> None:
+    text = b'{"messageRequestModeMap":{"orders":{"g":{"mode":"POP","topic":"orders"}}'
+    (config / "messageRequestMode.json").write_bytes(text)
+    found = start(config, real[1])
+    assert found.lost_entries == (("messageRequestMode.json", "orders@g"),) and found.harmful
+
+
+@pytest.mark.parametrize("name", ["timermetrics", "transactionMetrics"])
+def test_lost_statistics_are_no_loss(name: str, config: Path, real: tuple[Path, Ends]) -> None:
+    (config / name).write_bytes(GARBAGE)
+    (config / f"{name}.bak").unlink()
+    assert not start(config, real[1]).harmful
+    (config / f"{name}.bak").write_bytes(GARBAGE)
+    assert bool(start(config, real[1]).refuses) is (name == "timermetrics")
+
+
+@pytest.mark.parametrize(
+    ("size", "outcome_", "outcome_alone"),
+    [
+        (1 << 40, Start.BACKUP, Start.EMPTY),  # its length as an int: 0
+        (3 << 30, Start.BACKUP, Start.EMPTY),  # below 0
+        ((1 << 40) + 6000, Start.LOADS, Start.LOADS),  # the first 6000 bytes
+        (5 << 30, Start.REFUSES, Start.REFUSES),  # 1 GiB, more than a heap has
+        (100 << 20, Start.LOADS, Start.LOADS),
+    ],
+)
+def test_a_huge_file_is_read_as_a_broker_reads_it(
+    size: int, outcome_: Start, outcome_alone: Start, config: Path, real: tuple[Path, Ends]
+) -> None:
+    """Asked of the real managers in tests/interop/test_config_managers.py."""
+    for name in ("topics.json", "timermetrics", "transactionMetrics"):
+        os.truncate(config / name, size)
+        found = start(config, real[1])
+        assert outcome(found, name) is outcome_
+        assert bool(found.refuses) == found.harmful == (outcome_ is Start.REFUSES)
+        backup = config / f"{name}.bak"
+        content = backup.read_bytes()
+        backup.unlink()
+        assert outcome(start(config, real[1]), name) is outcome_alone
+        backup.write_bytes(content)
+        os.truncate(config / name, 0)
+
+
+def test_a_configuration_that_was_emptied(config: Path, real: tuple[Path, Ends]) -> None:
+    for path in config.iterdir():
+        path.unlink()
+    for _ in ("an empty directory", "none"):
+        found = start(config, real[1])
+        assert found.harmful and "orders" in found.lost_topics and not found.bare
+        shutil.rmtree(config, ignore_errors=True)
+
+
+def test_a_log_with_its_queues_alone_is_told_apart(tmp_path: Path) -> None:
+    ends = {QueueId("orders", 0): (0, 5)}
+    found = start(tmp_path / "config", ends)
+    assert found.bare and found.lost_topics == ("orders",) and not found.harmful
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_bytes(b"")
+    assert start(tmp_path / "config", ends).harmful
+    (tmp_path / "config" / "topics.json").write_bytes(b'{"topicConfigTable":{"orders":{"perm":6}}}')
+    assert not start(tmp_path / "config", ends).harmful
+
+
+def test_light_queues_have_a_file_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "lmqConsumerOffset.json").write_bytes(GARBAGE)
+    (tmp_path / "config" / "lmqConsumerOffset.json.bak").write_bytes(GARBAGE)
+    assert "lmqConsumerOffset.json" in start(tmp_path / "config", {}).refuses
+
+
+def test_who_has_no_group_has_lost_no_position(tmp_path: Path) -> None:
+    """A broker that was killed before it first wrote its offsets, and nobody had consumed."""
+    store = timer_precision.unpack("5.3.3-500ms-killed", tmp_path)
+    assert not (store / "config" / "consumerOffset.json").exists()
+    assert not examine(Layout.open(store)).prediction.forgets
+    topics = store / "config" / "topics.json"
+    table = json.loads(topics.read_text("utf-8"))
+    entry = {"topicName": "%RETRY%g", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
+    table["topicConfigTable"]["%RETRY%g"] = entry
+    topics.write_text(json.dumps(table), "utf-8")
+    assert examine(Layout.open(store)).prediction.forgets
+
+
+@pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])
+def test_messages_that_came_through_a_broker_had_a_configuration(name: str, tmp_path: Path) -> None:
+    """Without `config/` and any other trace: a client's message has what a broker added to it."""
+    root = stores.unpack(name, tmp_path)
+    shutil.rmtree(root / "config")
+    found = start(root / "config", {QueueId("orders", 0): (0, 5)})
+    assert not found.bare and found.forgets and found.lost_topics == ("orders",)
+
+
+def test_messages_that_were_put_had_none(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    assert run_here(["put", str(root), "orders", "x", "--no-topic-config"]).code == 0
+    found = start(root / "config", {QueueId("orders", 0): (0, 1)})
+    assert found.bare and not found.forgets and found.lost_topics == ("orders",)
+
+
+def test_a_database_without_its_current_is_no_start(config: Path, real: tuple[Path, Ends]) -> None:
+    """The real managers: `tests/interop/test_config_databases.py`."""
+    (config / "topics").mkdir()
+    assert not start(config, real[1]).refuses  # a broker makes a new one, and takes the file
+    (config / "topics" / "MANIFEST-000005").write_bytes(b"x")
+    assert "RocksDB topics has no file CURRENT" in start(config, real[1]).refuses
