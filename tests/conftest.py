@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -52,6 +53,12 @@ def pytest_report_header() -> str:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """`-n auto`: one more than cores, since many tests wait for processes, clocks and disks."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.fixture(autouse=True)
+def own_time_zone() -> None:
+    """A test begins in the zone of its environment: one before it had another, and is not over for C."""
+    time.tzset()
 
 
 SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")

@@ -107,5 +107,7 @@ def test_every_command_wires_its_bar() -> None:
     """Whoever works long says how far it is."""
     for path in sorted(Path(pipeline_options.__file__).parent.glob("pipeline_*.py")):
         if path.name != "pipeline_options.py":
-            shown = re.search(r"\b(showing|common\.progress)\(", path.read_text(encoding="utf-8"))
+            shown = re.search(
+                r"\b(showing|session_showing|common\.progress)\(", path.read_text(encoding="utf-8")
+            )
             assert shown, path.name
