@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -58,6 +59,8 @@ class Terminal:
             start_new_session=True,
         )
         os.close(theirs)
+        #: A read may end inside of a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def type(self, text: str) -> None:
         """Keys that somebody presses; `\\x03` is Ctrl-C."""
@@ -88,7 +91,7 @@ class Terminal:
             data = os.read(self._ours, 1 << 16)
         except OSError:  # the other side is closed
             return False
-        self.shown += data.decode("utf-8", "replace")
+        self.shown += self._decoder.decode(data)
         return bool(data)
 
     def __enter__(self) -> Self:
