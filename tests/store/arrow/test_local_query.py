@@ -179,18 +179,19 @@ def test_what_a_thread_raises_is_raised_where_it_is_waited_for() -> None:
 def test_ctrl_c_ends_a_query_that_is_at_work(tmp_path: Path) -> None:
     root = unpack("5.3.3-clean", tmp_path)
     query = (
-        "SELECT count(*) FROM messages a, messages b, messages c, messages d WHERE a.tags < d.tags"
+        "SELECT count(*) FROM messages a, messages b, messages c, messages d, messages e, messages f"
+        " WHERE a.tags < f.tags"
     )
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "mqstore", "sql", query, str(root), "--format", "json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-    time.sleep(4)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    ) as process:
+        time.sleep(4)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "mqstore: interrupted\n")
 
 
