@@ -302,8 +302,8 @@ def put(
             record = message.record(topic or "")
             if topic is None:
                 raise InvalidInput("TOPIC is missing", hint="or take messages with --from FILE")
-            read = _body(body, message.body_file)
-            answers = _put_one(target, record, read, message.wishes(), out)
+            wishes = message.wishes()
+            answers = _put_one(target, record, _body(body, message.body_file), wishes, out)
         out.records(answers, text=_text, columns=COLUMNS)
     if corrupted.met:
         raise typer.Exit(ExitCode.NO)

@@ -194,10 +194,15 @@ class Recovery:
 
 
 class Proved(NamedTuple):
-    """What is in order in a log, proved with `proof_of`, and what it was read from: taken before."""
+    """What is in order in a log, proved with `proof_of`, and what it was read from: taken before.
+
+    files: all of the store's; where they are not the same any more nothing is proved. None: whoever has
+    proved it answers for that.
+    """
 
     sound: SoundLog
     seen: Fingerprint | None
+    files: Fingerprint | None = None
 
 
 @refusing()
@@ -221,6 +226,8 @@ def examine(
     check_lost_tag(lost_tag)
     if replica and policy is not Policy.KEEP:
         raise InvalidInput("a replica is of use under --policy keep only")
+    if proved is not None and proved.files is not None and not proved.files.still_holds(layout):
+        proved = None
     seen = proved.seen if proved is not None else Fingerprint.of(layout)
     seen = None if replica else seen
     snapshot = Snapshot.of(layout)

@@ -79,17 +79,27 @@ def _with_parts(layout: Layout, version: str, wish: Wish, plan: Plan) -> Plan:
 
 
 def _parts(found: Recovery, findings: Iterable[Finding]) -> frozenset[Part]:
-    """The parts that hold an error; all of them where it is one of the log, or of none."""
-    parts = set()
+    """The parts that hold an error; all of them where it is one of the log, or of none, or where a
+    part that needs the log has a warning beside it.
+    """
+    parts, warned = set[Part](), set[Part]()
     for finding in findings:
+        part = _part_of(finding)
         if finding.severity >= Severity.ERROR:
-            try:
-                parts.add(part_of_code(finding.code))
-            except InvalidInput:
-                return frozenset(Part)
+            parts |= {part} if part is not None else set(Part)
+        elif finding.severity >= Severity.WARNING and not finding.unclean and part is not None:
+            warned.add(part)
     if not STATISTICS.issuperset(found.config.backups):
         parts.add(Part.CONFIG)
-    return frozenset(parts)
+    return frozenset(parts | warned) if parts else frozenset()
+
+
+def _part_of(finding: Finding) -> Part | None:
+    """The part that mends it, None where none does."""
+    try:
+        return part_of_code(finding.code)
+    except InvalidInput:
+        return None
 
 
 def _beside(case: Case) -> Case:

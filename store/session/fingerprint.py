@@ -36,11 +36,21 @@ class Fingerprint:
         try:
             if holder(layout.lock) is not None:
                 return None
-            found = cls(dict(_files(layout)))
-        except (StoreError, OSError):  # whoever makes the plan meets it, too, and tells it
+            found = cls.now(layout)
+        except StoreError:  # whoever makes the plan meets it, too, and tells it
+            return None
+        if found is None:
             return None
         newest = max((max(told[-_TIMES:]) for told in found.files.values()), default=0)
         return found if newest < time.time_ns() - _SETTLED_NS else None
+
+    @classmethod
+    def now(cls, layout: Layout) -> Fingerprint | None:
+        """That of a store at this moment, changed a moment ago or not; None where it cannot be told."""
+        try:
+            return cls(dict(_files(layout)))
+        except (StoreError, OSError):
+            return None
 
     def still_holds(self, layout: Layout) -> bool:
         """Nothing has changed; for whoever has the lock."""

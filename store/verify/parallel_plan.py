@@ -64,10 +64,10 @@ def verified_before(
     version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
     Raises Unreadable.
     """
-    seen = Fingerprint.of(layout)
+    seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
-    proved = Proved(verdict.sound, seen) if verdict.sound is not None else None
+    proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
     return replace(verdict, sound=None), proved
 
 

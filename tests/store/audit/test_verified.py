@@ -245,3 +245,14 @@ def test_all_real_stores(name: str, tmp_path: Path) -> None:
         return
     for version in VERSIONS:
         same(root, BrokerConfig({}), version, Policy.KEEP)
+
+
+def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
+    """A unit is lost between the pass and the plan: the plan knows."""
+    layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
+    _, proved = verified_before(layout, None)
+    queue = min((layout.consume_queue / "orders/0").iterdir())
+    with queue.open("r+b") as file:
+        file.write(bytes(20))
+    found = recovery.examine(layout, policy=Policy.KEEP, proved=proved)
+    assert proved is not None and found.plan is not None and found.plan.completed

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.index_file import HEADER_BYTES
 from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
@@ -36,17 +37,19 @@ from ...recovery_cases import config_of
 from ..session.test_undo import everything
 
 
-def errors_of(root: Path, config: BrokerConfig, version: str | None) -> list[Finding]:
-    """What `verify` calls an error."""
+def errors_of(
+    root: Path, config: BrokerConfig, version: str | None, worst: Severity = Severity.ERROR
+) -> list[Finding]:
+    """What `verify` calls an error, or less than that."""
     with Store(root, config) as store:
         found = verify(store, Scope(broker_version=version)).findings
-    return [finding for finding in found if finding.severity >= Severity.ERROR]
+    return [finding for finding in found if finding.severity >= worst]
 
 
 def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery:
     """The store as `recover` sees it."""
     found = examine(Layout.open(root, config), version, policy=Policy.KEEP)
-    return widened(found, errors_of(root, config, version))
+    return widened(found, errors_of(root, config, version, Severity.INFO))
 
 
 def recovered(
@@ -279,3 +282,19 @@ def _added_to_the_plan(root: Path, config: BrokerConfig, version: str) -> None:
     whole = plan_again(Layout.open(root, config), found.main_version, every)
     assert found.plan.edits and found.plan.edits == whole.edits
     recovered(root, config, version)
+
+
+def test_a_warning_in_a_part_that_needs_the_log_is_mended_with_an_error_elsewhere(
+    tmp_path: Path,
+) -> None:
+    """The configuration is gone, and one byte in a slot of the index is another one."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    shutil.rmtree(root / "config")
+    index = max((root / "index").iterdir())
+    data = bytearray(index.read_bytes())
+    data[HEADER_BYTES + 2] ^= 0x40
+    index.write_bytes(data)
+    config = BrokerConfig(stores.config("5.3.3-clean", root))
+    found = looked_at(root, config, "5.3.3")
+    assert found.plan is not None and found.wish.exact
+    assert any(edit.path.startswith(str(root / "index")) for edit in found.plan.edits)
