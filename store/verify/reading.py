@@ -33,7 +33,12 @@ def wants_crc(scene: Scene, groups: frozenset[str]) -> bool:
 
 
 def wants_proof(scene: Scene, groups: frozenset[str]) -> bool:
-    """A start is predicted behind the pass, and can go by what is in order."""
+    """A start is predicted behind the pass, and can go by what is in order.
+
+    A run that goes on has not seen the beginning of the log: there the prediction reads it itself.
+    """
+    if scene.scope.start is not None:
+        return False
     asked = scene.scope.proof or (GROUP in groups and not why_not(scene))
     return asked and wants_crc(scene, groups) and not scene.live
 

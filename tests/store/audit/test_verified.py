@@ -23,8 +23,11 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.options import Policy
 from mqstore.store.recover import recovery
+from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
+from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel_plan import verified_before
+from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores
 from ...slices import pick, rng
@@ -256,3 +259,12 @@ def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
         file.write(bytes(20))
     found = recovery.examine(layout, policy=Policy.KEEP, proved=proved)
     assert proved is not None and found.plan is not None and found.plan.completed
+
+
+def test_a_run_that_goes_on_proves_nothing(tmp_path: Path) -> None:
+    """It has not seen the beginning of the log, from which on a proof tells."""
+    root = stores.unpack("5.3.3-clean", tmp_path)
+    with Store(root) as store:
+        begin = int(next(b for b in store.log.scan() if isinstance(b, Batch)).position[1])
+        assert verify(store, Scope(proof=True)).sound is not None
+        assert verify(store, Scope(proof=True, start=begin)).sound is None
