@@ -11,9 +11,8 @@ from typing import Any, Self
 from ..disk.workers import Forked, cores
 from ..inspect.stats import Stats
 from .ask import Ask
+from .log_columns import STORE
 from .log_rows import Damage, LogPart, messages_of, parts_of
-
-STORE = "store"
 
 
 @dataclass

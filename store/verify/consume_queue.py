@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from . import queue_batches, queue_ext, queue_files, queue_messages
 from .context import Scene
 from .queue_ends import report_ends, report_missing
 from .queue_messages import report_waits
@@ -10,13 +9,6 @@ from .queue_rocksdb import check_database
 from .queue_state import queues_of
 from .queue_units import QueuePass
 from .register import after
-
-__all__ = [
-    "queue_batches",
-    "queue_ext",
-    "queue_files",
-    "queue_messages",
-]
 
 
 @after(

@@ -28,6 +28,14 @@ from .verdict import Verdict, status_of
 if TYPE_CHECKING:
     from .parallel import Left
 
+MODULES = {
+    "commit_log": "log_chain log_dledger log_keys log_order log_properties log_records log_system log_topics",
+    "consume_queue": "consume_queue queue_batches queue_ext queue_files queue_messages",
+    "index": "index_chains index_files index_log",
+    "timer": "timer_log timer_progress timer_records timer_wheel",
+    "config": "config_files config_offsets config_start config_topics",
+}
+"""The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3
 """Runs over a store whose oldest files are deleted meanwhile, or that has begun to change."""
 _GRACE_S = 5.0
@@ -38,7 +46,8 @@ def load_checks(groups: Iterable[str] = GROUPS) -> None:
     """Import the modules of checks of some groups: each registers its own."""
     for group in GROUPS:
         if group in groups:
-            import_module(f".{group}", __package__)
+            for module in MODULES.get(group, group).split():
+                import_module(f".{module}", __package__)
 
 
 def verify(
