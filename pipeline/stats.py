@@ -7,8 +7,9 @@ from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
+from ..store.arrow.log_columns import STORE
 from ..store.arrow.log_rows import LogPart, parts_of
-from ..store.arrow.log_stats import STORE, Counted, count_part
+from ..store.arrow.log_stats import Counted, count_part
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
 from ..store.search.time_range import TimeRange

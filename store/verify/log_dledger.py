@@ -13,13 +13,14 @@ from ...formats.derive import decode
 from ...formats.derive.ragged import Ints
 from ...formats.dledger import ENTRY
 from ...formats.dledger_index import UNIT_BYTES
+from ..columns.ordered import Flags
 from ..disk.broker_conf import parse_properties
 from ..disk.file_queue import MappedFileQueue
 from ..disk.regular_file import read_regular
 from ..errors import Missing
 from ..tiered.dledger_index import index_units
 from .context import Scene
-from .records import Flags, Records
+from .records import Records
 from .register import after, of_records
 
 _STATE_BYTES_MAX = 4096

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ...formats.derive.ragged import Ragged, overlapping
 from ...formats.message_properties import UNIQ_KEY
+from ..columns.ordered import Flags, Ints
 from ..counted import counted
 from .context import Scene
 from .part_result import Carried
-from .records import Flags, Ints, Records
+from .records import Records
 from .register import after, of_records
 
 _PLACE_BITS = 20

@@ -10,11 +10,12 @@ import numpy.typing as npt
 
 from ...formats.message_properties import INNER_NUM
 from ...formats.sys_flag import SysFlag
+from ..columns.ordered import Ints
 from .catalogue import Severity
 from .context import Scene
 from .log_chain import chain_of
 from .part_result import Carried
-from .records import Ints, Records
+from .records import Records
 from .register import after, of_records
 
 _DIGITS_MAX = 9

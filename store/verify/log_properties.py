@@ -17,11 +17,12 @@ from ...formats.derive.ragged import Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.property_columns import crc_values, ends_with_crc_item
 from ..broker.dispatch import java_split
+from ..columns.ordered import Flags
 from ..counted import counted
 from .catalogue import Severity
 from .context import Scene
 from .part_result import Carried
-from .records import LOOK, Flags, Records, add_rows
+from .records import LOOK, Records, add_rows
 from .register import after, of_records
 
 _ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5"})

@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
 from ...formats.property_columns import Items
 from ..columns.dictionary import Dictionary, dictionary
+from ..columns.ordered import Flags, Ints
 from .catalogue import Severity
 from .context import Scene
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..columns.topic_table import TopicTable
     from ..log.commit_log import Batch
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 LOOK = "mqstore get {store} --at {position} --format json"
 """The next command where none mends a record: who knows the message can judge it."""

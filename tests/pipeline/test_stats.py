@@ -13,7 +13,7 @@ from mqstore.cli.pipeline_options import Spark
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline import stats as job
 from mqstore.pipeline.tasks import answer_of, told
-from mqstore.store.arrow import log_rows, log_stats
+from mqstore.store.arrow import log_columns, log_rows
 from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
 from mqstore.store.arrow.log_rows import Damage
 from mqstore.store.arrow.log_stats import Counted, count_here
@@ -99,7 +99,7 @@ def test_counts_with_damage_survive_their_way(tmp_path: Path) -> None:
     assert found.damage == [Damage(root, 364632, 4109, found.damage[0].reason)]
     again = Counted.from_json(root, ["topic", "hour"], found.to_json())
     assert all_of(again) == all_of(found)
-    assert log_stats.STORE not in found.stats.by
+    assert log_columns.STORE not in found.stats.by
 
 
 def test_spark_for_one_small_store_says_what_is_quicker(
