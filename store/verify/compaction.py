@@ -13,14 +13,11 @@ from ..counted import counted
 from ..disk.snapshot import QueueId
 from ..errors import Missing
 from ..settings.read import read_config_file
-from . import high_availability
 from .catalogue import Severity
 from .compaction_files import CompactedQueue, compacted_queues, leftovers
 from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before
-
-__all__ = ["high_availability"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

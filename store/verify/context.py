@@ -11,9 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from ..columns.ordered import Flags, Ints
 from ..disk.lock import holder
 from ..search.store import Store
 from .findings import Finding, Findings
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from ..disk.snapshot import QueueId
 
 T = TypeVar("T")
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ MODULES = {
     "consume_queue": "consume_queue queue_batches queue_ext queue_files queue_messages",
     "index": "index_chains index_files index_log",
     "timer": "timer_log timer_progress timer_records timer_wheel",
+    "compaction": "compaction high_availability",
     "config": "config_files config_offsets config_start config_topics",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
