@@ -45,7 +45,7 @@ def read_rows(path: Path, form: str, note: Callable[[int], None]) -> Iterator[Ro
     note: told how many bytes were read. Raises Missing, Unreadable, InvalidInput, Unsupported.
     """
     require_arrow(f"no {form} files")
-    from ..store.arrow.row_files import batches_of
+    from ..store.arrow.append_rows import batches_of
 
     def batches() -> Iterator[pa.RecordBatch]:
         seen = 0
@@ -63,8 +63,7 @@ def read_directory(path: Path, note: Callable[[int], None]) -> Iterator[Rows]:
     Raises as `read_rows`.
     """
     require_arrow("no parquet files")
-    from ..store.arrow.row_files import files_of
-    from ..store.arrow.sorted_rows import sorted_batches
+    from ..store.arrow.append_rows import files_of, sorted_batches
 
     yield from _numbered(sorted_batches(files_of([path]), note))
 

@@ -118,8 +118,7 @@ def _is_yes(question: str) -> bool:
 
 def files_of(layout: Layout, follow_links: bool) -> Files:
     """What changes the files of a store, and nothing outside of it. Raises Refused."""
-    from ..store.disk.confine import confine
-    from ..store.disk.files import Files
+    from ..store.disk.files import Files, confine
 
     files = Files()
     confine(files, layout, follow_links=follow_links)
@@ -138,7 +137,7 @@ def reading_the_log(
     """A progress bar, and the limit of reading (bytes a second); what it gives is told the log position
     reached.
     """
-    from ..store.disk.page_cache import at_rate
+    from ..store.disk.byte_reader import at_rate
 
     total = sum(file.size for file in layout.commit_log_files().files)
     done = 0

@@ -45,7 +45,7 @@ def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) 
 
     require_arrow("no comparison")
     from ..pipeline.diff import here
-    from ..store.disk.page_cache import at_rate
+    from ..store.disk.byte_reader import at_rate
 
     with (
         compared(a, b, partial, common) as pair,

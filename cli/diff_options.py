@@ -50,8 +50,7 @@ def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
     Raises Missing, InvalidInput, typer.Exit.
     """
     from ..pipeline.diff import pairs_of
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.stores import log_sizes, stores_of
 
     of_a, of_b, alone = pairs_of(stores_of([a]), stores_of([b]))
     sizes, unread = log_sizes([*of_a, *of_b], common.config())

@@ -11,8 +11,8 @@ from .options import Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ..store.log.status_texts import MarkStory
-    from ..store.recover.bugs import BrokerBug
+    from ..store.log.record_status import MarkStory
+    from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
     from ..store.verify.catalogue import Invariant
 
@@ -72,8 +72,8 @@ _COLUMNS = (
 
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """What there is to explain, by what is typed."""
-    from ..store.log.status_texts import mark_stories
-    from ..store.recover.bugs import bugs
+    from ..store.log.record_status import mark_stories
+    from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
     from ..store.verify.catalogue import catalogue
 

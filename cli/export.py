@@ -52,9 +52,8 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
     require_arrow("no export")
     from ..pipeline.export import export as run
     from ..pipeline.export import here
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.remote import log_sizes
-    from ..store.disk.page_cache import at_rate
+    from ..store.arrow.stores import log_sizes, stores_of
+    from ..store.disk.byte_reader import at_rate
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())

@@ -20,7 +20,7 @@ from .unread import Partial, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.data_set import Mode
-    from ..store.arrow.export_rows import ExportHow
+    from ..store.arrow.export_files import ExportHow
 
 
 class FileFormat(Enum):
@@ -136,8 +136,8 @@ class ExportOptions:
 
     def how(self, form: str) -> ExportHow:
         """How files are written. Raises InvalidInput, Unsupported."""
+        from ..store.arrow.export_files import ExportHow
         from ..store.arrow.export_formats import FileKind
-        from ..store.arrow.export_rows import ExportHow
 
         compression = None if self.compression is None else self.compression.value
         kind = FileKind(form, compression, self.safe_csv)
@@ -169,7 +169,7 @@ def report_of(
 
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
     """Print it; what is not in the files, or not sound, is told besides. Raises typer.Exit."""
-    from ..store.put.on_damage import CorruptedBodies
+    from ..store.put.stored_body import CorruptedBodies
     from .json_text import dumps_wide
 
     for row in report["damage"][:_TOLD]:

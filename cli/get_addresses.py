@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..store.counted import counted
 from ..store.errors import InvalidInput, NotFound
-from ..store.search.addresses import Address, Finder, parse_address
+from ..store.search.find import Address, Finder, parse_address
 from ..store.search.found import Found, Via
 from ..store.search.store import Store
 from .get_answer import Question, body_of, piece_of

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..store.errors import InvalidInput, NotFound, StoreError
 from ..store.log.message import is_batch_record
-from ..store.search.addresses import is_unique_key
-from ..store.search.find import find, offset_at
+from ..store.search.find import find, is_unique_key, offset_at
 from ..store.search.found import Found, Via
-from ..store.search.selection import Selection, is_pattern
+from ..store.search.selection import Selection, is_pattern, parse_time
 from ..store.search.store import Store
-from ..store.search.time_range import parse_time
 from .searched_text import searched_text
 from .selection_options import Conditions
 

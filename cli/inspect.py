@@ -112,8 +112,8 @@ def _views(what: Recognised, views: list[str], now: str | None, common: Common) 
     """Views over the messages of a store. Raises InvalidInput for what is none."""
     from ..store.errors import InvalidInput
     from ..store.inspect.recognise import STORE
+    from ..store.search.selection import parse_time
     from ..store.search.store import Store
-    from ..store.search.time_range import parse_time
     from .views import print_views
 
     if what.kind != STORE:

@@ -13,7 +13,7 @@ _QUICKER_BYTES = 8 << 30
 
 def tell_local(command: str, roots: Sequence[str], spark: Spark, common: Common) -> None:
     """Say so in a line, where Spark would run in this process for one small store."""
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.stores import log_sizes
     from ..store.disk.layout import is_uri
     from .terminal import bytes_text
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..store.counted import counted
-from ..store.put.on_damage import CorruptedBodies, OnDamage
+from ..store.put.stored_body import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
 from .exit_codes import ExitCode, exit_code_of
@@ -57,9 +57,8 @@ def compact(
     require_arrow("no compaction")
     from ..store.arrow.append_rows import NewStore
     from ..store.arrow.compact import compact_stores
-    from ..store.arrow.fleet import as_path, folders_of, stores_of
-    from ..store.arrow.remote import log_sizes
-    from ..store.disk.page_cache import at_rate
+    from ..store.arrow.stores import as_path, folders_of, log_sizes, stores_of
+    from ..store.disk.byte_reader import at_rate
 
     tell_nearest(as_broker, common)
     config, roots = common.config(), stores_of(stores)

@@ -37,8 +37,7 @@ def export_on_spark(
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.stores import log_sizes, stores_of
 
     how, asked, mode = options.how(common.format.value), options.asked(common), options.mode()
     sizes, unread = log_sizes(stores_of(stores), common.config())

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..store.counted import counted
-from ..store.put.on_damage import CorruptedBodies, OnDamage
+from ..store.put.stored_body import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
 from .exit_codes import ExitCode
@@ -57,8 +57,7 @@ def import_(
     for path in files:
         if not path.exists():
             raise Missing("no such file or directory", path=path)
-    from ..store.arrow.append_rows import NewStore, import_store
-    from ..store.arrow.row_files import files_of
+    from ..store.arrow.append_rows import NewStore, files_of, import_store
 
     found = files_of(files)
     how = NewStore(dict(common.config()), as_broker, keep_times, on_damage)

@@ -192,7 +192,7 @@ def source_options(
     """
     import json
 
-    from ..store.search.time_range import parse_range
+    from ..store.search.selection import parse_range
 
     config, times = dict(common.config()), parse_range(since, until)
     options = {"broker_config": json.dumps(config)} if config else {}

@@ -53,7 +53,7 @@ def rebuild(
     from ..pipeline.plan import plan_of
     from ..pipeline.rebuild import on_spark
     from ..pipeline.rebuild import rebuild as run
-    from ..store.arrow.fleet import stores_of
+    from ..store.arrow.stores import stores_of
 
     roots = [Path(root) for root in stores_of(stores)]
     unreadable: dict[str, str] = {}

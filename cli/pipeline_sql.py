@@ -43,8 +43,8 @@ def ask_spark(
     from ..pipeline.sql import SETTINGS, answer, lacking
     from ..pipeline.sql_plan import understood
     from ..store.arrow.ask import Ask
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.view_rows import readable
+    from ..store.arrow.stores import stores_of
+    from ..store.arrow.views import readable
 
     options = source_options(common, given.since, given.until)
     ask, gone = readable(Ask(tuple(stores_of(stores)), config=dict(common.config())), ())

@@ -38,8 +38,7 @@ def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: 
     from dataclasses import replace
 
     from ..pipeline.stats import count_on, tasks_of
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.stores import log_sizes, stores_of
     from ..store.counted import counted
 
     ask = options.asked(stores_of(stores), common)

@@ -60,8 +60,7 @@ def verify(
     master, settings = spark.place(common)
     from ..pipeline.spark import spark_session
     from ..pipeline.verify import can_be_cut, tasks_of, verify_on
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.stores import log_sizes, stores_of
     from ..store.errors import StoreError
 
     groups = groups_of(only)

@@ -177,7 +177,7 @@ class Message:
         """What is asked of a broker. Raises InvalidInput."""
         from ..store.errors import InvalidInput
         from ..store.put.producer import Wishes
-        from ..store.search.time_range import parse_time
+        from ..store.search.selection import parse_time
 
         try:
             deliver_ms = None if self.deliver_at is None else parse_time(self.deliver_at)
@@ -268,7 +268,7 @@ def put(
       mqstore put /data/new --from orders.parquet --no-answers --resume
     """
     from ..store.errors import InvalidInput
-    from ..store.put.on_damage import CorruptedBodies
+    from ..store.put.stored_body import CorruptedBodies
 
     options = writing.options()
     tell_nearest(writing.as_broker, common)
@@ -376,8 +376,7 @@ def _put_one(
     target: Target, record: dict[str, Any], body: bytes, wishes: Wishes, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
-    from ..store.put.limits import check_producer_topic
-    from ..store.put.producer import as_stored
+    from ..store.put.producer import as_stored, check_producer_topic
 
     reader = new_reader()
     # what makes no sense is refused before anything is touched

@@ -17,7 +17,7 @@ def decide(
     """End a transaction: the real message where it is a commit, and the op record."""
     from ..store.disk.layout import Layout
     from ..store.errors import InvalidInput
-    from ..store.put.transaction import committed, decided, open_half
+    from ..store.put.producer import committed, decided, open_half
 
     if name is None or transaction not in (Transaction.COMMIT, Transaction.ROLLBACK):
         raise InvalidInput("--transaction commit and rollback go together with --half KEY")

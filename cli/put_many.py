@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ..store.arrow.messages import columns_of_rows, corrupted_rows
 from ..store.counted import counted
 from ..store.errors import Corrupted, InvalidInput, LimitExceeded, StoreError
-from ..store.put.batch import NewBatch
 from ..store.put.bulk import STEP_ROWS, StoredColumns, append_ahead
 from ..store.put.message_columns import columns_of, columns_where
 from ..store.put.message_json import BATCH, MessageReader, is_corrupted, is_message
-from ..store.put.new_message import NewMessage
-from ..store.put.on_damage import CorruptedBodies
+from ..store.put.new_message import NewBatch, NewMessage
+from ..store.put.stored_body import CorruptedBodies
 from ..store.put.writer import Stored, StoreWriter
 from .arrow_input import Rows, read_directory, read_rows
 from .joined_batches import Portion, joined
@@ -25,7 +24,7 @@ from .ndjson_input import Line
 from .put import InputFormat, Target, answers_of, held_interrupts, new_reader
 
 if TYPE_CHECKING:
-    from ..store.put.present_keys import PresentKeys
+    from ..store.put.keys import PresentKeys
     from .output import Output
 
 SYNC_SECONDS = 1.0
@@ -97,7 +96,7 @@ def _size_of(source: str) -> int:
     """Bytes that will be read, as far as that is known."""
     path = Path(source)
     if path.is_dir():
-        from ..store.arrow.row_files import FORMS
+        from ..store.arrow.append_rows import FORMS
 
         return sum(p.stat().st_size for p in path.rglob("*") if p.suffix in FORMS)
     return path.stat().st_size if source != "-" and path.is_file() else 0
@@ -161,7 +160,7 @@ def _lacks_a_key(columns: dict[str, Any]) -> bool:
 
 
 def _present_in(writer: StoreWriter) -> PresentKeys:
-    from ..store.put.present_keys import PresentKeys
+    from ..store.put.keys import PresentKeys
 
     return PresentKeys.of(writer.layout)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.next_commands import Given
     from ..store.session.apply import Applied
-    from ..store.verify.parallel_plan import Judged
+    from ..store.verify.run import Judged
 
 app = command_app()
 
@@ -136,10 +136,10 @@ def _examine(
     replica: str = "",
     force_empty_log: bool = False,
 ) -> Judged:
-    from ..store.plan.options import Policy as Planned
+    from ..store.plan.observer import Policy as Planned
     from ..store.recover.recovery import examine
     from ..store.repair.widened import widened
-    from ..store.verify.parallel_plan import Judged, verified_before, with_start
+    from ..store.verify.run import Judged, verified_before, with_start
 
     with reading_the_log(layout, common, common.rate) as tell:
         others, proved = verified_before(
@@ -169,8 +169,8 @@ def _rows_of(common: Common) -> tuple[int, ...]:
 
 def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
+    from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
-    from ..store.disk.page_cache import at_rate
     from ..store.repair.widened import plan_again
     from ..store.session.apply import apply
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..store.recover.recovery import Recovery
     from ..store.session.apply import Applied
     from ..store.session.journal import Step
-    from ..store.verify.parallel_plan import Judged
+    from ..store.verify.run import Judged
     from .options import Common
 
 ROWS = 12
@@ -181,7 +181,7 @@ def _messages(count: int) -> str:
 
 
 def _facts(found: Recovery) -> Iterator[str]:
-    from ..store.start.by_source import by_source
+    from ..store.start.log import by_source
 
     worst, plan = found.prediction, found.plan
     guess = found.generation

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.next_commands import Given
     from ..store.repair.parts import Choice
+    from ..store.repair.recheck import Beyond
     from ..store.repair.repair import Repair
-    from ..store.repair.unrepairable import Beyond
     from ..store.session.apply import Applied
     from ..store.verify.verdict import Verdict
 
@@ -120,7 +120,7 @@ class Judged(NamedTuple):
 
     def beyond(self, given: Given) -> list[Beyond]:
         """What stays wrong of that which was asked for, where nothing is left to do."""
-        from ..store.repair.unrepairable import beyond_of
+        from ..store.repair.recheck import beyond_of
 
         if not self.repair.nothing_to_do:
             return []
@@ -129,7 +129,7 @@ class Judged(NamedTuple):
 
 def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
     from ..store.repair.repair import examine
-    from ..store.verify.parallel_plan import verified_beside
+    from ..store.verify.run import verified_beside
 
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
@@ -141,7 +141,7 @@ def _examine(layout: Layout, choice: Choice, version: str | None, common: Common
 def _examine_again(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
     from ..store.repair.recheck import examine_again
-    from ..store.verify.parallel_plan import verified_beside
+    from ..store.verify.run import verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
@@ -164,8 +164,8 @@ def _code(before: Judged, after: Judged | None) -> ExitCode:
 def _apply(layout: Layout, before: Judged, change: Change, common: Common) -> Applied:
     """Carry the plan out. Raises Refused and all that `apply` does."""
     from ..store.counted import counted
+    from ..store.disk.byte_reader import at_rate
     from ..store.disk.layout import Layout
-    from ..store.disk.page_cache import at_rate
     from ..store.repair.repair import plan_again
     from ..store.session.apply import apply
 

@@ -15,8 +15,8 @@ from .verdict_text import error_lines
 
 if TYPE_CHECKING:
     from ..store.next_commands import Given
+    from ..store.repair.recheck import Beyond
     from ..store.repair.repair import Repair
-    from ..store.repair.unrepairable import Beyond
     from ..store.session.apply import Applied
     from .options import Common
     from .repair import Judged

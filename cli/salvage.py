@@ -17,7 +17,7 @@ from .options import FOUND, Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..store.salvage.compact import Selection
+    from ..store.salvage.manifest import Selection
     from ..store.salvage.salvage import Salvaged, Told, Wanted
 
 app = command_app()
@@ -56,8 +56,8 @@ class Limits:
 
     def selection(self) -> Selection:
         """What they let through. Raises InvalidInput."""
-        from ..store.salvage.compact import Selection
-        from ..store.search.time_range import parse_range
+        from ..store.salvage.manifest import Selection
+        from ..store.search.selection import parse_range
 
         names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())
         return Selection(frozenset(names), parse_range(self.since, self.until))
@@ -129,7 +129,7 @@ def salvage(
 def _wanted(
     layout: LayoutKind, grade: GradeName, limits: Limits, version: str | None, common: Common
 ) -> Wanted:
-    from ..store.salvage.grade import Grade
+    from ..store.salvage.runs import Grade
     from ..store.salvage.salvage import LayoutKind as Kind
     from ..store.salvage.salvage import Wanted
 

@@ -93,8 +93,7 @@ class Conditions:
     def selection(self, max_body_bytes: int) -> Selection:
         """What they let through. Raises InvalidInput."""
         from ..store.errors import InvalidInput
-        from ..store.search.selection import Selection
-        from ..store.search.time_range import parse_range
+        from ..store.search.selection import Selection, parse_range
 
         if self.queue is not None and self.topic is None:
             raise InvalidInput("--queue needs --topic")

@@ -51,9 +51,9 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     from ..store.arrow.extra import require_arrow
 
     require_arrow("no SQL")
-    from ..store.arrow.fleet import stores_of
     from ..store.arrow.local_query import LocalQuery
-    from ..store.arrow.view_rows import Lacking, readable
+    from ..store.arrow.stores import stores_of
+    from ..store.arrow.views import Lacking, readable
 
     with LocalQuery(query, common.jobs) as asked:
         columns = shown_columns(asked.columns, common)
@@ -68,7 +68,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
 def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:
     from ..store.arrow.ask import FAIL_UNREADABLE, Ask
-    from ..store.search.time_range import parse_range
+    from ..store.search.selection import parse_range
 
     times, config = parse_range(options.since, options.until), dict(common.config())
     return Ask(tuple(roots), times=times, on_damage=FAIL_UNREADABLE, config=config)

@@ -43,9 +43,8 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
     require_arrow("no counts")
     from dataclasses import replace
 
-    from ..store.arrow.fleet import stores_of
-    from ..store.arrow.log_stats import count_here
-    from ..store.arrow.remote import log_sizes
+    from ..store.arrow.log_rows import count_here
+    from ..store.arrow.stores import log_sizes, stores_of
 
     ask = options.asked(stores_of(stores), common)
     sizes, unread = log_sizes(ask.stores, ask.broker_config)

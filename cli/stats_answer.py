@@ -15,7 +15,7 @@ from .unread import Partial, tell_lacking, unread_text
 
 if TYPE_CHECKING:
     from ..store.arrow.ask import Ask
-    from ..store.arrow.log_stats import Counted
+    from ..store.arrow.log_rows import Counted
 
 _BY = ("store", "topic", "queue_id", "tag", "host", "hour")
 
@@ -55,7 +55,7 @@ class StatsOptions:
     def asked(self, roots: Sequence[str], common: Common) -> Ask:
         """What it asks of stores. Raises InvalidInput, BadParameter."""
         from ..store.arrow.ask import FAIL_UNREADABLE, Ask
-        from ..store.search.time_range import parse_range
+        from ..store.search.selection import parse_range
 
         return Ask(
             tuple(roots),

@@ -105,7 +105,7 @@ class Limits:
 
     def scope(self, broker_version: str | None) -> Scope:
         """What is asked for. Raises BadParameter, InvalidInput."""
-        from ..store.search.time_range import parse_range
+        from ..store.search.selection import parse_range
         from ..store.verify.context import Scope
 
         if self.queue is not None and self.topic is None:
@@ -278,7 +278,7 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
         if scope.topic is not None:
-            from ..store.verify.asked_topic import check_topic
+            from ..store.verify.first_sight import check_topic
 
             check_topic(store, scope.topic, scope.queue_id)
         for note in store.layout.options.notes():
@@ -353,7 +353,7 @@ def print_verdicts(
 
 def _rows(path: Path | str, verdict: Verdict, given: Given) -> Iterator[dict[str, Any]]:
     """The findings of a store, then its summary."""
-    from ..store.verify.finding_json import findings_json
+    from ..store.verify.verdict import findings_json
 
     yield from findings_json(verdict, path, given)
     yield summary_json(path, verdict)

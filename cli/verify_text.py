@@ -181,7 +181,7 @@ def _commands(commands: list[Command]) -> Iterator[str]:
 def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
     from ..store.next_commands import MENDS, cure_of, refused
-    from ..store.repair.unrepairable import why_beyond
+    from ..store.repair.recheck import why_beyond
 
     mended = {code for each in commands if each.changes for code in each.codes}
     left = {finding.code: finding for finding in reversed(about) if finding.code not in mended}

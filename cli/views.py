@@ -32,7 +32,7 @@ def print_views(store: Store, names: list[str], now_ms: int, common: Common) -> 
 
 
 def _delays(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.delays import delays
+    from ..store.inspect.own_topics import delays
 
     return delays(store, now_ms, note).to_json()
 
@@ -44,7 +44,7 @@ def _timers(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str,
 
 
 def _retries(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.retries import retries
+    from ..store.inspect.own_topics import retries
 
     return retries(store, note).to_json()
 
@@ -56,7 +56,7 @@ def _pop(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, An
 
 
 def _transactions(store: Store, now_ms: int, note: Callable[[str], None]) -> dict[str, Any]:
-    from ..store.inspect.transactions import transactions
+    from ..store.inspect.own_topics import transactions
 
     return transactions(store, note).to_json()
 

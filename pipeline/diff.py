@@ -14,10 +14,9 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
-from ..store.arrow.differences import WAITING_MAX, Compared, Unsound, compare
-from ..store.arrow.fleet import as_path, names_of
+from ..store.arrow.differences import WAITING_MAX, Compared, Left, Unsound, compare, look, met
 from ..store.arrow.log_rows import LogPart, parts_of
-from ..store.arrow.part_differences import Left, look, met
+from ..store.arrow.stores import as_path, names_of
 from ..store.errors import StoreError
 from ..store.log.splits import SPLIT_BYTES_MAX
 

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from ..store.arrow.ask import Ask
-from ..store.arrow.data_set import NOTE_FILE, DataSet, Mode, Note, require_like
-from ..store.arrow.export_ends import LogRange, ranges_of
+from ..store.arrow.data_set import NOTE_FILE, DataSet, LogRange, Mode, Note, ranges_of, require_like
+from ..store.arrow.export_files import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.export_formats import FileKind, holds_note
-from ..store.arrow.export_rows import ExportHow, export_parts, schema_of, write_empty
 from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.splits import split_bytes_for
-from ..store.output.adding import REPLACES, publish
 from ..store.output.publishing import Into, publish_job
-from ..store.output.stage import DRAFT, Stage
-from ..store.put.on_damage import OnDamage
+from ..store.output.stage import DRAFT, REPLACES, Stage, publish
+from ..store.put.stored_body import OnDamage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..formats.consume_queue import UNIT_BYTES
-from ..store.arrow.fleet import folders_of
+from ..store.arrow.stores import folders_of
 from ..store.broker.generation import generation_of
 from ..store.broker.profiles import profile_of
 from ..store.disk.broker_conf import BrokerConfig

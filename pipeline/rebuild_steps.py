@@ -19,7 +19,7 @@ from ..store.disk.edits import Edit
 from ..store.disk.snapshot import Snapshot, list_entries
 from ..store.log.batch import NO_FILE
 from ..store.output.stage import Stage
-from ..store.plan.checkpoint import checkpoint_edit, new_checkpoint
+from ..store.plan.plan import checkpoint_edit, new_checkpoint
 from ..store.timer.edits import new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan

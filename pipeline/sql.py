@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..store.arrow.ask import BODY, BODY_CRC_OK, FAIL_UNREADABLE, LOG
 from ..store.arrow.log_rows import Damage
-from ..store.arrow.view_rows import Lacking
-from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS
+from ..store.arrow.views import DAMAGE, MESSAGES, VIEWS, Lacking
 from ..store.errors import InvalidInput, LimitExceeded
 from .failures import JobFailed, failure_of, failures, require_no_interrupt
 from .sql_plan import Asked, Needed

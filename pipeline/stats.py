@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.arrow.ask import Ask
 from ..store.arrow.log_columns import STORE
-from ..store.arrow.log_rows import LogPart, parts_of
-from ..store.arrow.log_stats import Counted, count_part
+from ..store.arrow.log_rows import Counted, LogPart, count_part, parts_of
 from ..store.errors import StoreError
 from ..store.inspect.stats import Stats
-from ..store.search.time_range import TimeRange
+from ..store.search.selection import TimeRange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

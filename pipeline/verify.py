@@ -22,7 +22,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from ..store.arrow.fetched import in_directory
+from ..store.arrow.stores import in_directory
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import is_uri
 from ..store.errors import StoreError

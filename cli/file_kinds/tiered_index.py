@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """Header and items of each segment; `at`: number of the first item."""
     from ...formats.tiered_index import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_offset
-    from ...store.tiered.index import Extent, items, read_index, slot_of
-    from ...store.tiered.segments import open_segments
+    from ...store.tiered.segments import Extent, items, open_segments, read_index, slot_of
 
     with open_segments(what.path) as files:
         for file in files.files:
@@ -52,8 +51,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Segments, items and times of all."""
     from ...formats.tiered_index import HEADER_BYTES
-    from ...store.tiered.index import Extent, items, read_index
-    from ...store.tiered.segments import open_segments
+    from ...store.tiered.segments import Extent, items, open_segments, read_index
 
     count = unlinked = 0
     damaged, times = 0, list[int]()

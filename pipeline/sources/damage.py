@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ...store.arrow.ask import Ask
-from ...store.arrow.damage_rows import COLUMNS, damage_parts, damage_rows
+from ...store.arrow.views import COLUMNS, damage_parts, damage_rows
 from .parts import PartsReader
 
 

@@ -25,7 +25,7 @@ from ...store.arrow.ask import Ask
 from ...store.arrow.log_columns import COLUMNS, USUAL
 from ...store.arrow.log_rows import Damage, LogPart, Pushed, ddl_of, parts_of, rows_of
 from ...store.counted import counted
-from ...store.search.selected import DamageWarning
+from ...store.search.log_search import DamageWarning
 from .log_stream import LogStream, StreamAsk, without_stream_options
 from .parts import PartsReader
 from .pushed import take_filters

@@ -27,14 +27,13 @@ from pyspark.sql.streaming.datasource import (
 
 from ...store.arrow.ask import ALWAYS, Ask
 from ...store.arrow.log_rows import LogPart, rows_of
-from ...store.arrow.remote import open_log
+from ...store.arrow.stores import open_log
 from ...store.counted import counted
 from ...store.disk.layout import Layout, is_uri
 from ...store.errors import InvalidInput, Missing, Refused
 from ...store.log.splits import SPLIT_BYTES_MAX, splits
-from ...store.search.live_end import LiveEnd
-from ...store.search.log_search import time_bounds
-from ...store.search.selected import DamageWarning
+from ...store.search.follow import LiveEnd
+from ...store.search.log_search import DamageWarning, time_bounds
 from ...store.search.store import Store
 from .parts import Part
 

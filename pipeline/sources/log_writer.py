@@ -21,8 +21,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ...store.arrow.append_rows import NEEDED, NewStore, make_store
-from ...store.arrow.row_files import batches_of
+from ...store.arrow.append_rows import NEEDED, NewStore, batches_of, make_store
 from ...store.counted import counted
 from ...store.disk.files import Files
 from ...store.disk.layout import is_uri

@@ -21,8 +21,7 @@ from pyspark.sql.datasource import (
 )
 
 from ...store.arrow.log_rows import Pushed
-from ...store.search.selection import ANY_TAG, TAG_SEPARATOR, Selection
-from ...store.search.time_range import TimeRange
+from ...store.search.selection import ANY_TAG, TAG_SEPARATOR, Selection, TimeRange
 
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 """In a column it stands for bytes that are no text."""

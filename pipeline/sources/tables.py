@@ -12,15 +12,21 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from ...store.arrow.ask import Ask
-from ...store.arrow.finding_table import FindingTable
-from ...store.arrow.index_table import IndexTable
-from ...store.arrow.lag_table import LagTable
 from ...store.arrow.log_rows import Damage
-from ...store.arrow.offset_table import OffsetTable
-from ...store.arrow.queue_table import QueueTable
-from ...store.arrow.table import Table, TablePart, columns_asked, parts_of, table_rows
-from ...store.arrow.timer_table import TimerTable
-from ...store.search.selected import DamageWarning
+from ...store.arrow.tables import (
+    FindingTable,
+    IndexTable,
+    LagTable,
+    OffsetTable,
+    QueueTable,
+    Table,
+    TablePart,
+    TimerTable,
+    columns_asked,
+    parts_of,
+    table_rows,
+)
+from ...store.search.log_search import DamageWarning
 from .parts import PartsReader
 
 

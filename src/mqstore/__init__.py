@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mqstore.store.log.message import Message
     from mqstore.store.put.new_message import NewMessage
     from mqstore.store.put.writer import StoreWriter, WriterOptions
-    from mqstore.store.search.selected import DamageWarning
+    from mqstore.store.search.log_search import DamageWarning
     from mqstore.store.search.store import Store
     from mqstore.store.verify.run import verify
     from mqstore.store.verify.verdict import Verdict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Batch": "store.log.batch",
     "BrokerConfig": "store.disk.broker_conf",
-    "DamageWarning": "store.search.selected",
+    "DamageWarning": "store.search.log_search",
     "Extent": "store.log.batch",
     "Message": "store.log.message",
     "NewMessage": "store.put.new_message",

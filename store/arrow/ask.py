@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, StoreError, UnreadableRange
-from ..search.time_range import TimeRange, parse_range
-from .fleet import stores_of
+from ..search.selection import TimeRange, parse_range
+from .stores import stores_of
 
 REPORT = "report"
 FAIL = "fail"

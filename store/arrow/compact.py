@@ -25,9 +25,8 @@ from ...formats.property_columns import find
 from ..log.batch import Batch
 from ..output.publishing import publish_made
 from .append_rows import NewStore, make_store
-from .arrays import few_texts, numbers, text_of
 from .ask import Ask
-from .log_columns import rows_of_batch
+from .log_columns import few_texts, numbers, rows_of_batch, text_of
 from .log_rows import Damage, messages_of, parts_of
 
 _KEY = ("topic", "queue_id", "key")

@@ -3,33 +3,41 @@
 A row is a message that a broker would still find; records behind the end of a log are none. What
 cannot be read is told beside the rows (`Damage`). A log is cut anywhere into splits; all of them
 together give what one walk over it gives.
+
+`store.stats` of many logs: part by part, on several cores or tasks, added up in the end.
+
+The messages of a store as a stream of Arrow: what `Store.to_arrow` gives.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ..broker.filter import Where
 from ..disk.byte_reader import Noted, each_noting, noting
 from ..disk.layout import is_uri
-from ..errors import Unreadable
+from ..disk.workers import Forked, cores
+from ..errors import InvalidInput, Unreadable
+from ..inspect.stats import Stats
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark
 from ..log.splits import Split, scan_split, split_bytes_for, splits
-from ..search.log_search import time_bounds
-from ..search.selection import Selection
+from ..search.log_search import OnDamage, Time, selected, time_bounds
+from ..search.selection import Selection, TimeRange
 from ..search.store import Store
-from ..search.time_range import TimeRange
-from .ask import ALWAYS, BODY, NO_BODY, STORED_BODY, Ask, with_notes
-from .log_columns import CHECKED, COLUMNS, USUAL, rows_of_batch
-from .remote import open_log
+from .ask import ALWAYS, BODY, NO_BODY, PLAIN_BODY, STORED_BODY, Ask, with_notes
+from .log_columns import CHECKED, COLUMNS, SCHEMA, STORE, USUAL, rows_of_batch
+from .stores import open_log
 
 _DAMAGE_KINDS = (ExtentKind.DAMAGE, ExtentKind.MISSING)
 
@@ -229,3 +237,133 @@ def _wanted(batch: Batch, conditions: Sequence[Sequence[Condition]]) -> Batch:
             mask = reduce(np.logical_or, [selection.mask(batch) for selection in either])
             batch = batch if mask.all() else batch.take(mask)
     return batch
+
+
+@dataclass
+class Counted:
+    """Records of some logs in groups, and what of the logs is in none of them."""
+
+    stats: Stats
+    damage: list[Damage] = field(default_factory=list)
+
+    def add(self, other: Counted, store: str) -> None:
+        """Count what `other` has, whose records are those of a store: first of the groups' names, if
+        this one has one more. Raises LimitExceeded.
+        """
+        if len(self.stats.by) > len(other.stats.by):
+            groups = other.stats.groups
+            other.stats.groups = {(store, *key): group for key, group in groups.items()}
+        self.stats.merge(other.stats)
+        self.damage += other.damage
+
+    def to_json(self) -> list[Any]:
+        """All of it, for `from_json`."""
+        places = [[one.position, one.size, one.reason] for one in self.damage]
+        return [self.stats.to_json(), places]
+
+    @classmethod
+    def from_json(cls, store: str, by: Sequence[str], found: Sequence[Any]) -> Self:
+        """What `to_json` gave of a store."""
+        stats, places = found
+        return cls(Stats.from_json(by, stats), [Damage(store, *place) for place in places])
+
+
+def count_part(ask: Ask, part: LogPart, by: Sequence[str]) -> Counted:
+    """The records of one part in the times asked for. by: of `store.stats.DIMENSIONS`.
+
+    Raises StoreError.
+    """
+    found = Counted(Stats(by))
+    for batch in messages_of(ask, part, found.damage.append):
+        found.stats.add(batch)
+    return found
+
+
+def count_here(
+    ask: Ask, by: Sequence[str], jobs: int | None, advance: Callable[[int], None]
+) -> Counted:
+    """All logs, on so many cores. by: as above, with `store` before it or not; advance: is told of
+    bytes that are done. Raises StoreError.
+    """
+    total = Counted(Stats(by))
+    inside = [name for name in by if name != STORE]
+    parts = parts_of(ask)
+    for part, found in zip(parts, _counted(ask, parts, inside, jobs or cores()), strict=True):
+        total.add(found, part.store)
+        advance(part.bytes)
+    return total
+
+
+def _counted(ask: Ask, parts: Sequence[LogPart], by: Sequence[str], jobs: int) -> Iterator[Counted]:
+    """The counts of each part, so many at a time in processes of their own."""
+    if min(jobs, len(parts)) < 2:
+        yield from (count_part(ask, part, by) for part in parts)
+        return
+    with ExitStack() as children:
+        at_work: deque[tuple[LogPart, Forked[Counted]]] = deque()
+        left = iter(parts)
+        for part in left:
+            at_work.append((part, children.enter_context(_forked(ask, part, by))))
+            if len(at_work) == jobs:
+                break
+        while at_work:
+            part, child = at_work.popleft()
+            found = child.result()
+            for following in left:
+                at_work.append((following, children.enter_context(_forked(ask, following, by))))
+                break
+            yield count_part(ask, part, by) if found is None else found
+
+
+def _forked(ask: Ask, part: LogPart, by: Sequence[str]) -> Forked[Counted]:
+    return Forked(lambda: count_part(ask, part, by))
+
+
+Reader: TypeAlias = pa.RecordBatchReader
+_KNOWN = tuple(SCHEMA.names)
+
+
+def _named_fields(fields: str | Sequence[str] | None) -> list[str]:
+    """Columns by name; None: all but the store and what is made of bodies. Raises InvalidInput."""
+    if fields is None:
+        return [name for name in USUAL if name != STORE]
+    names = [fields] if isinstance(fields, str) else list(dict.fromkeys(fields))
+    if unknown := [name for name in names if name not in _KNOWN]:
+        raise InvalidInput(f"no column {unknown[0]!r}", hint=f"there are {', '.join(_KNOWN)}")
+    if not names:  # a stream without columns has no rows either, whatever is in the store
+        raise InvalidInput("no column is named", hint=f"there are {', '.join(_KNOWN)}")
+    return list(with_notes(tuple(names), PLAIN_BODY))
+
+
+def reader(
+    store: Store,
+    fields: str | Sequence[str] | None = None,
+    *,
+    topics: str | Sequence[str] = (),
+    since: Time = None,
+    until: Time = None,
+    where: str | Where | None = None,
+    on_damage: OnDamage = "warn",
+) -> Reader:
+    """The records that `selected` gives as batches of Arrow, some MiB of them in memory at a time.
+
+    A body is decompressed; what stands beside it says how it is stored, whether it is sound, and
+    why one is shown as it is stored.
+    """
+    names = _named_fields(fields)
+    wanted = selected(
+        store,
+        topics=topics,
+        since=since,
+        until=until,
+        where=where,
+        on_damage=on_damage,
+        crc=not CHECKED.isdisjoint(names),
+    )
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in wanted:
+            yield from rows_of_batch(str(store.layout.root), batch, names)
+
+    schema = pa.schema([SCHEMA.field(name) for name in names])
+    return Reader.from_batches(schema, batches())

@@ -1,21 +1,119 @@
-"""The views that queries over stores know: their names, columns and types, on Spark and without it."""
+"""The views that queries over stores know: their names, columns and types, on Spark and without it.
+
+What of many stores cannot be read as rows: ranges of logs, whole stores, and what of other files.
+
+Filters of Arrow: which columns one is about, and what it takes of rows and of batches.
+
+The rows of a view of many stores, one store after the other, and what is not among them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from pyarrow import acero
+from pyarrow import compute as pc
 
-from . import damage_rows, log_columns
-from .finding_table import FindingTable
-from .index_table import IndexTable
-from .lag_table import LagTable
-from .offset_table import OffsetTable
-from .queue_table import QueueTable
-from .table import SQL_TYPES, Table
-from .timer_table import TimerTable
+from ..disk.byte_reader import noting
+from ..disk.layout import Layout, is_uri
+from ..errors import StoreError
+from ..log.batch import Batch
+from . import log_columns, log_rows, tables
+from .ask import BODY, BODY_CRC_OK, LOG, Ask
+from .log_columns import CHECKED, path_text, rows_of_batch
+from .log_rows import Damage, LogPart, damage_of
+from .log_rows import parts_of as log_parts_of
+from .stores import open_log
+from .tables import (
+    SQL_TYPES,
+    STORE,
+    FindingTable,
+    IndexTable,
+    LagTable,
+    OffsetTable,
+    QueueTable,
+    Table,
+    TablePart,
+    TimerTable,
+    parts_of,
+    table_rows,
+)
+
+COLUMNS: Mapping[str, str] = {
+    STORE: "string",
+    "position": "bigint",
+    "size": "bigint",
+    "reason": "string",
+}
+"""Names and SQL types. position, size: null for all of a store."""
+
+
+_TABLES: Mapping[str, Table] = {
+    one.of: one for one in (QueueTable(), IndexTable(), TimerTable(), OffsetTable(), LagTable())
+}
+
+
+class DamagePart(NamedTuple):
+    """What is looked at once; `part` is None for a store that cannot be read, for a reason.
+
+    of: one of `DAMAGE_OF`.
+    """
+
+    store: str
+    part: LogPart | TablePart | None
+    reason: str = ""
+    of: str = LOG
+
+
+def damage_parts(ask: Ask) -> list[DamagePart]:
+    """What the tasks of a read are. Raises StoreError for a store, if the query is to fail."""
+    found: list[DamagePart] = []
+    for store in ask.stores:
+        for of in ask.of_what:
+            try:
+                one = replace(ask, stores=(store,))
+                parts = log_parts_of(one) if of == LOG else tables.parts_of(_TABLES[of], one)
+                found += [DamagePart(store, part, of=of) for part in parts]
+            except StoreError as error:
+                if ask.fails:
+                    raise
+                unread = DamagePart(store, None, str(error))
+                found += [unread] if unread not in found else []
+    return found
+
+
+def damage_rows(ask: Ask, names: Sequence[str], mine: DamagePart) -> Iterator[pa.RecordBatch]:
+    """The rows of one part, of the columns `names`. Raises StoreError if the query is to fail."""
+    schema = pa.schema([(name, SQL_TYPES[COLUMNS[name]]) for name in names])
+    for damage in _damage(ask, mine):
+        row = asdict(damage) | {STORE: path_text(damage.store), "reason": path_text(damage.reason)}
+        yield pa.RecordBatch.from_pylist([{name: row[name] for name in names}], schema=schema)
+
+
+def _damage(ask: Ask, mine: DamagePart) -> Iterator[Damage]:
+    if mine.part is None:
+        yield Damage(mine.store, None, None, mine.reason)
+        return
+    try:
+        if isinstance(mine.part, LogPart):
+            yield from damage_of(ask, mine.part)
+        else:
+            unread: list[Damage] = []
+            for _ in tables.table_rows(_TABLES[mine.of], ask, (STORE,), mine.part, unread.append):
+                yield from unread
+                unread.clear()
+            yield from unread
+    except StoreError as error:
+        if ask.fails_at(error):
+            raise
+        yield Damage(mine.store, None, None, str(error))
+
 
 MESSAGES = "messages"
 DAMAGE = "damage"
@@ -63,7 +161,7 @@ VIEWS: Mapping[str, View] = {
     view.name: view
     for view in (
         View(MESSAGES, "rocketmq-log", _LOG, log_columns.SCHEMA),
-        View(DAMAGE, "rocketmq-damage", damage_rows.COLUMNS, _schema(damage_rows.COLUMNS)),
+        View(DAMAGE, "rocketmq-damage", COLUMNS, _schema(COLUMNS)),
         _of_table("queues", "rocketmq-queue", QueueTable()),
         _of_table("index_items", "rocketmq-index", IndexTable()),
         _of_table("timers", "rocketmq-timer", TimerTable()),
@@ -85,3 +183,141 @@ def named_apart(columns: Iterable[tuple[str, bool]]) -> dict[str, bool]:
         more = (f"{name}_{number}" for number in count(2))
         found[name if name not in found else next(m for m in more if m not in found)] = raw
     return found
+
+
+_KEPT = "kept"
+
+
+def columns_of(expression: pc.Expression, schema: pa.Schema) -> list[str]:
+    """The columns of `schema` without which a filter means nothing: Arrow does not tell them."""
+    empty = schema.empty_table()
+    return [name for name in schema.names if not _means(expression, empty.drop_columns([name]))]
+
+
+def _means(expression: pc.Expression, rows: pa.Table) -> bool:
+    try:
+        _mask(expression, rows)
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return False
+    return True
+
+
+def mask_of(expression: pc.Expression, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """bool[n]: the rows that a filter takes; where it is null it takes none."""
+    return _mask(expression, pa.Table.from_batches([rows]))
+
+
+def _mask(expression: pc.Expression, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
+    project = acero.Declaration(
+        "project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source]
+    )
+    kept = project.to_table(use_threads=False).column(_KEPT)
+    found: npt.NDArray[np.bool_] = pc.fill_null(kept, False).to_numpy()
+    return found
+
+
+@dataclass(frozen=True)
+class OfBatches:
+    """A filter over messages of a store: asked before the other columns are made.
+
+    fields: the columns that it is about.
+    """
+
+    store: str
+    expression: pc.Expression
+    fields: Sequence[str]
+
+    def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """bool[n]: the records of a batch that it takes."""
+        parts = rows_of_batch(self.store, batch, self.fields)
+        return np.concatenate([mask_of(self.expression, rows) for rows in parts])
+
+
+@dataclass
+class Lacking:
+    """What an answer lacks, or has though it is not sound.
+
+    damage: ranges and stores that were passed over, as keys in the order they were met; bodies: how
+    many of those that were read fail their checksum, and nobody asked for that.
+    """
+
+    damage: dict[Damage, None] = field(default_factory=dict)
+    bodies: int = 0
+
+    def add(self, damage: Damage) -> None:
+        """A range that is passed over; that a query comes there twice counts once."""
+        self.damage.setdefault(damage)
+
+    def __bool__(self) -> bool:
+        return bool(self.damage or self.bodies)
+
+
+def readable(ask: Ask, views: Iterable[View]) -> tuple[Ask, dict[str, StoreError]]:
+    """What is asked of the stores of which these views can be read, and why the others cannot."""
+    of_log = any(view.name in OF_LOG for view in views)
+    found: list[str] = []
+    unread: dict[str, StoreError] = {}
+    with noting():  # whoever reads these bytes tells of them
+        for root in ask.stores:
+            try:
+                if of_log or is_uri(root):
+                    open_log(root, ask.broker_config).queue.close()
+                else:
+                    Layout.open(root, ask.broker_config)
+                found.append(root)
+            except StoreError as error:
+                unread[root] = error
+    return replace(ask, stores=tuple(found)), unread
+
+
+def rows_of_view(
+    view: View,
+    ask: Ask,
+    columns: Sequence[str],
+    lacking: Lacking,
+    wanted: pc.Expression | None = None,
+) -> Generator[pa.RecordBatch, None, None]:
+    """Rows of `columns` that a filter takes; what cannot be read is told to `lacking`.
+
+    ask: stores that can be read. Memory: a batch, some MiB; with bodies some 64 MiB. Raises
+    StoreError.
+    """
+    about = [] if wanted is None else columns_of(wanted, view.schema)
+    if view.table is None and view.name != OF_LOG[0]:
+        fields = list(dict.fromkeys((*columns, *about)))
+        for part in damage_parts(ask):
+            for rows in damage_rows(ask, fields, part):
+                yield _taken(rows, wanted).select(columns)
+    elif view.table is None:
+        yield from _messages(ask, columns, lacking, wanted, about)
+    else:
+        names = tuple(dict.fromkeys((*columns, *about)))
+        for one in parts_of(view.table, ask):
+            for rows in table_rows(view.table, ask, names, one, lacking.add):
+                yield _taken(rows, wanted).select(columns)
+
+
+def _messages(
+    ask: Ask,
+    columns: Sequence[str],
+    lacking: Lacking,
+    wanted: pc.Expression | None,
+    about: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """A body comes with its check: one that fails counts, unless it is the query that looks for it."""
+    checked = BODY in columns or not CHECKED.isdisjoint(about)
+    fields = tuple(dict.fromkeys((*columns, *((BODY_CRC_OK,) if checked else ()))))
+    ask = replace(ask, fields=fields)
+    for part in log_rows.parts_of(ask):
+        pushed = log_rows.Pushed()
+        if wanted is not None:
+            pushed = log_rows.Pushed([[OfBatches(part.store, wanted, about)]])
+        for rows in log_rows.rows_of(ask, part, lacking.add, pushed):
+            if BODY in columns and BODY_CRC_OK not in (*columns, *about):
+                lacking.bodies += rows.column(BODY_CRC_OK).false_count
+            yield rows.select(columns)
+
+
+def _taken(rows: pa.RecordBatch, wanted: pc.Expression | None) -> pa.RecordBatch:
+    return rows if wanted is None else rows.filter(pa.array(mask_of(wanted, rows)))

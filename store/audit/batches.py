@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..broker.dispatch import Dispatched
-from ..broker.load import LoadedFile
+from ..broker.load_rules import LoadedFile
 from ..broker.profiles import QueueRules
 from ..disk.edits import Edit
 from ..disk.snapshot import Entry, QueueId, Snapshot

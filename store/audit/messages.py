@@ -17,12 +17,11 @@ import numpy.typing as npt
 
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import Further
+from ..columns.dictionary import TopicTable
 from ..columns.ordered import order_of_pairs
-from ..columns.topic_table import TopicTable
 from ..disk.snapshot import QueueId
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..log.lost import tombstones
-from ..log.record_status import Mark
+from ..log.record_status import Mark, tombstones
 from ..log.tail_history import Recent
 from .tally import Tally
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
-from ..disk.page_cache import reading_rate
+from ..disk.byte_reader import reading_rate
 from ..disk.workers import Forked
 from ..log.commit_log import Batch, CommitLog
 from ..log.splits import record_behind, used_bytes

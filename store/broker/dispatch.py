@@ -3,6 +3,8 @@
 The one place for the rules of spec/02-consumequeue.md (2.2, 2.3, 2.9) and spec/03-index.md (3.2,
 3.3). Pure functions from columns to columns: `put`, `recover` and the Spark pipeline share them.
 They say what every record would add; who writes decides what is there already.
+
+What a broker reads of a record when it tells waiting consumers that it has come (4.9).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ...formats.derive.ragged import Ints
 from ...formats.hashing import java_hash, java_string
 from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
-from ...formats.property_columns import Items
+from ...formats.property_columns import Items, find
 from ..columns.dictionary import Dictionary, dictionary
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dispatch_record import LIGHT_CLOSED
@@ -362,3 +364,29 @@ def split_keys(keys: Ragged) -> tuple[Ints, Ragged]:
     begin, end = begin[full], end[full]
     row = rows[np.searchsorted(packed.start, begin, side="right") - 1]
     return row, Ragged(packed.buffer, begin, end - begin)
+
+
+_LONG_MAX = 2**63 - 1
+
+
+def unannounceable(columns: Columns) -> int | None:
+    """Row of the first record whose further queues cannot be announced; None: there is none.
+
+    Every offset in INNER_MULTI_QUEUE_OFFSET has to be a number, of records of transactions and of
+    topics without further queues, too, and whether or not the broker has LMQ (B11).
+    """
+    properties = columns.ragged("properties")
+    queues = find(properties, names.INNER_MULTI_DISPATCH)
+    offsets = find(properties, names.INNER_MULTI_QUEUE_OFFSET)
+    for row in np.flatnonzero((queues.length > 0) & (offsets.length > 0)).tolist():
+        numbers = java_split(offsets[row])
+        if len(numbers) == len(java_split(queues[row])) and not all(map(_is_long, numbers)):
+            return int(row)
+    return None
+
+
+def _is_long(text: str) -> bool:
+    """`Long.parseLong` takes it."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,30}", text):
+        return False
+    return -_LONG_MAX - 1 <= int(text) <= _LONG_MAX

@@ -1,20 +1,45 @@
-"""A condition in the filter language, asked of one message or of a batch of columns."""
+"""A condition in the filter language, asked of one message or of a batch of columns.
+
+An expression over a batch of columns: Python once for each different value, never for each record.
+
+A column of values is coded: `values` holds the different ones (some may be there twice), `ids`
+int64[n] tells which one each record has. Operators work on `values`; conditions have the four
+values of STATES, in this order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from .filter_fields import value_of
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import Ragged
+from ...formats.derive.ragged import Ints
+from ...formats.hashing import java_string
+from ...formats.id_columns import host_text_column, message_id_column
+from ...formats.message_properties import ITEM_SEPARATOR
+from ...formats.property_columns import Items
+from ..columns.dictionary import dictionary
 from .filter_grammar import parse
-from .filter_tree import Constant, Name, Node
-from .filter_values import Value
+from .filter_values import (
+    CRC_OK,
+    FAILED,
+    NUMBERS,
+    Apply,
+    Constant,
+    Name,
+    Node,
+    Operator,
+    Value,
+    Whole,
+    magic_text,
+    value_of,
+)
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from ..log.batch import Batch
     from ..log.message import Message
 
@@ -73,7 +98,6 @@ class Where:
 
     def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
         """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
-        from .filter_columns import Source, states
 
         return states(self._node, Source(batch))
 
@@ -89,3 +113,143 @@ def _value(node: Node, named: Callable[[Name], Value]) -> Value:
     if not more:
         return node.operator(found)
     return reduce(lambda left, right: node.operator(left, _value(right, named)), more, found)
+
+
+STATES: tuple[Value, ...] = (False, True, None, FAILED)
+_CODE = {id(state): code for code, state in enumerate(STATES)}
+_SAMPLE = 256
+"""Values that tell whether it is worth while to look for those that are alike."""
+_TABLE_MAX = 64
+"""Pairs of values that are all worked out, wanted or not."""
+
+
+class Coded(NamedTuple):
+    """`values[ids[i]]` is the value of record i."""
+
+    ids: Ints
+    values: list[Value]
+
+
+class Source:
+    """The properties and fields of a batch as coded columns, each made once."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._items: Items | None = None
+        self._made: dict[Name, Coded] = {}
+
+    def __len__(self) -> int:
+        return len(self._batch)
+
+    def column(self, name: Name) -> Coded:
+        """The values that a name has."""
+        made = self._made.get(name)
+        if made is None:
+            made = _field(self._batch, name.name) if name.field else self._property(name.name)
+            self._made[name] = made
+        return made
+
+    def _property(self, name: str) -> Coded:
+        if self._items is None:
+            self._items = Items(self._batch.columns.ragged("properties"))
+        ids, values = _different(self._items.find(name))
+        # no value holds the separator: many are decoded as quickly as one
+        texts = java_string(ITEM_SEPARATOR.join(values)).split(ITEM_SEPARATOR.decode())
+        return Coded(ids, [text or None for text in texts])
+
+
+def _different(strings: Ragged) -> tuple[Ints, list[bytes]]:
+    """Ids and values; not looked for where there are hardly two alike, such as keys."""
+    sample = strings[:_SAMPLE].tolist()
+    if 2 * len(set(sample)) > len(sample):
+        return np.arange(len(strings)), strings.tolist()
+    found = dictionary(strings)
+    return found.ids, found.values
+
+
+def _texts(strings: Ragged) -> Coded:
+    found = dictionary(strings)
+    return Coded(found.ids, [java_string(value) for value in found.values])
+
+
+def _field(batch: Batch, name: str) -> Coded:
+    columns = batch.columns
+    if name == "position":
+        return _numbers(batch.position)
+    if name in NUMBERS:
+        return _numbers(columns.ints(name))
+    if name == CRC_OK:
+        ok = batch.body_crc_ok
+        if ok is None:
+            return _constant(None, len(batch))
+        return Coded(ok.astype(np.int64), list(STATES))
+    if name == "topic":
+        return _texts(columns.ragged(name))
+    if name == "magic_code":
+        codes = _numbers(columns.ints(name))
+        return Coded(codes.ids, [magic_text(code) for code in codes.values])  # type: ignore[arg-type]
+    if name == "message_id":
+        ip, port = columns.ragged("store_host.ip"), columns.ints("store_host.port")
+        texts = message_id_column(ip, port, columns.ints("physical_offset"))
+        return Coded(np.arange(len(texts)), list(texts))
+    hosts = host_text_column(columns.ragged(f"{name}.ip"), columns.ints(f"{name}.port"))
+    return _texts(Ragged.of(host.encode() for host in hosts))
+
+
+def _numbers(column: npt.NDArray[np.integer]) -> Coded:
+    found, ids = np.unique(column, return_inverse=True)
+    return Coded(ids, [Whole(number) for number in found.tolist()])
+
+
+def _constant(value: Value, count: int) -> Coded:
+    return Coded(np.zeros(count, np.int64), [value])
+
+
+def states(node: Node, source: Source) -> npt.NDArray[np.bool_]:
+    """bool[n]: for which records a condition is true."""
+    found = _evaluate(node, source)
+    true = np.array([value is True for value in found.values], np.bool_)
+    return true[found.ids]
+
+
+def _evaluate(node: Node, source: Source) -> Coded:
+    if isinstance(node, Constant):
+        return _constant(node.value, len(source))
+    if isinstance(node, Name):
+        return source.column(node)
+    first, *more = node.operands
+    found = _evaluate(first, source)
+    if not more:
+        return _coded(found.ids, [node.operator(value) for value in found.values], node)
+    return reduce(lambda left, right: _pairs(left, _evaluate(right, source), node), more, found)
+
+
+def _pairs(left: Coded, right: Coded, node: Apply) -> Coded:
+    """The operator over the pairs of values that occur."""
+    operator, width = node.operator, len(right.values)
+    if width == 1:
+        [value] = right.values
+        return _coded(left.ids, [operator(one, value) for one in left.values], node)
+    pair = left.ids * width + right.ids
+    if len(left.values) * width <= _TABLE_MAX:
+        return _coded(pair, _all(operator, left.values, right.values), node)
+    different, ids = np.unique(pair, return_inverse=True)
+    found = [
+        operator(left.values[one], right.values[other])
+        for one, other in zip(
+            (different // width).tolist(), (different % width).tolist(), strict=True
+        )
+    ]
+    return _coded(ids, found, node)
+
+
+def _all(operator: Operator, left: list[Value], right: list[Value]) -> list[Value]:
+    return [operator(one, other) for one in left for other in right]
+
+
+def _coded(ids: Ints, values: list[Value], node: Apply) -> Coded:
+    """Conditions come out in the few values they can have."""
+    if not node.boolean or len(values) == 1:
+        return Coded(ids, values)
+    codes = np.fromiter(map(_CODE.__getitem__, map(id, values)), np.int64, len(values))
+    return Coded(codes[ids], list(STATES))

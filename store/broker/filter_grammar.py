@@ -13,9 +13,8 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import VisitError
 
 from ..errors import InvalidInput
-from . import filter_tree, filter_values
-from .filter_fields import FIELDS, PROPERTIES
-from .filter_tree import Constant, Name, Node, Refused
+from . import filter_values
+from .filter_values import FIELDS, PROPERTIES, Constant, Name, Node, Refused
 
 TEXT_MAX = 1 << 20
 """Characters of an expression."""
@@ -131,7 +130,7 @@ def _text(token: Token) -> str:
 
 def _ordered(operator: filter_values.Operator) -> Any:
     def build(_: object, children: list[Node]) -> Node:
-        return filter_tree.ordered(operator, *children)
+        return filter_values.ordered(operator, *children)
 
     return build
 
@@ -139,7 +138,9 @@ def _ordered(operator: filter_values.Operator) -> Any:
 def _text_test(test: Any, *, negated: bool = False) -> Any:
     def build(_: object, children: list[Any]) -> Node:
         node, text = children
-        return filter_tree.apply(filter_values.text_test(test, _text(text), negated=negated), node)
+        return filter_values.apply(
+            filter_values.text_test(test, _text(text), negated=negated), node
+        )
 
     return build
 
@@ -147,7 +148,7 @@ def _text_test(test: Any, *, negated: bool = False) -> Any:
 def _in_list(*, negated: bool) -> Any:
     def build(_: object, children: list[Any]) -> Node:
         node, *texts = children
-        return filter_tree.in_list(node, frozenset(map(_text, texts)), negated=negated)
+        return filter_values.in_list_node(node, frozenset(map(_text, texts)), negated=negated)
 
     return build
 
@@ -156,26 +157,30 @@ class _Build(Transformer[Token, Node]):
     """Makes the nodes while the text is read: no tree of lark's own, no recursion."""
 
     def start(self, children: list[Node]) -> Node:
-        return filter_tree.condition(children[0])
+        return filter_values.condition(children[0])
 
     def either(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.logical_or, *map(filter_tree.condition, children))
+        return filter_values.apply(
+            filter_values.logical_or, *map(filter_values.condition, children)
+        )
 
     def both(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.logical_and, *map(filter_tree.condition, children))
+        return filter_values.apply(
+            filter_values.logical_and, *map(filter_values.condition, children)
+        )
 
     def equal(self, children: list[Node]) -> Node:
-        return filter_tree.equality(*children)
+        return filter_values.equality(*children)
 
     def not_equal(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.logical_not, filter_tree.equality(*children))
+        return filter_values.apply(filter_values.logical_not, filter_values.equality(*children))
 
     def is_null(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.is_null, children[0])
+        return filter_values.apply(filter_values.is_null, children[0])
 
     def is_not_null(self, children: list[Node]) -> Node:
-        return filter_tree.apply(
-            filter_values.logical_not, filter_tree.apply(filter_values.is_null, children[0])
+        return filter_values.apply(
+            filter_values.logical_not, filter_values.apply(filter_values.is_null, children[0])
         )
 
     greater = _ordered(filter_values.greater)
@@ -192,25 +197,25 @@ class _Build(Transformer[Token, Node]):
     not_in_list = _in_list(negated=True)
 
     def between(self, children: list[Node]) -> Node:
-        return filter_tree.between(*children)
+        return filter_values.between(*children)
 
     def not_between(self, children: list[Node]) -> Node:
-        return filter_tree.not_between(*children)
+        return filter_values.not_between(*children)
 
     def negative(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.negative, children[0], boolean=False)
+        return filter_values.apply(filter_values.negative, children[0], boolean=False)
 
     def not_(self, children: list[Node]) -> Node:
-        return filter_tree.apply(filter_values.logical_not, filter_tree.condition(children[0]))
+        return filter_values.apply(filter_values.logical_not, filter_values.condition(children[0]))
 
     def text(self, children: list[Token]) -> Node:
         return Constant(_text(children[0]))
 
     def whole(self, children: list[Token]) -> Node:
-        return filter_tree.whole_literal(children[0])
+        return filter_values.whole_literal(children[0])
 
     def real(self, children: list[Token]) -> Node:
-        return filter_tree.real_literal(children[0])
+        return filter_values.real_literal(children[0])
 
     def true(self, _: list[Token]) -> Node:
         return Constant(True)

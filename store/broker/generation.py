@@ -21,17 +21,15 @@ from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, SLOT, items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
-from ..disk.byte_reader import note, unread_of
+from ..disk.byte_reader import note, open_regular, read_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
-from ..disk.file_bytes import FileBytes
 from ..disk.layout import Layout
-from ..disk.regular_file import open_regular, read_regular
-from ..disk.snapshot import Entry, list_entries
+from ..disk.snapshot import Entry, FileBytes, list_entries
 from ..errors import Missing, UnreadableRange, from_os_error
 from .dispatch import LMQ_PREFIX
+from .load_rules import BodyCheck, Failure, walk
 from .profiles import NEWEST, PROFILES, VERSIONS
-from .record_check import BodyCheck, Failure, walk
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000

@@ -1,21 +1,88 @@
 """config/topics.json: a topic that it lacks, as a broker would create it (spec 05, 5.2, 5.3).
 
 A broker serves only topics that it knows. What the file has stays as it is, unknown keys too.
+
+The JSON of `config/`, as fastjson reads and writes it (spec/05-config.md, 5.1).
+
+Pretty printed with tabs; map keys that are numbers have no quotes and no lines of their own. Keys keep their order and their
+kind, so a file that is read and written again is the same text.
+
+Topics that a broker makes for itself, and groups, whatever its configuration says.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from ..disk.byte_reader import read_regular
 from ..disk.files import Files, write_new
-from ..disk.regular_file import read_regular
 from ..errors import Missing, Refused
-from .config_json import dumps, loads
 from .delay_level import SCHEDULE_TOPIC, parse_levels
-from .write_profile import WriterProfile
+from .profiles import WriterProfile
+
+_STRING_OR_NUMBER_KEY = re.compile(
+    # a string without an end goes on to the end of the text: none begins inside of it
+    r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|(?<=[{,])(\s*)(-?\d+)(?=\s*:)',
+    re.DOTALL,
+)
+_NUMBER_KEY = re.compile(r"[{,]\s*-?\d")
+"""What has none of these has no keys that are numbers, and need not be looked through."""
+_MARK = "\0"
+"""Marks a key that had no quotes; it is in no text that fastjson writes unescaped."""
+
+
+def loads(text: str) -> Any:
+    """Parse; keys without quotes become int. Raises ValueError."""
+    if text.endswith("\0"):  # no JSON; a huge file of holes has mebibytes of them to look through
+        raise ValueError("NULs behind the end")
+    if _NUMBER_KEY.search(text):
+        text = _STRING_OR_NUMBER_KEY.sub(_quote, text)
+    return json.loads(text, object_pairs_hook=_object, strict=False)
+
+
+def _quote(match: re.Match[str]) -> str:
+    return match[0] if match[2] is None else f'{match[1]}"{_MARK}{match[2]}"'
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str | int, Any]:
+    return {int(key[1:]) if key.startswith(_MARK) else key: value for key, value in pairs}
+
+
+def dumps(value: Any) -> str:
+    """Text of a value, without a line end behind it.
+
+    >>> dumps({"offsetTable": {0: 12}, "list": [], "order": False})
+    '{\\n\\t"offsetTable":{0:12\\n\\t},\\n\\t"list":[],\\n\\t"order":false\\n}'
+    """
+    return "".join(_lines(value, "\n"))
+
+
+def _lines(value: Any, line: str) -> Iterator[str]:
+    """Pieces of text; `line` begins a line of the level that `value` stands on."""
+    if isinstance(value, dict) and value:
+        inner = line + "\t"
+        separator = "{"
+        for key, item in value.items():
+            # fastjson begins a line for a text key only, but ends the map on one of its own
+            place = "" if isinstance(key, int) else inner
+            yield f"{separator}{place}{_key(key)}:"
+            yield from _lines(item, inner)
+            separator = ","
+        yield line + "}"
+    elif isinstance(value, list):
+        yield "[" + ",".join("".join(_lines(item, line + "\t")) for item in value) + "]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)
+
+
+def _key(key: str | int) -> str:
+    return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
+
 
 NAME = "topics.json"
 _TABLE, _VERSION = "topicConfigTable", "dataVersion"
@@ -182,3 +249,37 @@ def _replace(files: Files, path: Path, data: bytes) -> None:
 def now_ms() -> int:
     """The clock."""
     return time.time_ns() // 1_000_000
+
+
+OFFSET_MOVED: Final = "OFFSET_MOVED_EVENT"
+CHECKED_TOO_OFTEN: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRANSACTIONS_ENDED: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+_TOPICS = frozenset(
+    {
+        *(SCHEDULE_TOPIC, OFFSET_MOVED, CHECKED_TOO_OFTEN),
+        *("TBW102", "BenchmarkTest", "SELF_TEST_TOPIC"),
+    }
+)
+_TOPIC_PREFIXES = ("RMQ_SYS_", "rmq_sys_")
+_GROUPS = frozenset({"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP"})
+_GROUP_PREFIXES = ("CID_RMQ_SYS_", "CID_ONS")
+
+
+def is_system_topic(topic: str) -> bool:
+    """A broker serves the topic without an entry."""
+    return topic in _TOPICS or topic.startswith(_TOPIC_PREFIXES)
+
+
+def is_system_group(group: str) -> bool:
+    """A broker knows the group without an entry."""
+    return group in _GROUPS or group.startswith(_GROUP_PREFIXES)
+
+
+def group_of_topic(topic: str) -> str:
+    """The group whose retries or dead letters the topic has, "" for another topic."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
+    return ""

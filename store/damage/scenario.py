@@ -141,11 +141,7 @@ def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
 
 def scenarios() -> dict[str, Scenario]:
     """All scenarios by name, those of the log first."""
-    from . import (  # noqa: F401 (they register themselves)
-        log_scenarios,
-        other_scenarios,
-        queue_scenarios,
-    )
+    from . import scenarios  # noqa: F401 (they register themselves)
 
     return _REGISTER
 

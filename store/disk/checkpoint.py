@@ -1,14 +1,24 @@
-"""The checkpoint file: how far a broker had flushed its store (spec 04, 4.1)."""
+"""The checkpoint file: how far a broker had flushed its store (spec 04, 4.1).
+
+Writing the checkpoint (spec/04-checkpoint-timer.md, 4.1; 7.11, step 7).
+
+config/timercheck: how far the timer of a 5.x broker had come (spec 04, 4.7).
+
+The file `abort`: there while somebody writes, left behind by a crash (spec 04, 4.2).
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
-from ...formats.checkpoint import FIELDS
+from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ...formats.fixed import numbers_of
+from ...formats.timer_check import FIELDS as TIMER_FIELDS
 from ..errors import Missing
-from .regular_file import read_regular
+from .byte_reader import read_regular
+from .files import Files, write_new
 
 _FIELDS = numbers_of(FIELDS)
 
@@ -38,3 +48,92 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
         return Checkpoint.from_bytes(read_regular(path, _FIELDS.size))
     except Missing:
         return None
+
+
+def checkpoint_bytes(checkpoint: Checkpoint) -> bytes:
+    """The fields as they lie at the beginning of the file."""
+    return numbers_of(FIELDS).pack(*checkpoint)
+
+
+def at_last_record(
+    before: Checkpoint,
+    *,
+    store_timestamp: int,
+    physical_offset: int,
+    index_timestamp: int | None,
+    fields: int,
+) -> Checkpoint:
+    """The checkpoint of a store whose queues and index are complete up to its last record.
+
+    store_timestamp, physical_offset: of that record. index_timestamp: end time of the newest full
+    index file, None keeps what was there. fields: how many fields the broker knows; the others
+    stay as they were.
+    """
+    new = Checkpoint(
+        physic_msg_timestamp=store_timestamp,
+        logics_msg_timestamp=store_timestamp,
+        index_msg_timestamp=before.index_msg_timestamp
+        if index_timestamp is None
+        else index_timestamp,
+        master_flushed_offset=before.master_flushed_offset,
+        confirm_phy_offset=physical_offset,
+        logics_physical_offset=physical_offset,
+    )
+    return Checkpoint(*new[:fields], *before[fields:])
+
+
+def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
+    """Write the fields and flush them; a file that is missing or short becomes one page."""
+    created = not path.exists()
+    with files.open_or_create(path) as file:
+        if file.size < PAGE_BYTES:
+            file.truncate(PAGE_BYTES)
+        file.pwrite(checkpoint_bytes(checkpoint), 0)
+        file.sync()
+    if created:
+        files.sync_directory(path.parent)
+
+
+_TIMER_FIELDS = numbers_of(TIMER_FIELDS)
+
+
+class TimerCheck(NamedTuple):
+    """The fields of timercheck, by the names of the schema: ms since 1970, offsets, versions."""
+
+    last_read_time_ms: int = 0
+    last_timer_log_flush_pos: int = 0
+    last_timer_queue_offset: int = 0
+    master_timer_queue_offset: int = 0
+    state_version: int = 0
+    timestamp: int = 0
+    counter: int = 0
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TimerCheck:
+        """The fields of the file's content; missing bytes count as zeros, as in a broker."""
+        return cls(
+            *_TIMER_FIELDS.unpack(data[: _TIMER_FIELDS.size].ljust(_TIMER_FIELDS.size, b"\0"))
+        )
+
+    def to_bytes(self) -> bytes:
+        """The fields as they lie at the beginning of the file."""
+        return _TIMER_FIELDS.pack(*self)
+
+
+def read_timer_check(path: str | os.PathLike[str]) -> TimerCheck | None:
+    """The timercheck at `path`, None where there is none. Raises Unreadable."""
+    try:
+        return TimerCheck.from_bytes(read_regular(path, _TIMER_FIELDS.size))
+    except Missing:
+        return None
+
+
+def create_abort(files: Files, path: Path, *, pid: bool) -> None:
+    """Create the file, on disk before anything else is written. pid: 5.x writes the process id."""
+    write_new(files, path, str(os.getpid()).encode() if pid else b"")
+
+
+def remove_abort(files: Files, path: Path) -> None:
+    """Remove the file: everything else is on disk."""
+    files.unlink(path)
+    files.sync_directory(path.parent)

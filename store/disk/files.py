@@ -2,12 +2,24 @@
 
 Everything that writes does it through one `Files` object. Tests put another in its place that
 counts the steps, fails at any of them or stops for good there, so that every crash and every full
-disk can be tried. `Files` holds nothing but where it may write (`confine.py`): one object serves any
+disk can be tried. `Files` holds nothing but where it may write (`files.py`): one object serves any
 number of stores and threads.
+
+Two names of a file system that change places at once: renameat2(2), which Python does not have.
+
+A directory that a command makes: it is there whole behind it, or what was there before stays.
+
+Where a command that writes may write: in the store, and where its configuration says.
+
+A store can come from anybody. A link in it that leads elsewhere, or a journal that names another
+place, must not turn the repair of a store into a change of something else. The store's own
+directories may be links to other disks where the user says so (`follow_links`).
 """
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,12 +27,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..errors import Refused, StoreError, from_os_error
-from .byte_reader import read
-from .exchange import exchange
-from .regular_file import check_regular
+from .byte_reader import check_regular, read
+from .compressed import refuse_compressed
+from .file_queue import start_of
+from .layout import JOURNAL, Layout
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
+"""What a kernel or a file system says that does not know how: NFS, say."""
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Let two paths change places; False where the system cannot do that. Raises OSError."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # a C library without it
+        return False
+    if rename(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error in _CANNOT:
+        return False
+    raise OSError(error, os.strerror(error), os.fspath(other))
+
 
 _FILE_BITS = 0o666
 _MODE_BITS = 0o7777
@@ -253,3 +287,105 @@ def write_new(files: Files, path: Path, data: Buffer, *, like: Path | None = Non
             file.pwrite(data, 0)
         file.sync()
     files.sync_directory(path.parent)
+
+
+@contextmanager
+def new_directory(target: Path, files: Files) -> Iterator[None]:
+    """Make `target`, new or empty, and let `files` write nowhere else in this block: what has come of
+    it is removed again where the block is left by an error or an interrupt.
+
+    The error says so, or names what could not be removed. Raises NoSpace, Unreadable, Missing.
+    """
+    made = [path for path in (target, *target.parents) if not path.exists()]
+    try:
+        files.make_directory(target)
+        files.confine([target])
+        yield
+    except BaseException as error:
+        told = f"nothing is left of {target}"
+        try:
+            _clear(target, made, files)
+        except StoreError as kept:
+            told = f"{target} is not whole, and stays: {kept}"
+        if isinstance(error, StoreError):
+            error.hint = "; ".join(filter(None, (error.hint, told)))
+        else:
+            error.add_note(told)
+        raise
+
+
+def remove_tree(folder: Path, files: Files) -> None:
+    """Remove a folder with all that is in it; links in it are not followed."""
+    _empty(folder, files)
+    files.remove_directory(folder)
+
+
+def _empty(folder: Path, files: Files) -> None:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            remove_tree(path, files)
+        else:
+            files.unlink(path)
+
+
+def _clear(target: Path, made: list[Path], files: Files) -> None:
+    """Remove what is in a directory, then the directories that were made."""
+    if target.is_dir():
+        _empty(target, files)
+    outside = Files()  # the other one is confined to the target
+    for path in made:
+        if path.is_dir():
+            outside.remove_directory(path)
+
+
+def confine(files: Files, layout: Layout, *, follow_links: bool = False) -> None:
+    """Let `files` change nothing but this store.
+
+    Beside a log directory on another disk lies a session's folder on that disk. Raises Refused
+    where a part of the store lies elsewhere, Unsupported where files of it are compressed: nothing has
+    been written then.
+    """
+    refuse_compressed(layout)
+    root = _plain(layout.root)
+    named = [d for d in layout.commit_log_directories if not _plain(d).is_relative_to(root)]
+    own = [*layout.commit_log_directories, *_directories(layout)] if follow_links else []
+    roots = [root]
+    for directory in (*named, *own):
+        roots += [directory, directory.resolve().parent / JOURNAL]
+    if layout.journal_place is not None:
+        roots.append(layout.journal_place)
+    files.confine(roots)
+    for part in (*layout.commit_log_directories, *_directories(layout), *_files(layout)):
+        files.check_inside(part)
+
+
+def check_log_end(files: Files, layout: Layout, log_end: int) -> None:
+    """The files that are written to next: the last ones of log and index. Raises Refused."""
+    with layout.commit_log_files() as log:
+        for file in log.files:
+            if file.end >= log_end:
+                files.check_inside(Path(file.path))
+    if layout.index.is_dir():
+        names = [path for path in layout.index.iterdir() if start_of(path.name) is not None]
+        for path in sorted(names)[-1:]:
+            files.check_inside(path)
+
+
+def _plain(path: Path) -> Path:
+    """The path without `..`: a link in it keeps its own name."""
+    return Path(os.path.abspath(path))  # noqa: PTH100
+
+
+def _directories(layout: Layout) -> Iterator[Path]:
+    yield layout.consume_queue
+    yield layout.batch_consume_queue
+    yield layout.consume_queue_ext
+    yield layout.index
+    yield layout.timer_log
+    yield layout.config
+
+
+def _files(layout: Layout) -> Iterator[Path]:
+    yield from (layout.abort, layout.lock, layout.checkpoint, layout.timer_wheel, layout.journal)
+    for name in ("topics.json", "topics.json.bak", "topics.json.tmp"):
+        yield layout.config / name

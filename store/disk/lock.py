@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...formats.lock import LOCKED_RANGE
 from ..errors import Missing, from_os_error
-from .regular_file import open_regular
+from .byte_reader import open_regular
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""

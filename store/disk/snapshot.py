@@ -2,25 +2,77 @@
 
 Directory listings are taken once; contents are read when they are asked for, a window at a time,
 and never written. A snapshot knows nothing about versions.
+
+The content of a file as slices: read when they are asked for, never mapped.
+
+A page of a mapped file that its disk does not give kills the process; here it is an error.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from ...formats.hashing import java_hash
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..errors import StoreError, Unsupported, from_os_error
+from .byte_reader import data_ranges, fill, open_regular
 from .checkpoint import Checkpoint, read_checkpoint
 from .compressed import refuse_compressed
-from .file_bytes import FileBytes
 from .file_queue import is_directory
 from .layout import Layout
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class FileBytes:
+    """A file, or what it unpacks to: `content[begin:end]` are bytes of it as uint8[end - begin].
+
+    Each slice is read anew, and belongs to whoever asked. open_file: gives the descriptor. Raises
+    Missing, Unreadable, at once or with a slice.
+    """
+
+    def __init__(self, path: str, open_file: Callable[[str], int] = open_regular) -> None:
+        self.path = path
+        self._open_file = open_file
+        with self._opened() as descriptor:
+            self._size = os.fstat(descriptor).st_size
+
+    @contextmanager
+    def _opened(self) -> Iterator[int]:
+        descriptor = self._open_file(self.path)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> Bytes:
+        begin, end, _ = part.indices(self._size)
+        data = np.empty(max(0, end - begin), np.uint8)
+        if len(data):
+            with self._opened() as descriptor:
+                fill(descriptor, data.data, begin, self.path, end=self._size)
+        return data
+
+    def sparse(self) -> Bytes:
+        """All of it, uint8[size]; holes of a sparse file are not read, and take no memory."""
+        found = np.zeros(self._size, np.uint8)
+        with self._opened() as descriptor:
+            for begin, end in data_ranges(descriptor, 0, self._size):
+                fill(descriptor, found[begin:end].data, begin, self.path, end=self._size)
+        return found
+
 
 BARRIER_PREFIX = "mqstore-recover-"
 """Name of the file in the log directory that keeps brokers from starting during a repair."""

@@ -17,9 +17,8 @@ from ...formats.derive import dtype_of
 from ...formats.index_file import ITEM, SLOT, SLOT_BYTES, items_offset, slots_offset
 from ..broker.dispatch import dispatch
 from ..disk.edits import Edit
-from ..disk.file_bytes import FileBytes
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import Entry, Snapshot
+from ..disk.snapshot import Entry, FileBytes, Snapshot
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from .files import Geometry

@@ -17,8 +17,8 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Ints
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOTS
+from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.timer_check import TimerCheck, read_timer_check
 from ..errors import UnreadableRange, Unsupported
 from ..search.found import Note
 from ..search.store import Store

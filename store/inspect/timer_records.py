@@ -2,13 +2,21 @@
 
 A message that is rolled is written to the timer topic again, a delivered one to its real topic; both
 keep what it was made with. Records that agree in all of that are of one message.
+
+Records of the timer topic put together with the wheel: which records are of one message, which
+entries lead to them, what was delivered (spec 04, 4.4 to 4.6).
+
+Messages that cancel a timer message: which they name, and whether a broker heeds it (spec 04, 4.6).
+
+A cancel message works only in the very tick of its target, and only if it names the target as that
+generation of brokers does: by its unique key, or by topic and key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +25,13 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
+from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from ..broker.delay_level import TIMER_TOPIC
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.record_status import Mark
 from ..search.selection import equal, utf8
 from ..search.store import Store
+from .timer_chains import NOWHERE, Entries, Wheel
 
 Mask = npt.NDArray[np.bool_]
 NO_NUMBER = -1
@@ -171,3 +181,215 @@ def _timed(batch: Batch) -> tuple[Mask, Mask, Mask]:
         asked |= items.find(name).length > 0
     outside = ~inside & (batch.columns.ints("reconsume_times") == 0)
     return inside, timed & outside, asked & ~timed & outside
+
+
+@dataclass
+class Facts:
+    """What is known of n records of the timer topic, by column.
+
+    group: number of the message that a record is of. delivered: of each message, the positions of
+    its records in real topics. fires_ms: when the wheel has the record next, NOWHERE for never;
+    rolled: only to be taken round again then; cancelling: as a cancel message. tick_ms: when its
+    newest entry says, NOWHERE without one. unread: its entry names too few bytes, or some behind
+    the end: a broker finds no message there. in_queue: a broker has still to read it from the timer
+    topic's queue. cut_off: a broker that starts cuts the log before it. damage: as `Scanned`.
+    poison: the queue offset at which a broker's reading gets stuck, since TIMER_OUT_MS is no number
+    there (B35); None for nowhere.
+    """
+
+    records: TimerRecords
+    wheel: Wheel
+    stuck_ms: int | None
+    group: Ints
+    delivered: dict[int, list[int]]
+    fires_ms: Ints
+    rolled: Mask
+    tick_ms: Ints
+    cancelling: Mask
+    unread: Mask
+    in_queue: Mask
+    cut_off: Mask
+    damage: int
+    poison: int | None
+
+    def messages(self, wanted: Mask) -> Iterator[Ints]:
+        """The rows of each message that has any of the rows wanted, by position; in that order."""
+        rows = np.flatnonzero(wanted)
+        rows = rows[np.lexsort((self.records.position[rows], self.group[rows]))]
+        edges = np.flatnonzero(np.diff(self.group[rows])) + 1
+        parts = np.split(rows, edges) if len(rows) else []
+        yield from sorted(parts, key=lambda part: int(self.records.position[part[0]]))
+
+    def slot(self, row: int) -> int:
+        """The tick at which the wheel lets a record's message go."""
+        return self.wheel.ticks.of(int(self.records.out_ms[row]))
+
+    def text(self, name: str, row: int) -> str:
+        """`topic`, `unique_key` or `cancels` of a record."""
+        stored: bytes = getattr(self.records, name)[int(row)]
+        return stored.decode("utf-8", "replace")
+
+
+def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: Wheel) -> Facts:
+    """Join the columns."""
+    count = len(records)
+    done = scanned.came_out
+    known = [records.identity()] + ([done.identity()] if done is not None else [])
+    _, group = np.unique(np.concatenate(known), axis=0, return_inverse=True)
+    group = group.astype(np.int64).reshape(-1)
+    out: dict[int, list[int]] = {}
+    if done is not None:
+        for number, position in zip(group[count:].tolist(), done.position.tolist(), strict=True):
+            out.setdefault(number, []).append(position)
+    chained = entries.fires_ms != NOWHERE
+    waits = chained & _readable(entries, records, wheel)
+    newest, of_any = _newest(entries.offset_py, records.position)
+    next_, of_waiting = _newest(entries.offset_py[waits], records.position)
+    magic = _at(entries.magic[waits], next_, of_waiting, empty=0)
+    _, of_chained = _newest(entries.offset_py[chained], records.position)
+    in_queue = records.queue_offset >= wheel.queue_offset
+    if wheel.queue_end is not None:
+        in_queue &= records.queue_offset < wheel.queue_end
+    bad = records.queue_offset[in_queue & (records.out_ms == NO_NUMBER)]
+    return Facts(
+        records,
+        wheel,
+        entries.stuck_ms,
+        group[:count],
+        out,
+        _at(entries.fires_ms[waits], next_, of_waiting),
+        (magic & MAGIC_ROLL) != 0,
+        _at(entries.tick_ms, newest, of_any),
+        (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
+        of_chained & ~of_waiting,
+        in_queue,
+        np.zeros(count, np.bool_) if wheel.log_end is None else records.position >= wheel.log_end,
+        scanned.damage,
+        int(bad.min()) if len(bad) else None,
+    )
+
+
+def _readable(entries: Entries, records: TimerRecords, wheel: Wheel) -> Mask:
+    """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
+    rows, known = _newest(records.position, entries.offset_py)
+    ends = entries.offset_py + entries.size_py
+    inside = known & (entries.size_py >= records.total_size[rows])
+    return inside if wheel.log_end is None else inside & (ends <= wheel.log_end)
+
+
+def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Mask]:
+    """Row of the last of the offsets that equals each position, and whether any does."""
+    if not len(offsets):
+        return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
+    order = np.argsort(offsets, kind="stable")
+    at = np.searchsorted(offsets[order], positions, side="right") - 1
+    rows = order[np.maximum(at, 0)]
+    return rows.astype(np.int64), (at >= 0) & (offsets[rows] == positions)
+
+
+def _at(values: Ints, rows: Ints, found: Mask, empty: int = NOWHERE) -> Ints:
+    if not len(values):
+        return np.full(len(rows), empty, np.int64)
+    return np.where(found, values[rows], empty).astype(np.int64)
+
+
+BY_KEY, BY_TOPIC = "unique key", "topic+unique key"
+_OPTION = "appendTopicForTimerDeleteKey"
+_SINCE = "5.4"
+_COMPARED = {"5.1": BY_KEY, "5.3": BY_TOPIC}
+_UNREAD = "it is not in the wheel, and will not be"
+
+
+@dataclass
+class Cancel:
+    """A message that cancels another one; positions in the log, times in ms since 1970.
+
+    cancels: what it names, as it lies there. effective: it has cancelled its target, or will.
+    reason: why not.
+    """
+
+    cancels: str
+    topic: str
+    position: int
+    store_timestamp: int
+    deliver_timestamp: int | None
+    effective: bool = False
+    reason: str = "no message has that key"
+
+    def to_json(self) -> dict[str, Any]:
+        """One of the cancel messages of `inspect --timers`."""
+        return vars(self)
+
+
+class _Named(NamedTuple):
+    """A cancel message. slot: its tick. heard: the wheel has it in its tick, or had it."""
+
+    cancel: Cancel
+    slot: int
+    heard: bool
+
+
+class Cancels:
+    """The cancel messages of a store, by what they name."""
+
+    def __init__(self, facts: Facts, store: Store, now_ms: int) -> None:
+        self.all: list[Cancel] = []
+        self._compared = compared_by(store)
+        self._version = store.generation.version
+        self._named: dict[str, list[_Named]] = {}
+        for rows in facts.messages(facts.records.cancels.length > 0):
+            named = _named(facts, rows, now_ms)
+            self.all.append(named.cancel)
+            self._named.setdefault(named.cancel.cancels, []).append(named)
+
+    def of(self, topic: str, unique_key: str, slot: int, delivered: bool) -> tuple[bool, str]:
+        """(a message is cancelled, why a cancel message that names it does not cancel it)."""
+        if not self._named or not unique_key:
+            return False, ""
+        cancelled, why = False, ""
+        forms = {BY_KEY: unique_key, BY_TOPIC: f"{topic}+{unique_key}"}
+        for form, text in forms.items():
+            for named in self._named.get(text, ()):
+                reason = self._why_not(named, form, slot, delivered)
+                named.cancel.effective |= not reason
+                named.cancel.reason = "" if named.cancel.effective else reason
+                cancelled |= not reason
+                why = why or (f"the cancel message at {named.cancel.position}: {reason}")
+        return cancelled, "" if cancelled else why
+
+    def _why_not(self, named: _Named, form: str, slot: int, delivered: bool) -> str:
+        if delivered:
+            return "its target was delivered"
+        if named.slot != slot:
+            return "its target is due at another tick"
+        if self._compared != form:
+            return f"a {self._version} broker compares the {self._compared}, not the {form}"
+        return "" if named.heard else _UNREAD
+
+
+def compared_by(store: Store) -> str:
+    """What a broker of the store's generation compares a cancel message with."""
+    version = store.generation.version
+    if version >= _SINCE:
+        return BY_TOPIC if store.config.get_bool(_OPTION) else BY_KEY
+    return _COMPARED.get(version, BY_KEY)
+
+
+def _named(facts: Facts, rows: Ints, now_ms: int) -> _Named:
+    records, ticks = facts.records, facts.wheel.ticks
+    last = int(rows[-1])
+    out_ms = int(records.out_ms[last])
+    cancel = Cancel(
+        facts.text("cancels", last),
+        facts.text("topic", last),
+        int(records.position[last]),
+        int(records.store_timestamp[rows[0]]),
+        None if out_ms == NO_NUMBER else out_ms + ticks.precision_ms,
+    )
+    waits = facts.fires_ms[rows] != NOWHERE
+    waits &= facts.cancelling[rows] | facts.rolled[rows]
+    to_come = bool(facts.in_queue[last]) and out_ms >= ticks.start_ms(now_ms)
+    was_there = out_ms < facts.wheel.last_read_ms and bool(
+        np.any(facts.tick_ms[rows] // ticks.precision_ms == facts.slot(last))
+    )
+    return _Named(cancel, facts.slot(last), bool(waits.any()) or to_come or was_there)

@@ -18,10 +18,8 @@ from ..counted import counted
 from ..queues.places import Places, batches
 from ..search.found import Note
 from ..search.store import Store
-from .timer_cancels import Cancel, Cancels
 from .timer_chains import NOWHERE, Entries, entries_of, wheel_of
-from .timer_facts import Facts, facts_of
-from .timer_records import NO_NUMBER, TimerRecords, timer_records
+from .timer_records import NO_NUMBER, Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
 
 HOUR_MS = 3_600_000
 _STUCK = (

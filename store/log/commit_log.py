@@ -18,17 +18,15 @@ from ...formats.derive import Ragged, decode
 from ...formats.derive.ragged import Ints
 from ...formats.message import MESSAGE
 from ..counted import counted
-from ..disk.byte_reader import Unread
+from ..disk.byte_reader import Unread, reading_rate
 from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import Layout
-from ..disk.page_cache import reading_rate
 from ..errors import NotFound
 from ..queues.references import Naming
 from .batch import Batch, Extent, ExtentKind, LogEnd
-from .log_items import PEEK_BYTES, SMALL_BYTES, has_body
 from .record_status import Mark
-from .scan import LogScan
+from .scan import PEEK_BYTES, SMALL_BYTES, LogScan, has_body
 from .tail_history import Recent
 from .window import Window, number_at, verdict
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..disk.file_queue import MappedFile
 from .batch import NO_FILE
 from .commit_log import Batch, CommitLog, Extent, ExtentKind
-from .log_items import LogItems
+from .scan import LogItems
 
 LOOK_BACK_BYTES = (4 << 20) + (1 << 16)
 """Room for the largest record of a default broker (`maxMessageSize`, and what is around a body)."""

@@ -10,8 +10,16 @@ from typing import Any
 from ..disk.files import Files
 from ..disk.layout import JOURNAL
 from ..errors import NotAStore, Refused
-from .adding import REPLACES, put_back, remove_beside
-from .stage import Stage, may_be_left_in, one_job, remove_rows, require_outside
+from .stage import (
+    REPLACES,
+    Stage,
+    may_be_left_in,
+    one_job,
+    put_back,
+    remove_beside,
+    remove_rows,
+    require_outside,
+)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
 from ..audit.verified import SoundLog
-from ..broker.load import LoadedFile
+from ..broker.load_rules import LoadedFile
 from ..counted import counted
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -24,19 +24,19 @@ from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..errors import Refused
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
-from .cut_properties import CutProperties, cut_properties
-from .fill import SMALLEST_FILLER, Fill, fills
-from .fill_records import Piece, encoded, padded
-from .gaps import Gap, GapFinder
-from .headers import all_put_right, put_right
-from .lmq_items import light_items
+from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
+from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, renamed, tail_edits, written
 from .lost_units import LostUnits, lost_units
-from .multi_dispatch import further_queues
-from .op_bodies import op_bodies
-from .overlay import PatchedQueue
-from .tombstones import Forms
-from .unreferenced import Place, Unplaced, with_unnamed
+from .torn_records import (
+    CutProperties,
+    all_put_right,
+    cut_properties,
+    further_queues,
+    light_items,
+    put_right,
+)
+from .unreferenced import Place, Unplaced, op_bodies, with_unnamed
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from ..audit.messages import Messages
 from ..audit.verified import SoundRun, Stretch
-from ..broker.config_json import loads
-from ..disk.regular_file import read_regular
+from ..broker.topics import loads
+from ..disk.byte_reader import read_regular
 from ..disk.snapshot import QueueId
 from ..errors import StoreError, Unreadable
 from .lost_messages import LostMessages

@@ -4,24 +4,47 @@ The end is where the broker's own recovery ends, with three differences that kee
 for every later start (spec 7.11): a record that names another position, behind the last good one,
 is of an earlier life and no new message (B14); a torn record is not taken for data (B26); and what
 a clean start would cut off next is cut off now, and told.
+
+Old records right behind the last new one: whole, in place, and their queue offsets are taken.
+
+A slave's cut, a restored file or a recycled one leaves them there. A broker takes them for messages at
+its next start: it gives them no unit, or one at the end of a queue that another message is to have
+(spec 2.2, step 4; 7.12, B14). All three must hold: they are older than the record before them, units
+of their queues name other messages at their offsets, and no unit of these queues names one of them.
+
+A store whose log is gone for good: what is left is put away, and a broker begins anew.
+
+A broker that starts without a log deletes the files of all queues. The plan does the same, and takes
+index and timer with them: what they name would be found in the records of the new log. All of it is
+moved, so that it can be taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
-from ..broker.load import LoadedFile
+from ...formats.consume_queue import UNIT_BYTES
+from ...formats.message import TRANSACTION_MASK, SysFlag
+from ..audit.messages import Auditor, Messages
+from ..audit.queues import QueueAudit
+from ..audit.verified import SoundRun
+from ..broker.dispatch import Dispatched
+from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
 from ..disk.edits import Edit
 from ..disk.file_queue import file_name
-from ..disk.snapshot import Entry, Snapshot
+from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..errors import Refused
-from ..queues.edits import last_byte
+from ..log.batch import Batch, Extent
+from ..log.commit_log import CommitLog
+from ..queues.edits import is_whole_file, last_byte
+from ..queues.units import is_valid, pre_fill, read_units
 from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.simulate import Outcome
 
@@ -169,3 +192,137 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
                 length=size,
                 pieces=((0, blank),),
             )
+
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass
+class DeadTail(Auditor):
+    """Looks at the log for what ends it. audits: of its queues, which have looked at all of it."""
+
+    audits: Mapping[QueueId, QueueAudit]
+    #: Position of the last record that is no message whose offset is taken.
+    last: int = -1
+    _ends: dict[QueueId, int] = field(default_factory=dict)
+    _taken: list[Messages] = field(default_factory=list)
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Records without a queue offset of their own prove nothing: no tail begins before them."""
+        state = batch.columns.ints("sys_flag") & TRANSACTION_MASK
+        silent = np.flatnonzero(np.isin(state, (SysFlag.PREPARED, SysFlag.ROLLBACK)))
+        if len(silent):
+            self.last = max(self.last, int(batch.position[silent[-1]]))
+
+    def messages(self, messages: Messages) -> None:
+        """Those whose offset one before them had."""
+        end, offsets = self._ends.get(messages.queue, 0), messages.offset
+        reached = np.maximum.accumulate(np.concatenate([np.array([end]), offsets + 1]))
+        self._ends[messages.queue] = int(reached[-1])
+        taken = offsets < reached[:-1]
+        if messages.queue not in self.audits:
+            taken[:] = False
+        if not taken.all():
+            self.last = max(self.last, int(messages.position[~taken][-1]))
+        if taken.any():
+            self._taken.append(messages.take(taken))
+
+    def takes(self, run: SoundRun) -> bool:
+        """Queues name these records."""
+        return not run.further_by
+
+    def sound(self, run: SoundRun) -> None:
+        """So they are no tail."""
+        self.last = max(self.last, run.last)
+        for queue, stretch in run.queues.items():
+            self._ends[queue] = max(stretch.next, self._ends.get(queue, 0))
+
+    def extent(self, extent: Extent) -> None:
+        """What is no record."""
+
+    def stale(self, batch: Batch) -> None:
+        """What is known to be dead."""
+
+    def begin(self, log: CommitLog) -> int | None:
+        """Where the log is to end, None: it has no such tail. Raises Unreadable."""
+        tail = [m.take(m.position > self.last) for m in self._taken]
+        tail = [messages for messages in tail if len(messages.position)]
+        if not tail or self.last < 0:
+            return None
+        record = log.records(np.array([self.last], np.int64))
+        if not len(record):
+            return None
+        newest = max(int(messages.store_timestamp.max()) for messages in tail)
+        if newest >= int(record.columns.ints("store_timestamp")[0]):
+            return None
+        end = self.last + int(record.columns.ints("total_size")[0])
+        return end if all(self._is_dead(messages, end) for messages in tail) else None
+
+    def _is_dead(self, messages: Messages, end: int) -> bool:
+        """Other messages have all these offsets, and nothing names a record behind `end`."""
+        audit = self.audits[messages.queue]
+        there = audit.lookup(messages.offset)
+        if not (is_valid(there) & (there["physical_offset"] < end)).all():
+            return False
+        return not any(
+            (is_valid(units) & (units["physical_offset"] >= end)).any()
+            for _, units in audit.on_disk()
+        )
+
+
+_UNITS_AT_ONCE = 1 << 16
+_PRE_FILL = pre_fill(1)[0]
+_REASON = "what it names is gone with the log"
+_CODES = ("I-002",)
+
+
+def put_away(snapshot: Snapshot) -> Iterator[Edit]:
+    """Edits that leave a store without queues, index and timer. Raises Refused.
+
+    A log directory has to be there: it is what keeps brokers from starting meanwhile.
+    """
+    directory = snapshot.layout.commit_log_directories[0]
+    if not directory.is_dir():
+        raise Refused(
+            "there is no commit log directory",
+            path=directory,
+            hint="make it, if the log is to begin anew",
+        )
+    for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
+        for _, entries in sorted(queues.items()):
+            yield from _moved(entries)
+    yield from _moved(snapshot.index)
+    yield from _moved(snapshot.timer_log)
+    layout = snapshot.layout
+    for path in (layout.timer_wheel, layout.config / "timercheck"):
+        if path.exists():
+            yield Edit("move", str(path), _REASON, _CODES)
+
+
+def _moved(entries: tuple[Entry, ...]) -> Iterator[Edit]:
+    for entry in entries:
+        yield Edit("move", entry.path, _REASON, _CODES)
+
+
+def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
+    """The messages that units tell of: all that is known of them. Raises Unreadable."""
+    size = snapshot.queue_file_bytes
+    for queue, entries in sorted(snapshot.queues.items()):
+        for entry in entries:
+            if not is_whole_file(entry, size):
+                continue
+            for first in range(0, size // UNIT_BYTES, _UNITS_AT_ONCE):
+                units = read_units(entry, first, min(_UNITS_AT_ONCE, size // UNIT_BYTES - first))
+                used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+                if len(used):
+                    offsets = int(entry.name) // UNIT_BYTES + first + used
+                    yield _messages(queue, offsets, units[used])
+
+
+def _messages(queue: QueueId, offsets: Ints, units: npt.NDArray[np.void]) -> Messages:
+    positions, sizes, tags = (
+        units[name].astype(np.int64) for name in ("physical_offset", "size", "tags_code")
+    )
+    nothing = np.zeros(len(offsets), np.bool_)
+    times = np.zeros(len(offsets), np.int64)
+    return Messages(queue, offsets, positions, sizes, tags, times, ~nothing, nothing)

@@ -1,8 +1,15 @@
-"""Looking at the log on behalf of a plan: what queues and index have, and what they lack."""
+"""Looking at the log on behalf of a plan: what queues and index have, and what they lack.
+
+What a recovery is asked for.
+
+Which queues count: the messages of a topic that was deleted do not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +28,61 @@ from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles, index_files
 from ..log.commit_log import Batch, Extent
 from ..queues.write import queue_directory
+from ..start.config_load import load_config
+from ..start.config_rules import TOPICS, ConfigRules
+from .gaps import Forms
 from .groups import GroupLoss
 from .log import LogPlan
-from .options import Wish
 from .unreferenced import Unplaced
+
+_TAG_BYTES_MAX = 30
+"""A tag that fits into any record whose producer gave it a unique key."""
+
+
+class Policy(StrEnum):
+    """What a plan keeps. `keep`: every good record. `broker`: what a broker's start would keep."""
+
+    KEEP = "keep"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a plan is asked for. The same wish gives the same plan for the same store.
+
+    made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
+    for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
+    written anew, too. replica: a copy of the log that damaged parts are taken from.
+    renumber: queues whose units get the numbers of their records, also where an earlier broker had
+    shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
+    put right where no start looks at them, too.
+    """
+
+    policy: Policy = Policy.BROKER
+    made_ms: int = 0
+    generations: tuple[str, ...] = ()
+    lost_tag: str = ""
+    exact: bool = False
+    renumber: frozenset[tuple[str, int]] = frozenset()
+    force_empty_log: bool = False
+    replica: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def forms(self) -> Forms:
+        """How tombstones look."""
+        return Forms(self.made_ms, self.generations, self.lost_tag)
+
+
+def check_lost_tag(tag: str) -> None:
+    """Raises InvalidInput for what consumers could not subscribe to as one tag."""
+    if not tag:
+        return
+    if not tag.isprintable() or any(c in "| *" for c in tag):
+        raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
+    if len(tag.encode()) > _TAG_BYTES_MAX:
+        raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
+
 
 Ints = npt.NDArray[np.int64]
 
@@ -151,3 +209,21 @@ class Maker(Auditor):
         for place in unplaced:
             time, offset = np.array([[place.store_timestamp], [place.queue_offset]], np.int64)
             self.lost.add(place.queue, "", np.zeros(1, np.int64), time, offset)
+
+
+def expected_queues(snapshot: Snapshot, rules: ConfigRules) -> Callable[[QueueId], bool]:
+    """Whether a queue's messages count.
+
+    A deleted topic has no queue directory and no entry in topics.json any more. Nor do those count of
+    a topic that cannot be a directory. Where no table can be read every topic may be one that is there.
+    """
+    taken = load_config(snapshot.layout.config, TOPICS, rules).taken
+    table = taken.value.get("topicConfigTable") if taken is not None else None
+    if not isinstance(table, dict) or not table:
+        return can_have_files
+    names = {str(name) for name in table}
+
+    def expected(queue: QueueId) -> bool:
+        return can_have_files(queue) and (queue in snapshot.queues or queue.topic in names)
+
+    return expected

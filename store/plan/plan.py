@@ -4,16 +4,20 @@ Under the policy `broker` the log ends where the broker's start would end it, un
 that can be read is given up (`keep/`). Both complete queues and index from the log, which no broker
 does (spec 7.5), and put out of the way what lies behind the ends, so that the next start, of any
 version, finds nothing to do (spec 7.11).
+
+The end of a repair as edits: the checkpoint, and `abort` last of all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from ...formats.checkpoint import FIELDS, PAGE_BYTES
+from ...formats.fixed import numbers_of
 from ..audit.batches import of_right_type
 from ..audit.messages import Auditor, survey
 from ..audit.packed_items import PackedItems
@@ -21,8 +25,8 @@ from ..audit.queues import QueueAudit
 from ..audit.tally import Tally
 from ..audit.verified import SoundLog
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
-from ..broker.record_check import BodyCheck
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue
@@ -35,24 +39,52 @@ from ..queues.fix import QueueFix
 from ..start.log import Switches
 from ..start.simulate import Outcome, simulate
 from ..timer.edits import timer_edits
-from .bring_back import Brought
-from .checkpoint import ending, new_checkpoint
+from .bring_back import Brought, with_replica
 from .close import KeptLog, gap_finder, keep_log
-from .cut_properties import CutProperties
-from .dead_tail import DeadTail
-from .empty_log import named_messages, put_away
-from .ext import ext_edits
 from .fill import Fill
 from .gaps import GapFinder
 from .groups import GroupLoss, Progress
-from .log import LogPlan, plan_log
-from .losses import tombstoned
-from .normalize import check_kinds, mend, what_a_log_left
-from .observer import Maker
-from .options import Policy, Wish
-from .replica_log import with_replica
+from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
+from .lost_messages import tombstoned
+from .normalize import check_kinds, ext_edits, mend, what_a_log_left
+from .observer import Maker, Policy, Wish
+from .torn_records import CutProperties, misnamed
 from .unreferenced import Unplaced, places
-from .wrong_offset import misnamed
+
+_REASON = "times and positions of a complete store"
+_CODES = ("I-111", "I-113")
+
+
+def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
+    """The edit that leaves `checkpoint` at `path`: its fields written, or a whole new file."""
+    data = numbers_of(FIELDS).pack(*checkpoint)
+    if path.exists() and path.stat().st_size == PAGE_BYTES:
+        return Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
+    return Edit("create", str(path), _REASON, _CODES, length=PAGE_BYTES, pieces=((0, data),))
+
+
+def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
+    """The last edits: a checkpoint that differs from that of the store, and no `abort`."""
+    if checkpoint != Checkpoint(**snapshot.checkpoint):
+        yield checkpoint_edit(snapshot.layout.checkpoint, checkpoint)
+    if snapshot.abort:
+        reason = "the store is in order: the next start is a clean one"
+        yield Edit("remove", str(snapshot.layout.abort), reason, ("I-009",))
+
+
+def new_checkpoint(
+    old: Checkpoint, profile: Profile, last_record: int, last_timestamp: int, index_time: int
+) -> Checkpoint:
+    """The checkpoint of a complete store (spec 7.11, step 7); fields of later versions stay."""
+    confirm, flushed = old.confirm_phy_offset, old.logics_physical_offset
+    position = max(0, last_record)
+    return old._replace(
+        physic_msg_timestamp=last_timestamp,
+        logics_msg_timestamp=last_timestamp,
+        index_msg_timestamp=index_time,
+        confirm_phy_offset=position if profile.queues.has_confirm_offset else confirm,
+        logics_physical_offset=position if profile.queues.has_flushed_position else flushed,
+    )
 
 
 @dataclass(frozen=True)

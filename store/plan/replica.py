@@ -2,6 +2,13 @@
 
 A slave receives the bytes of its master's log and puts them at the same positions, so what one has
 lost the other has byte for byte, as long as nobody has cut either of them since.
+
+Where a log has no good record and a replica may help: holes, with what stands on either side.
+
+More counts as damage here than for a plan: tombstones and fillers of an earlier recovery, and
+records that were torn inside their properties. A replica may have what was there.
+
+Stretches of a replica's log that can stand in another: whole records, one behind the other.
 """
 
 from __future__ import annotations
@@ -9,10 +16,16 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.tombstone import FILLER_TOPIC, is_filler
+from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..counted import counted
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
@@ -26,7 +39,12 @@ from ..errors import (
     Unsupported,
     from_os_error,
 )
+from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.commit_log import CommitLog
+from ..log.record_status import Mark, tombstones
+from .fill import Piece
+from .gaps import Gap, GapFinder
+from .lost_units import LostUnits
 
 _WINDOW_BYTES = 1 << 20
 _EPOCH_FILE = "epochFileCheckpoint"
@@ -136,3 +154,191 @@ def _log_of(place: Path) -> tuple[tuple[Path, ...], int | None]:
 def _identity(path: Path) -> tuple[int, int]:
     status = os.stat(path)  # noqa: PTH116
     return status.st_dev, status.st_ino
+
+
+_SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Positions [begin, end) of the log. before: begin and end of the good record in front of it,
+    None without one. last: the log ends here, as far as the store knows.
+    """
+
+    begin: int
+    end: int
+    before: tuple[int, int] | None
+    last: bool = False
+
+
+@dataclass
+class DamageFinder(GapFinder):
+    """Finds what a replica may have. samples: positions of some good records."""
+
+    samples: list[int] = field(default_factory=list)
+
+    def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """bool[n]: whole, and what the producer sent."""
+        return super().good(batch) & is_original(batch)
+
+    def records(self, batch: Batch, dispatched: Dispatched) -> None:
+        """Note a record of each batch, fewer of a large log."""
+        super().records(batch, dispatched)
+        good = np.flatnonzero(self.good(batch))
+        if len(good):
+            self.samples.append(int(batch.position[good[0]]))
+        if len(self.samples) > _SAMPLES:
+            del self.samples[1::2]
+
+
+def is_original(batch: Batch) -> npt.NDArray[np.bool_]:
+    """bool[n]: no tombstone, no filler, and not torn inside its properties."""
+    columns = batch.columns
+    topic, flags = columns.ragged("topic"), columns.ints("sys_flag")
+    filler = np.zeros(len(batch), np.bool_)
+    for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
+        filler[row] = is_filler(topic[row], int(flags[row]))
+    original: npt.NDArray[np.bool_] = ~(tombstones(columns) | filler | torn_properties(columns))
+    return original
+
+
+def holes(finder: GapFinder, log: CommitLog, replica: Replica) -> list[Hole]:
+    """The holes that `finder` has seen, by position; the last one is the log's end.
+
+    A BLANK belongs to the hole beside it, and is one where the replica has a record there.
+    """
+    found: list[Hole] = []
+    blanks = {blank.begin for blank in finder.blanks}
+    spans = sorted([*finder.gaps, *finder.blanks], key=_begin)
+    end = max(finder.end, log.min_offset)
+    last = finder.last if finder.last[0] >= 0 else None
+    tail = Hole(end, replica.end, last, last=True)
+    while spans:
+        group = [spans.pop(0)]
+        while spans and spans[0].begin == group[-1].end:
+            group.append(spans.pop(0))
+        if not any(g.begin not in blanks or record_at(replica.log, g.begin) for g in group):
+            continue
+        begin, previous = group[0].begin, group[0].previous
+        hole = Hole(begin, group[-1].end, None if previous < 0 else (previous, begin))
+        if hole.end < end:
+            found.append(hole)
+        elif hole.begin <= end:
+            tail = Hole(hole.begin, replica.end, last, last=True)
+    return [*found, tail]
+
+
+def _begin(gap: Gap) -> int:
+    return gap.begin
+
+
+def record_at(log: CommitLog, position: int) -> bytes:
+    """The bytes of the whole record at a position, none where there is none."""
+    found = log.records(np.array([position], np.int64))
+    return log.read(position, int(found.columns.ints("total_size")[0])) if len(found) else b""
+
+
+Ints = npt.NDArray[np.int64]
+_RUN_WINDOW_BYTES = 1 << 20
+
+
+class Run(NamedTuple):
+    """Records, or a BLANK, without a gap between: [begin, end)."""
+
+    begin: int
+    end: int
+    records: int
+    blank: bool = False
+
+
+def find_runs(
+    replica: Replica, begin: int, end: int, units: LostUnits, *, chained: bool = False
+) -> Iterator[Run]:
+    """What the replica has in [begin, end). chained: only what follows on `begin` without a gap.
+
+    A chained run ends where a queue unit names another record.
+    """
+    run = Run(begin, begin, 0)
+    for item in replica.log.scan(begin, end, reuse=True):
+        if isinstance(item, Extent):
+            rows = [(item.position, item.end, 0)] if _closes(item, replica) else []
+        else:
+            rows = list(_stretches(item, min(end, replica.end), units if chained else None))
+        for first, behind, count in rows:
+            if first != run.end:
+                if run.end > run.begin:
+                    yield run
+                if chained:
+                    return
+                run = Run(first, first, 0)
+            run = Run(run.begin, behind, run.records + count, blank=not count)
+        if chained and not rows:
+            break
+    if run.end > run.begin:
+        yield run
+
+
+def _closes(extent: Extent, replica: Replica) -> bool:
+    """A BLANK as a broker writes it, to the end of its file."""
+    whole = extent.end % replica.log.queue.file_size == 0
+    return extent.kind is ExtentKind.BLANK and not extent.reason and whole
+
+
+def _stretches(batch: Batch, end: int, units: LostUnits | None) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, records) of what follows one another in a batch and is good."""
+    if batch.mark > Mark.AFTER_DAMAGE:
+        return
+    columns = batch.columns
+    behind = batch.position + columns.ints("total_size")
+    good = is_original(batch) & (columns.ints("physical_offset") == batch.position)
+    good &= behind <= end
+    if batch.body_crc_ok is not None:
+        good &= batch.body_crc_ok
+    if units is not None:
+        good &= ~_denied(batch, behind, units)
+    rows = np.flatnonzero(good)
+    for part in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1):
+        if len(part):
+            yield int(batch.position[part[0]]), int(behind[part[-1]]), len(part)
+
+
+def _denied(batch: Batch, behind: Ints, units: LostUnits) -> npt.NDArray[np.bool_]:
+    """bool[n]: a queue unit names a record that begins inside this one, or another in its place."""
+    denied = np.zeros(len(batch), np.bool_)
+    first, last = np.searchsorted(units.position, [int(batch.position[0]), int(behind[-1])])
+    mine = units.take(slice(int(first), int(last)))
+    if not len(mine):
+        return denied
+    row = np.searchsorted(batch.position, mine.position, side="right") - 1
+    offset = batch.columns.ints("queue_offset").astype(np.int64)[row]
+    size = batch.columns.ints("total_size").astype(np.int64)[row]
+    light = np.array([queue.topic.startswith(LMQ_PREFIX) for queue in mine.queues])[mine.queue]
+    wrong = (batch.position[row] != mine.position) | (size != mine.size)
+    wrong |= ~light & (offset != mine.queue_offset)
+    denied[row[wrong]] = True
+    return denied
+
+
+def pieces_of(log: CommitLog, replica: Replica, run: Run) -> Iterator[Piece]:
+    """The bytes of a run that this log has not, in stretches of some windows of one file."""
+    begin = -1
+    for at, end in _windows(run, replica.log.queue.file_size):
+        own = log.read(at, end - at).ljust(end - at, b"\0")
+        if begin >= 0 and (
+            own == replica.bytes_at(at, end) or at % replica.log.queue.file_size == 0
+        ):
+            yield begin, replica.kept(begin, at)
+            begin = -1
+        if begin < 0 and own != replica.bytes_at(at, end):
+            begin = at
+    if begin >= 0:
+        yield begin, replica.kept(begin, run.end)
+
+
+def _windows(run: Run, file_bytes: int) -> Iterator[tuple[int, int]]:
+    """A run in parts that no file border cuts."""
+    at = run.begin
+    while at < run.end:
+        end = min(run.end, at + _RUN_WINDOW_BYTES, (at // file_bytes + 1) * file_bytes)
+        yield at, end
+        at = end

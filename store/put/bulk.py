@@ -19,11 +19,9 @@ from ..broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..columns.dictionary import Dictionary
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
-from .lmq import Named, name_offsets, set_texts
 from .message_columns import NO_CRC, count_of, prepare, rows_of
-from .new_message import Host, check_record, check_sizes
-from .options import Stored
-from .queue_kinds import with_bases
+from .new_message import Host, Stored, check_record, check_sizes
+from .queue_kinds import Named, name_offsets, set_texts, with_bases
 
 if TYPE_CHECKING:
     from .writer import StoreWriter

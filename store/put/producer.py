@@ -1,22 +1,280 @@
-"""What a producer may ask for with a message, and the message that a broker stores then."""
+"""What a producer may ask for with a message, and the message that a broker stores then.
+
+Messages that are delivered later: delay levels and timers (spec 01, 1.11; 04, 4.4).
+
+A broker stores such a message under a topic of its own and notes the real one in its properties;
+its services deliver it. Here is only what is stored: `put` never delivers.
+
+What producers are refused: by their client, or by the front of the broker (spec 05; 01, 1.4).
+
+These are limits of sending, not of storing: a copy of a record is asked only what the store can hold
+(`new_message`), since what lies in a store may have any name.
+
+Transactions: half messages, and what a broker writes for their end (spec 01, 1.10).
+
+A half message lies under a topic of the broker's until its producer decides. Commit: the real
+message is written, then an op record that names the half one; rollback: the op record alone.
+"""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ...formats import message_properties as names
 from ...formats.hashing import java_string
-from ..errors import InvalidInput
-from .compression import OVER_BYTES, compressed
-from .delay import delayed, timed
-from .limits import check_producer
-from .new_message import NewMessage
-from .transaction import half, is_half
+from ...formats.message import TOPIC_BYTES_MAX_V1
+from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from ..broker.profiles import WriterProfile
+from ..counted import counted
+from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
+from ..plan.gaps import HALF_TOPIC, OP_TOPIC
+from .new_message import Host, NewMessage, check_sizes
+from .stored_body import OVER_BYTES, compressed
 
 if TYPE_CHECKING:
+    from ..disk.layout import Layout
+    from ..log.message import Message
     from .writer import StoreWriter
+
+
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+_MAX_DELAY_SECONDS = 3 * 86_400
+
+
+def delayed(message: NewMessage, level: int, levels: int, profile: WriterProfile) -> NewMessage:
+    """The message as a broker stores it for a delay level; a level above the highest is that.
+
+    levels: how many the broker has. Raises InvalidInput for a level below 1, and for a half
+    message: a broker delays none.
+    """
+    if level < 1:
+        raise InvalidInput(f"delay levels begin with 1: {level}")
+    _refuse_transaction(message)
+    level = min(level, levels) if levels else level
+    return _under(
+        message, SCHEDULE_TOPIC, level - 1, {names.DELAY: str(level)}, profile.final_separator
+    )
+
+
+def timed(
+    message: NewMessage,
+    deliver_ms: int,
+    now_ms: int,
+    profile: WriterProfile,
+    *,
+    precision_ms: int = 1000,
+    max_delay_seconds: int = _MAX_DELAY_SECONDS,
+) -> NewMessage:
+    """The message as a broker of 5.x stores it for delivery at a time (ms since 1970).
+
+    A time that is past goes to the real topic at once. precision_ms, max_delay_seconds: a broker's
+    `timerPrecisionMs`, `timerMaxDelaySec`. Raises InvalidInput (a generation without timers, a half
+    message, a delay level besides), LimitExceeded (too far away).
+    """
+    if not profile.timer:
+        raise InvalidInput(
+            f"brokers of {profile.version} have no timers",
+            hint="use --delay-level, or --as-broker 5.1 or later",
+        )
+    _refuse_transaction(message)
+    text = java_string(message.properties)
+    if names.DELAY in names.parse(message.properties):
+        raise InvalidInput("a message has a delay level or a time, not both")
+    if deliver_ms - now_ms > max_delay_seconds * 1000:
+        raise LimitExceeded(
+            f"a delivery {(deliver_ms - now_ms) // 1000} s from now, more than timerMaxDelaySec "
+            f"{max_delay_seconds}",
+            hint="--set timerMaxDelaySec=SECONDS raises the limit",
+        )
+    asked = {} if TIMER_DELIVER_MS in text else {TIMER_DELIVER_MS: str(deliver_ms)}
+    if deliver_ms <= now_ms:
+        return _with_properties(message, asked, profile.final_separator)
+    whole = deliver_ms % precision_ms == 0
+    out_ms = deliver_ms - precision_ms if whole else deliver_ms // precision_ms * precision_ms
+    asked[names.TIMER_OUT_MS] = str(out_ms)
+    return _under(message, TIMER_TOPIC, 0, asked, profile.final_separator)
+
+
+def _refuse_transaction(message: NewMessage) -> None:
+    if message.sys_flag & TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLBACK):
+        raise InvalidInput("a half message cannot be delayed")
+
+
+def _under(
+    message: NewMessage, topic: str, queue_id: int, more: dict[str, str], final_separator: bool
+) -> NewMessage:
+    """The message under a topic of the broker's, its own one in the properties."""
+    real = {names.REAL_TOPIC: java_string(message.topic), names.REAL_QID: str(message.queue_id)}
+    found = _with_properties(message, {**more, **real}, final_separator)
+    return replace(found, topic=topic.encode(), queue_id=queue_id)
+
+
+def _with_properties(
+    message: NewMessage, more: dict[str, str], final_separator: bool
+) -> NewMessage:
+    found = names.parse(message.properties) | more
+    return replace(
+        message, properties=names.format_properties(found, final_separator=final_separator)
+    )
+
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LONG_TOPICS = ("%RETRY%", "%DLQ%")
+
+
+def check_producer_topic(topic: bytes, long_topics: tuple[str, ...] = _LONG_TOPICS) -> None:
+    """Refuse a topic that every client and broker refuses. Raises InvalidInput.
+
+    long_topics: how a topic of more than 127 characters has to begin.
+    """
+    text = topic.decode("utf-8", "replace")
+    if not _TOPIC.fullmatch(text):
+        raise InvalidInput(
+            f"no topic for a producer: {text!r}", hint="letters, digits and % | _ - are allowed"
+        )
+    if len(text) > TOPIC_BYTES_MAX_V1 and not text.startswith(long_topics):
+        raise InvalidInput(f"a topic of {len(text)} characters: brokers take {TOPIC_BYTES_MAX_V1}")
+
+
+def check_producer(message: NewMessage, writer: StoreWriter) -> None:
+    """Refuse what a client of the generation, or its broker, refuses; the body is not compressed yet.
+
+    Raises InvalidInput, LimitExceeded; the error names the limit.
+    """
+    check_producer_topic(message.topic, writer.profile.long_topics)
+    topic = java_string(message.topic)
+    if topic in writer.profile.closed_topics:
+        raise InvalidInput(
+            f"{topic} is a topic of the broker's own: brokers of {writer.profile.version} let nobody"
+            " send to it",
+            hint="a copy of its records goes with --from",
+        )
+    if not message.body:
+        raise InvalidInput(
+            "an empty body: clients refuse it", hint="a copy of such a record goes with --from"
+        )
+    check_sizes(len(message.body), 0, writer.rules)
+    named = names.parse(message.properties).get(names.INNER_MULTI_DISPATCH, "")
+    if "/" in named and writer.profile.modern_topics:
+        raise InvalidInput(
+            f"{names.INNER_MULTI_DISPATCH}: clients refuse a name with a slash: {named}"
+        )
+    count = writer.topics.queues(topic) if writer.topics else None
+    if count is not None and message.queue_id >= count:
+        raise InvalidInput(
+            f"queue {message.queue_id}: {topic} has {counted(count, 'queue')} in topics.json",
+            hint="a smaller --queue, or --no-topic-config",
+        )
+
+
+TRANSACTION_ID = "__transactionId__"
+_DECIDED_TAG = "d"
+_REAL = (names.REAL_TOPIC, names.REAL_QID)
+_OFFSET_END = b","
+
+
+def is_half(message: NewMessage) -> bool:
+    """Whether a producer sends it as a half message: TRAN_MSG=true."""
+    return names.parse(message.properties).get(names.TRAN_MSG, "").lower() == "true"
+
+
+def half(message: NewMessage, profile: WriterProfile) -> NewMessage:
+    """The half message that a broker stores. Raises InvalidInput for a delayed one.
+
+    Its PGROUP is the group that a broker asks for the decision.
+    """
+    found = names.parse(message.properties)
+    if names.DELAY in found:
+        raise InvalidInput("a half message cannot be delayed")
+    found[names.TRAN_MSG] = "true"
+    if profile.transaction_ids and names.UNIQ_KEY in found:
+        found[TRANSACTION_ID] = found[names.UNIQ_KEY]
+    found[names.REAL_TOPIC] = java_string(message.topic)
+    found[names.REAL_QID] = str(message.queue_id)
+    return replace(
+        message,
+        topic=HALF_TOPIC.encode(),
+        queue_id=0,
+        sys_flag=message.sys_flag & ~TRANSACTION_MASK,
+        properties=names.format_properties(found, final_separator=profile.final_separator),
+    )
+
+
+def committed(prepared: Message, profile: WriterProfile) -> NewMessage:
+    """The real message of a half one. Raises Refused for a half record that names no real queue."""
+    found = dict(prepared.properties)
+    queue_id = found.get(names.REAL_QID, "")
+    if not found.get(names.REAL_TOPIC) or not (queue_id.isascii() and queue_id.isdigit()):
+        raise Refused("a half message without REAL_TOPIC or REAL_QID", offset=prepared.position)
+    topic = found[names.REAL_TOPIC].encode()
+    if not profile.keeps_real_topic:
+        found = {name: value for name, value in found.items() if name not in _REAL}
+    return NewMessage(
+        topic,
+        prepared.stored_body,
+        queue_id=int(queue_id),
+        flag=prepared.flag,
+        sys_flag=prepared.sys_flag & ~TRANSACTION_MASK | int(SysFlag.COMMIT),
+        born_timestamp=prepared.born_timestamp,
+        born_host=prepared.born_host,
+        reconsume_times=prepared.reconsume_times,
+        prepared_transaction_offset=prepared.physical_offset,
+        properties=names.format_properties(found, final_separator=profile.final_separator),
+    )
+
+
+def decided(prepared: Message, profile: WriterProfile, store_host: Host, now_ms: int) -> NewMessage:
+    """The op record that says: this half message is decided."""
+    found = {names.WAIT: "true", names.TAGS: _DECIDED_TAG}
+    end = _OFFSET_END if profile.op_lists else b""
+    return NewMessage(
+        OP_TOPIC.encode(),
+        str(prepared.queue_offset).encode() + end,
+        born_timestamp=now_ms,
+        born_host=store_host,
+        properties=names.format_properties(found, final_separator=profile.final_separator),
+    )
+
+
+def open_half(layout: Layout, name: str) -> Message:
+    """The half message with this unique key or message id; where a broker has asked, the newest.
+
+    Raises NotFound, Refused for one that is decided already, Unreadable.
+    """
+    from ..inspect.own_topics import topic_records
+    from ..log.message import messages
+    from ..search.store import Store
+
+    found = None
+    done: set[int] = set()
+    with Store(layout.root, layout.broker_config) as store:
+        for batch in topic_records(store, HALF_TOPIC, _no_note):
+            for message in messages(batch):
+                if name in (message.unique_key, message.message_id):
+                    found = message
+        if found is None:
+            raise NotFound(f"no half message {name}", path=layout.root)
+        for batch in topic_records(store, OP_TOPIC, _no_note):
+            for message in messages(batch):
+                parts = message.stored_body.split(_OFFSET_END)
+                done |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
+    if found.queue_offset in done:
+        from ..next_commands import proposed  # numpy, which a write can do without
+
+        raise Refused(
+            f"the half message {name} is decided already",
+            path=layout.root,
+            hint=f"{proposed(layout, 'inspect', '--transactions')} says how",
+        )
+    return found
+
+
+def _no_note(text: str) -> None:
+    """What is told of units without a record is for `inspect`."""
+
 
 _LEVEL = re.compile(r"[0-9]{1,9}")
 

@@ -17,33 +17,47 @@ from ...formats.hashing import java_string
 from ...formats.message import MESSAGE
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.dispatch_record import dispatch_record
+from ..broker.profiles import WriterProfile, writer_profile
 from ..broker.topics import Topics, now_ms
-from ..broker.write_profile import WriterProfile, writer_profile
-from ..disk.abort import create_abort, remove_abort
 from ..disk.broker_conf import BrokerConfig
-from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.confine import check_log_end, confine
-from ..disk.files import Files
+from ..disk.checkpoint import (
+    Checkpoint,
+    at_last_record,
+    create_abort,
+    read_checkpoint,
+    remove_abort,
+    write_checkpoint,
+)
+from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
 from ..disk.take_lock import StoreLock
-from ..disk.write_checkpoint import at_last_record, write_checkpoint
 from ..errors import StoreError
 from ..index.write import IndexWriter
 from ..log.write import LogWriter, place
 from ..queues.write import unit_bytes
 from ..queues.write_all import QueuesWriter
 from ..queues.write_batches import BatchQueuesWriter
-from .batch import NewBatch, inner, split, stays_whole
-from .new_message import NewMessage, Rules, check_record, ends_with_crc, record_fields
-from .opening import check_clean, check_layout, find_layout, generation
-from .options import DEFAULT_HOST, Stored, WriterOptions
+from .new_message import (
+    DEFAULT_HOST,
+    NewBatch,
+    NewMessage,
+    Rules,
+    Stored,
+    WriterOptions,
+    check_record,
+    ends_with_crc,
+    inner,
+    record_fields,
+    split,
+    stays_whole,
+)
 from .queue_kinds import QueueKinds
-from .tail import Tail, find_tail
+from .tail import Tail, check_clean, check_layout, find_layout, find_tail, generation
 
 if TYPE_CHECKING:
     from ...formats.derive import Columns
     from .bulk import Steps, StoredColumns
-    from .record_columns import RecordWriter
+    from .message_columns import RecordWriter
 
 __all__ = ["StoreWriter", "Stored", "WriterOptions"]
 
@@ -209,7 +223,7 @@ class StoreWriter:
 
     def records(self) -> RecordWriter:
         """What writes columns of records to the log."""
-        from .record_columns import RecordWriter
+        from .message_columns import RecordWriter
 
         if self._records is None:
             self._records = RecordWriter(self.log)

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ...formats.murmur3 import murmur3_low
-from ..broker import config_json
+from ..broker import topics
 from ..counted import counted
-from ..disk.regular_file import read_regular
+from ..disk.byte_reader import read_regular
 from ..errors import InvalidInput, Missing, Unsupported
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read_filters(layout: Layout) -> dict[str, object]:
     path = layout.config / "consumerFilter.json"
     try:
         text = read_regular(path, _CONFIG_BYTES).decode()
-        found = config_json.loads(text)
+        found = topics.loads(text)
     except Missing:
         return {}
     except (ValueError, RecursionError) as error:

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
-from ..columns.dictionary import Dictionary
-from ..columns.known_topics import KnownTopics
+from ..columns.dictionary import Dictionary, KnownTopics
 from ..disk.snapshot import QueueId, Snapshot
 from .edits import is_whole_file
 

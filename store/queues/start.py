@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ..broker.load import LoadedFile, truncate
+from ..broker.load_rules import LoadedFile, truncate
 from ..broker.profiles import MinOffset, QueueRules
 from .start_ext import ExtState
 from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units

@@ -17,9 +17,8 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.consume_queue_ext import ADDRESS_BASE, END, HEAD, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import overlapping
-from ..broker.load import LoadedFile, truncate
-from ..disk.file_bytes import Bytes, FileBytes
-from ..disk.snapshot import Entry, Snapshot
+from ..broker.load_rules import LoadedFile, truncate
+from ..disk.snapshot import Bytes, Entry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
 
 Ints = npt.NDArray[np.int64]

@@ -2,11 +2,16 @@
 
 A message is hidden because its unit is missing, wrong, or below the queue's min offset. Why the start
 leaves it so follows from the exit, the generation, and what lies in its queue's directory.
+
+Known bugs of brokers, by the numbers that findings, cases and predictions name (spec 07, 7.12).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tomllib
+from dataclasses import dataclass, replace
+from functools import cache
+from pkgutil import get_data
 
 import numpy as np
 
@@ -19,7 +24,32 @@ from ..log.commit_log import CommitLog
 from ..queues.units import is_valid, pre_fill, read_units
 from ..start.log import LAST_LOOKED_AT
 from ..start.simulate import Outcome
-from .bugs import bugs
+
+
+@dataclass(frozen=True)
+class BrokerBug:
+    """One bug. words: a few, for a reason; "" where no reason names it. codes: findings with it."""
+
+    code: str
+    versions: str
+    trigger: str
+    effect: str
+    mends: str
+    codes: tuple[str, ...]
+    words: str = ""
+
+
+@cache
+def bugs() -> dict[str, BrokerBug]:
+    """Every bug by its number, in order."""
+    data = get_data(__package__, "bugs.toml")
+    assert data is not None
+    rows = tomllib.loads(data.decode("utf-8"))
+    return {
+        code: BrokerBug(code=code, **{**row, "codes": tuple(row["codes"])})
+        for code, row in rows.items()
+    }
+
 
 _PRE_FILL = pre_fill(1)[0]
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]

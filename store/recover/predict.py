@@ -1,4 +1,7 @@
-"""What a broker's start would do, as data: from a simulated start to fields of the JSON."""
+"""What a broker's start would do, as data: from a simulated start to fields of the JSON.
+
+Index items that a start deletes and does not make again (spec 3.4; 07, B19).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..audit.messages import Readability
 from ..audit.tally import Tally
+from ..broker.load_rules import size_at
 from ..broker.profiles import Profile
-from ..broker.record_check import size_at
 from ..disk.file_queue import file_name
 from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..index.files import Geometry, IndexFile
 from ..plan.groups import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
 from ..queues.start import QueueState
@@ -22,11 +26,30 @@ from ..start.config import ConfigStart
 from ..start.simulate import Outcome
 from .broker_bugs import with_bugs
 from .cases import Case
-from .index_loss import index_items_lost
 from .timer_loss import TimerLoss, timer_loss
 
 if TYPE_CHECKING:
     from ..plan.plan import Plan
+
+
+def index_items_lost(outcome: Outcome) -> int:
+    """Items of deleted files whose records lie before the place where the recovery begins: these
+    records are not dispatched again, so no key finds them any more. Raises Unreadable.
+    """
+    sizes = outcome.snapshot.layout.sizes
+    geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
+    lost = 0
+    for header in outcome.index.deleted:
+        if header.begin_physical_offset >= outcome.scan_start:
+            continue
+        if header.end_physical_offset < outcome.scan_start:
+            lost += max(0, header.index_count - 1)
+            continue
+        with IndexFile(header.entry.path, geometry) as file:
+            for _, items in file.columns():
+                lost += int((items["physical_offset"] < outcome.scan_start).sum())
+    return lost
+
 
 _DOES_NOT_PASS = "the record there does not pass the broker's check"
 _LARGE_RECORD_BYTES = 64 << 20

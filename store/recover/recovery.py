@@ -22,21 +22,18 @@ from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.compare import index_files
 from ..log.commit_log import CommitLog
-from ..plan.expected import expected_queues
 from ..plan.fill import Fill
 from ..plan.groups import GroupLoss, read_progress
-from ..plan.losses import damaged_ranges, name_all
-from ..plan.lost_messages import MOST, LostMessages
-from ..plan.options import Policy, Wish, check_lost_tag
+from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
+from ..plan.observer import Policy, Wish, check_lost_tag, expected_queues
 from ..plan.plan import Plan, make_plan
 from ..queues.numbers import QueueNumbers
 from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
-from ..start.by_source import as_configured, by_source
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
-from ..start.log import Switches
+from ..start.log import Switches, as_configured, by_source
 from ..start.simulate import Outcome, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends

@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
+from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
-from ..disk.regular_file import read_regular
 from ..disk.snapshot import Snapshot
 from ..index.compare import IndexFix, index_files
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
-from ..plan.checkpoint import checkpoint_edit
-from ..plan.plan import Plan
+from ..plan.plan import Plan, checkpoint_edit
 
 _REST_CODES = ("I-110",)
 _INDEX = "index_msg_timestamp"

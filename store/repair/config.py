@@ -3,36 +3,309 @@
 Offsets that lie outside their queue are brought inside it (`config_offsets.py`), entries that are not
 possible are put right (`config_entries.py`). What a file says besides stays as it is. Spec 05, 5.1 to
 5.3; I-140.
+
+Entries of config/ that contradict their own key, or what no broker writes, put right.
+
+The key is what a broker looks up, so names inside an entry follow it. What an entry lacks comes from
+the store: a topic has as many queues as its messages need. Spec 05, 5.2 to 5.6; I-076, I-142 to
+I-144, I-149, I-150, I-154.
+
+Offsets that the configuration keeps, brought inside their queues (I-077, I-144, I-146, I-152).
+
+Of consumers, of light queues, of delay levels. A queue that the store proves never to have had a
+message ends at 0. What names no queue at all is taken out: nobody can ask for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...formats.consumer_offset import OFFSET_TABLES
 from ...formats.kinds import KINDS, Syntax
-from ..broker.config_json import dumps, loads
+from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
-from ..broker.profiles import DispatchRules, Profile
-from ..broker.system_topics import group_of_topic, is_system_topic
-from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, new_topic
-from ..broker.write_profile import WriterProfile
+from ..broker.profiles import DispatchRules, Profile, WriterProfile
+from ..broker.topics import (
+    BATCH_QUEUES,
+    QUEUE_TYPE,
+    dumps,
+    group_of_topic,
+    is_system_topic,
+    loads,
+    new_topic,
+)
 from ..counted import counted
+from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import start_of
 from ..disk.layout import Layout
-from ..disk.regular_file import read_regular
-from ..disk.snapshot import Snapshot
-from ..errors import InvalidInput
+from ..disk.snapshot import QueueId, Snapshot
+from ..errors import InvalidInput, one_line
 from ..queues.read import queue_directories
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
 from ..start.config_rules import config_rules
-from ..verify.config_tables import ConfigTables
-from .config_entries import Proven, mend_entries
-from .config_offsets import Bounds, Clamped, Ranges, clamp
+from ..verify.config_entries import MODES, PERM_MOST
+from ..verify.config_files import ConfigTables
+
+_TOPIC_TABLE, _GROUP_TABLE, _FILTERS, _MODES_TABLE, _OFFSETS = (
+    "topicConfigTable",
+    "subscriptionGroupTable",
+    "filterDataByTopic",
+    "messageRequestModeMap",
+    "offsetTable",
+)
+_TOLD_CHARS = 60
+"""Of a name or value that is told."""
+_QUEUE_NUMBERS = ("readQueueNums", "writeQueueNums")
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What the store proves. highest: topic → its highest queue. unserved: topics with queues that
+    are to have an entry. topics, groups: names that are known. lost_groups: groups that something names
+    and a start would not have. queues: all of them.
+    """
+
+    highest: Mapping[str, int]
+    unserved: frozenset[str]
+    topics: frozenset[str]
+    groups: frozenset[str]
+    lost_groups: frozenset[str]
+    batch_topics: frozenset[str]
+    queues: frozenset[QueueId]
+    profile: WriterProfile
+
+
+def mend_entries(name: str, content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    """Put the entries of the file of this name right: (code, what was done), one by one."""
+    mend = _FILES.get(name)
+    if mend is not None:
+        yield from mend(content, proven)
+
+
+def _topics(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    table = content.get(_TOPIC_TABLE)
+    if not isinstance(table, dict):
+        return
+    for topic, entry in table.items():
+        if not isinstance(entry, dict):
+            continue
+        fresh = new_topic(topic, proven.highest.get(topic, 0), proven.profile)
+        if entry.get("topicName", topic) != topic:
+            yield "I-142", _set(entry, topic, "topicName", topic)
+        perm = entry.get("perm", 0)
+        if _is_int(perm) and not 0 <= perm <= PERM_MOST:
+            yield "I-142", _set(entry, topic, "perm", fresh["perm"])
+        counts = [entry.get(column, 1) for column in _QUEUE_NUMBERS]
+        sound = [n for n in counts if _is_int(n) and n > 0]
+        for column, count in zip(_QUEUE_NUMBERS, counts, strict=True):
+            if _is_int(count) and count <= 0:
+                most = max([*sound, proven.highest.get(topic, -1) + 1])
+                yield "I-142", _set(entry, topic, column, most or fresh[column])
+        counts = [entry.get(column, 1) for column in _QUEUE_NUMBERS]
+        needed = proven.highest.get(topic, -1) + 1
+        if topic in proven.topics and all(_is_int(n) and n < needed for n in counts):
+            yield "I-076", _set(entry, topic, _QUEUE_NUMBERS[0], needed)
+    for topic in sorted(proven.unserved - set(table)):
+        table[topic] = new_topic(topic, proven.highest[topic], proven.profile)
+        yield "I-150", f"{_short(topic)}: it has queues and no entry"
+
+
+def _groups(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    del proven
+    table = content.get(_GROUP_TABLE)
+    for group, entry in table.items() if isinstance(table, dict) else ():
+        if isinstance(entry, dict) and entry.get("groupName", group) != group:
+            yield "I-143", _set(entry, group, "groupName", group)
+
+
+def _filters(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    del proven
+    topics = content.get(_FILTERS)
+    for topic, entry in topics.items() if isinstance(topics, dict) else ():
+        groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
+        for group, data in groups.items() if isinstance(groups, dict) else ():
+            for column, own in (("topic", topic), ("consumerGroup", group)):
+                if isinstance(data, dict) and data.get(column, own) != own:
+                    yield "I-149", _set(data, f"{topic} {group}", column, own)
+
+
+def _modes(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    """A mode is one of two, or the entry goes: then a broker takes its default, as it does now."""
+    del proven
+    topics = content.get(_MODES_TABLE)
+    for topic, groups in topics.items() if isinstance(topics, dict) else ():
+        for group in list(groups) if isinstance(groups, dict) else ():
+            entry = groups[group]
+            mode = entry.get("mode") if isinstance(entry, dict) else None
+            if not isinstance(mode, str) or mode in MODES:
+                continue
+            meant = mode.strip().upper()
+            if meant in MODES:
+                yield "I-154", _set(entry, f"{topic} {group}", "mode", meant)
+            else:
+                del groups[group]
+                what = f"mode {_short(mode)}, as if there were no entry"
+                yield "I-154", f"{_short(topic)} {_short(group)}: {what}"
+
+
+def _offsets(content: Json, proven: Proven) -> Iterator[tuple[str, str]]:
+    """A key is topic@group; one without @ is split where only one way to do so is known."""
+    table = content.get(_OFFSETS)
+    if not isinstance(table, dict):
+        return
+    for key in list(table):
+        if "@" in str(key):
+            continue
+        text = str(key)
+        halves = [(t, text.removeprefix(t)) for t in proven.topics if text.startswith(t)]
+        ways = [f"{topic}@{group}" for topic, group in halves if group in proven.groups]
+        row = table.pop(key)
+        if len(ways) == 1 and ways[0] not in table:
+            table[ways[0]] = row
+            yield "I-144", f"{_short(text)}: {_short(ways[0])}"
+        else:
+            what = f"taken out with {_short(row)}"
+            yield "I-144", f"{_short(text)}: of no topic and group, {what}"
+
+
+def _set(entry: Json, key: str, column: str, value: Any) -> str:
+    before, entry[column] = entry.get(column), value
+    return f"{_short(key)}: {column} {_short(before)} -> {_short(value)}"
+
+
+def _short(value: Any) -> str:
+    """What a file says, on one line and not longer than a person reads."""
+    text = one_line(str(value))
+    return text if len(text) <= _TOLD_CHARS else f"{text[:_TOLD_CHARS]}… ({len(text)} characters)"
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_FILES: dict[str, Callable[[Json, Proven], Iterator[tuple[str, str]]]] = {
+    "topics.json": _topics,
+    "subscriptionGroup.json": _groups,
+    "consumerFilter.json": _filters,
+    "messageRequestMode.json": _modes,
+    "consumerOffset.json": _offsets,
+}
+
+
+Ranges = Mapping[QueueId, tuple[int, int]]
+_CONSUMER_OFFSETS, _LIGHT_OFFSETS = "offsetTable", "lmqOffsetTable"
+_DELAYS = "delayOffset.json"
+_CONSUMERS = ("consumerOffset.json", "lmqConsumerOffset.json")
+_DIGITS = 10
+"""Of the number of a queue or of a delay level at most."""
+_NEVER = (0, 0)
+"""Range of a queue that never had a message."""
+
+
+@dataclass(frozen=True)
+class Clamped:
+    """An offset that lay outside of its queue. group: "" for a delay level. after: None, taken out."""
+
+    group: str
+    queue: QueueId
+    before: int
+    after: int | None
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What offsets are held against.
+
+    ranges: (min, max) offset of each queue. topics: those that the broker knows. levels: how many
+    delay levels there are, None where that is not known. from_zero: the log has every message that was
+    ever stored.
+    """
+
+    ranges: Ranges
+    topics: frozenset[str]
+    levels: int | None
+    from_zero: bool
+
+    def of(self, queue: QueueId, *, known: bool) -> tuple[int, int] | None:
+        """The range of a queue, None where nothing tells. known: the queue is one that can be."""
+        found = self.ranges.get(queue)
+        return _NEVER if found is None and known and self.from_zero else found
+
+
+def clamp(name: str, content: Json, bounds: Bounds) -> Iterator[Clamped]:
+    """Bring the offsets of the file of this name inside their queues."""
+    light = content.get(_LIGHT_OFFSETS)
+    if isinstance(light, dict):
+        yield from _light(light, bounds)
+    if name == _DELAYS and isinstance(table := content.get(_CONSUMER_OFFSETS), dict):
+        yield from _delays(table, bounds)
+    for member in OFFSET_TABLES if name in _CONSUMERS else ():
+        if isinstance(table := content.get(member), dict):
+            yield from _clamp_groups(table, bounds)
+
+
+def _clamp_groups(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    """Positions of groups, by topic@group and queue."""
+    for key, row in table.items():
+        topic, _, group = str(key).rpartition("@")
+        if isinstance(row, dict):
+            for place in list(row):
+                if (number := _number(place)) is None:
+                    continue
+                queue = QueueId(topic, number)
+                ends = bounds.of(queue, known=topic in bounds.topics)
+                yield from _inside(group, row, place, queue, ends)
+
+
+def _light(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    for key in list(table):
+        topic, _, group = str(key).rpartition("@")
+        queue, light = QueueId(topic, 0), topic.startswith(LMQ_PREFIX)
+        if not light and queue not in bounds.ranges and _is_int(table[key]):
+            yield Clamped(group, queue, table.pop(key), None)
+            continue
+        yield from _inside(group, table, key, queue, bounds.of(queue, known=light))
+
+
+def _delays(table: Json, bounds: Bounds) -> Iterator[Clamped]:
+    for key in list(table):
+        if (level := _number(key)) is None or not _is_int(table[key]):
+            continue
+        queue = QueueId(SCHEDULE_TOPIC, level - 1)
+        exists = bounds.levels is not None and 1 <= level <= bounds.levels
+        cannot_be = level < 1 or (bounds.levels is not None and not exists)
+        if cannot_be and queue not in bounds.ranges:
+            yield Clamped("", queue, table.pop(key), None)
+            continue
+        yield from _inside("", table, key, queue, bounds.of(queue, known=exists))
+
+
+def _inside(
+    group: str, row: Json, key: Any, queue: QueueId, ends: tuple[int, int] | None
+) -> Iterator[Clamped]:
+    """One offset of a row. ends: None where nothing is known but that no queue begins before 0."""
+    offset = row[key]
+    if not _is_int(offset):
+        return
+    ends = ends or (0, max(0, offset))
+    inside = min(max(offset, ends[0]), ends[1])
+    if inside != offset:
+        row[key] = inside
+        yield Clamped(group, queue, offset, inside)
+
+
+def _number(key: Any) -> int | None:
+    """A key that is a number, with quotes or without, as a broker takes both."""
+    if isinstance(key, str):
+        return int(key) if len(key) <= _DIGITS and key.isascii() and key.isdecimal() else None
+    return key if _is_int(key) else None
+
 
 Json = dict[Any, Any]
 _LARGEST_BYTES = 256 << 20

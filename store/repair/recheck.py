@@ -2,23 +2,37 @@
 
 As a rule all is planned again, and the plan is to be empty. Queues and index that were made of a log
 in order are compared with the plan instead: what was written, and nothing else, is what they hold.
+
+What is still wrong where a repair has nothing to change any more: told, each with its reason.
 """
 
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ..disk.byte_reader import opened, read
 from ..disk.checkpoint import read_checkpoint
 from ..disk.edits import Edit
 from ..disk.layout import Layout
-from ..disk.snapshot import Snapshot
+from ..disk.snapshot import QueueId, Snapshot
 from ..index.compare import index_files
+from ..next_commands import Command, Given, by_hand_for, cure_of
 from ..plan.plan import Plan
-from .parts import Part, part_of
+from ..search.store import Store
+from ..verify.catalogue import Severity, catalogue
+from ..verify.context import Scope
+from ..verify.findings import Finding
+from ..verify.run import verify
+from ..verify.start import GROUP
+from ..verify.verdict import Verdict
+from .parts import Choice, Part, covers, part_of
 from .repair import Repair, examine
 
 _MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
@@ -55,3 +69,115 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
         return whole and all(
             read(descriptor, len(data), offset, str(path)) == data for offset, data in pieces
         )
+
+
+_OTHER = "OTHER"
+EVERYTHING = Choice()
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """Findings of one code that stay. path, offset, message: of the first. findings: how many.
+
+    why: nothing in the store tells how to mend it. now: what is left to do. command: what shows it
+    or helps, ready to be pasted, "" for none. does: what that is for.
+    """
+
+    code: str
+    severity: Severity
+    findings: int
+    path: str
+    offset: int | None
+    message: str
+    why: str
+    now: str
+    command: str = ""
+    does: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the JSON."""
+        return {
+            "code": self.code,
+            "severity": self.severity.label,
+            "findings": self.findings,
+            "path": self.path,
+            "offset": self.offset,
+            "message": self.message,
+            "why": self.why,
+            "now": self.now,
+            "command": self.command,
+        }
+
+
+def beyond_repair(
+    layout: Layout, version: str, tell: Callable[[int], None] | None = None
+) -> list[Beyond]:
+    """Errors of a store that has nothing left to repair. Reads all of it. Raises Unreadable.
+
+    version: the generation of brokers. tell: called with the log position reached.
+    """
+    with Store(layout.root, layout.broker_config) as store:
+        return beyond_of(verify(store, Scope(broker_version=version), progress=tell), layout)
+
+
+def beyond_of(
+    verdict: Verdict, layout: Layout, choice: Choice = EVERYTHING, given: Given | None = None
+) -> list[Beyond]:
+    """The same of a verdict, as far as it is about what a repair was confined to. What a start does
+    follows from the rest, and is not told again. given: options that a command needs as well, None
+    for those that the layout was opened with.
+    """
+    given = Given(layout.broker_config.words) if given is None else given
+    errors = [f for f in verdict.serious if catalogue()[f.code].group != GROUP]
+    errors = [finding for finding in errors if _asked_for(finding, choice)]
+    told: dict[str, Beyond] = {}
+    for first in errors:
+        if first.code in told:
+            continue
+        texts = beyond_texts().get(first.code) or beyond_texts()[_OTHER]
+        command = _by_hand(first, errors, layout, given)
+        told[first.code] = Beyond(
+            first.code,
+            first.severity,
+            sum(finding.count for finding in errors if finding.code == first.code),
+            first.path.removeprefix(f"{layout.root}/"),
+            first.offset,
+            first.message,
+            texts["why"],
+            texts["now"],
+            str(command or ""),
+            texts.get("does", "") if command else "",
+        )
+    return list(told.values())
+
+
+def _by_hand(first: Finding, errors: list[Finding], layout: Layout, given: Given) -> Command | None:
+    """The command that is told of the first finding of a code. Of a queue: one that an error names."""
+    template = (beyond_texts().get(first.code) or beyond_texts()[_OTHER]).get("command", "")
+    queues = (finding for finding in errors if finding.topic is not None)
+    if "{queue}" in template and first.topic is None and (named := next(queues, None)) is not None:
+        first = replace(first, topic=named.topic, queue_id=named.queue_id)
+    return by_hand_for(first, layout.root, given, template)
+
+
+def _asked_for(finding: Finding, choice: Choice) -> bool:
+    """The repair would have mended it, could it be mended."""
+    if choice.everything:
+        return True
+    if cure_of(finding) not in choice.parts:
+        return False
+    if finding.topic is None or not choice.queues:
+        return True
+    queue = QueueId(finding.topic, finding.queue_id or 0)
+    return any(covers(named, queue) for named in choice.queues)
+
+
+def why_beyond(code: str) -> str:
+    """Why no repair mends findings of this code."""
+    return (beyond_texts().get(code) or beyond_texts()[_OTHER])["why"]
+
+
+@cache
+def beyond_texts() -> dict[str, dict[str, str]]:
+    """Code, or OTHER, → why no repair mends it, and what is left to do."""
+    return tomllib.loads(files(__package__).joinpath("unrepairable.toml").read_text("utf-8"))

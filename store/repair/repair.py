@@ -16,10 +16,8 @@ import numpy as np
 
 from ..audit.verified import SoundLog
 from ..broker.generation import generation_of
-from ..broker.load import load_files, truncate
-from ..broker.profiles import Profile, profile_of
-from ..broker.record_check import BodyCheck
-from ..broker.write_profile import writer_profile
+from ..broker.load_rules import BodyCheck, load_files, truncate
+from ..broker.profiles import Profile, profile_of, writer_profile
 from ..disk.byte_reader import refusing
 from ..disk.edits import Edit
 from ..disk.layout import Layout
@@ -29,7 +27,7 @@ from ..errors import NotFound, Refused, Unsupported
 from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..next_commands import proposed
-from ..plan.options import Policy, Wish
+from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan, make_plan
 from ..recover.recovery import switches_of
 from ..search.store import Store
@@ -39,15 +37,12 @@ from ..start.log import Switches
 from ..start.simulate import Outcome
 from .checkpoint import set_checkpoint
 from .compaction import compaction_repair
-from .config import ConfigRepair, config_repair
-from .config_offsets import Clamped
-from .crc_items import crc_item_edits
+from .config import Clamped, ConfigRepair, config_repair
 from .ext import ext_repair
-from .index import index_fix, stray_files
+from .index import crc_item_edits, index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
 from .rebuild import made_anew
-from .timer import timer_edits
-from .timer_predicted import planned_queue
+from .timer import planned_queue, timer_edits
 
 
 @dataclass(frozen=True)

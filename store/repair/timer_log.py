@@ -32,8 +32,7 @@ from ..disk.file_queue import MappedFile
 from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import Store
-from ..verify.context import Scene
-from ..verify.records import Records
+from ..verify.context import Records, Scene
 from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 

@@ -13,13 +13,13 @@ from ..broker.profiles import profile_of
 from ..disk.layout import Layout
 from ..disk.snapshot import Snapshot
 from ..errors import InvalidInput
-from ..plan.options import Policy, Wish
+from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan
 from ..recover.cases import Case, case_named
 from ..recover.recovery import Recovery, switches_of
 from ..recover.recovery import plan_again as recovery_again
-from ..start.by_source import as_configured
 from ..start.config_rules import STATISTICS
+from ..start.log import as_configured
 from ..verify.catalogue import Severity
 from ..verify.findings import Finding
 from .parts import Choice, Part, part_of_code

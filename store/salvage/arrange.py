@@ -15,9 +15,7 @@ from itertools import groupby
 import numpy as np
 
 from ...formats.derive.ragged import Ints
-from .grade import Grade
-from .reading import windows_of
-from .runs import Run
+from .runs import Grade, Run, windows_of
 from .source import Sources
 
 _FEW = 16

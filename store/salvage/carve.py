@@ -3,11 +3,18 @@
 A chain of records is walked as in a log. Where it stops, every magic code in the rest of the window is
 looked at: a record is taken where all its lengths fit, and what begins inside it is its content. A
 head whose body does not follow is told, and nothing is guessed.
+
+Records whose blocks lie apart: joined where checksums prove it, left alone where they do not.
+
+A file system cuts a file at blocks. Where a record is cut, the log goes on somewhere else with the
+record behind it: what stands right before that one is the end of the cut record. Of the places where
+it can be cut exactly one must give a whole record; two that do prove nothing.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -24,12 +31,11 @@ from ...formats.message import (
     PROPERTIES_BYTES_MAX,
     SMALLEST,
 )
-from ..log.log_items import WINDOW_BYTES
+from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, check, number_at, walk
-from . import search
-from .grade import Grade, grades, plausible, structural
-from .runs import Run, append, runs_of
-from .source import Source
+from . import runs
+from .runs import Grade, Run, append, grades, plausible, runs_of, structural
+from .source import Source, Sources
 
 _HEAD_BYTES_MAX = BYTES_AROUND_BODY_MAX - 2 * PROPERTIES_BYTES_MAX
 """Bytes before the body, at most, and of the two lengths behind it."""
@@ -124,9 +130,9 @@ class _Carver:
         self._at = at
         self._size = self._source.read(memoryview(self._buffer)[:size], at)
         self._last = at + self._size >= self._source.size or self._size < size
-        first = search.first(self._buffer, 0, self._size)
+        first = runs.first(self._buffer, 0, self._size)
         if first is None:
-            return self._size if self._last else self._size - search.OVERLAP_BYTES
+            return self._size if self._last else self._size - runs.OVERLAP_BYTES
         return self._rest(self._chain(first))
 
     @property
@@ -180,8 +186,8 @@ class _Carver:
 
     def _rest(self, at: int) -> int:
         """Every place from byte `at` on; returns where the next window is to begin."""
-        starts = search.every(self._buffer, at, self._size)
-        done = self._size if self._last else self._size - search.OVERLAP_BYTES
+        starts = runs.every(self._buffer, at, self._size)
+        done = self._size if self._last else self._size - runs.OVERLAP_BYTES
         room = SMALLEST if self._last else _HEAD_BYTES_MAX
         cut = int(np.searchsorted(starts, self._size - room, side="right"))
         if cut < len(starts) and not self._last:
@@ -246,3 +252,99 @@ class _Carver:
         at = self._at + int(columns.starts[row])
         position, size = (int(columns.ints(n)[row]) for n in ("physical_offset", "total_size"))
         self._found.note(Fragment(self._number, at, position, size, embedded))
+
+
+BLOCK_BYTES = 4096
+"""The blocks of nearly all file systems that hold a store."""
+_LARGEST_JOINED = 4 << 20
+_JOINED_BYTES_MAX = 256 << 20
+"""Joined records are held in memory: so much of them, and no more."""
+_TRIED_BYTES_MAX = 4 << 30
+"""An image may be made to have anything tried with anything."""
+_FOLLOWING_MAX = 8
+
+
+class _Cut(NamedTuple):
+    """A record that is not whole where it begins."""
+
+    source: int
+    at: int
+    position: int
+    size: int
+
+
+def join(found: Found, sources: Sources) -> int:
+    """Replace cut records by joined ones, in place; returns how many. Raises Unreadable."""
+    following: dict[int, list[Run]] = defaultdict(list)
+    for run in found.runs:
+        if run.grade is Grade.WHOLE:
+            following[run.position].append(run)
+    joined, done, trial = list[Run](), list[_Cut](), _Trial(sources)
+    held = 0
+    for cut in _cuts(found):
+        behind = following.get(cut.position + cut.size, [])[:_FOLLOWING_MAX]
+        if not behind or cut.size > _LARGEST_JOINED or held + cut.size > _JOINED_BYTES_MAX:
+            continue
+        record = trial.joined(cut, behind)
+        if record is not None:
+            number = sources.join(cut.source, record, cut.at)
+            joined.append(Run(number, cut.at, cut.position, cut.size, 1, Grade.WHOLE))
+            done.append(cut)
+            held += cut.size
+    _forget(done, found)
+    found.runs += joined
+    found.joined += len(joined)
+    return len(joined)
+
+
+def _cuts(found: Found) -> list[_Cut]:
+    """Heads without a body, and single records that are damaged behind their head."""
+    cuts = [_Cut(f.source, f.at, f.position, f.size) for f in found.fragments if not f.embedded]
+    for run in found.runs:
+        if run.grade is not Grade.WHOLE and run.records == 1:
+            cuts.append(_Cut(run.source, run.at, run.position, run.length))
+    return cuts
+
+
+class _Trial:
+    """Trying fronts with backs, until enough was tried."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._tried = 0
+
+    def joined(self, cut: _Cut, following: list[Run]) -> bytes | None:
+        """The only record that a cut one and what stands before the next one make together."""
+        front = self._sources[cut.source].bytes_at(cut.at, cut.size)
+        made: set[bytes] = set()
+        for run in following:
+            if run.source != cut.source or run.at < cut.size:
+                continue
+            back = self._sources[run.source].bytes_at(run.at - cut.size, cut.size)
+            # cut at a block's end, and going on at a block's begin
+            for head in range(-cut.at % BLOCK_BYTES, cut.size, BLOCK_BYTES):
+                aligned = (run.at - cut.size + head) % BLOCK_BYTES == 0
+                if not head or not aligned or self._tried > _TRIED_BYTES_MAX:
+                    continue
+                self._tried += cut.size
+                record = front[:head] + back[head:]
+                if _is_whole(record, cut):
+                    made.add(record)
+        return made.pop() if len(made) == 1 else None
+
+
+def _is_whole(record: bytes, cut: _Cut) -> bool:
+    if len(record) != cut.size:
+        return False
+    columns = decode(MESSAGE, np.frombuffer(record, np.uint8), np.array([0], np.int64))
+    whole = bool(structural(columns)[0]) and int(columns.ends[0]) == cut.size
+    return whole and grades(columns)[0] == Grade.WHOLE
+
+
+def _forget(cuts: list[_Cut], found: Found) -> None:
+    """The cut records are found: they are no fragments, and no damaged records any more."""
+    gone = {(cut.source, cut.at) for cut in cuts}
+    found.runs = [r for r in found.runs if r.grade is Grade.WHOLE or (r.source, r.at) not in gone]
+    kept = [f for f in found.fragments if f.embedded or (f.source, f.at) not in gone]
+    found.split -= len(found.fragments) - len(kept)
+    found.fragments = kept

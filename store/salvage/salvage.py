@@ -10,21 +10,17 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..counted import counted
-from ..damage.copy import check_empty
+from ..damage.drill import check_empty
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import file_name
-from ..disk.files import Files
+from ..disk.files import Files, new_directory
 from ..disk.layout import COMMIT_LOG
-from ..disk.new_directory import new_directory
 from ..errors import NotFound, Refused
 from .arrange import Arranged, Layer, arrange, split_far
-from .carve import Found, carve
-from .compact import Selection, Written, write_compact
-from .grade import Grade
-from .join import join
-from .manifest import Manifest
+from .carve import Found, carve, join
+from .manifest import Manifest, Selection, Written, write_compact
 from .original import Restored, check_layer, close_holes, complete, file_bytes_of, write_log
-from .runs import Run, mark_odd
+from .runs import Grade, Run, mark_odd
 from .source import Source, Sources
 
 CONFLICTS = "conflicts"

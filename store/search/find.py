@@ -2,16 +2,33 @@
 
 Heavy modules are imported on their way only: one message by queue offset is there before numpy
 would be.
+
+Addresses of messages, and one answer for each: what `get --addresses` reads.
+
+An address is a position in the log, an offset message id, a unique key, or a place in a queue. Keys
+are looked up in the index; the log is scanned once for all that it lacks. A record that holds a batch
+of messages is one answer, as it is stored, to its position and its ids; a message inside of it has a
+unique key and a place in a queue of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .found import Found, Note
+from ..errors import InvalidInput, NotFound
+from .found import Found, Note, Via
 from .selection import Selection
 from .store import Store
+
+if TYPE_CHECKING:
+    from ..log.message import Message
+    from ..queues.read import ConsumeQueue
+    from .key_search import KeyPlaces
 
 
 def silent(_: str) -> None:
@@ -77,7 +94,7 @@ def _in_queues(
             )
         note(f"{topic} is no compaction topic any more: compaction/ is not read")
     if not store.queues_unread and store.has_batch_queues(topic):
-        from .batch_search import search_batch_queues
+        from .queue_search import search_batch_queues
 
         return search_batch_queues(
             store, selection, offset=offset, count=count, reverse=reverse, note=note
@@ -126,3 +143,215 @@ def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: No
         note(f"{why}: scanning the log")
         return log_offset_at(store, topic, queue_id, time_ms, note)
     return store.offset_at(topic, queue_id, time_ms)
+
+
+OPEN_QUEUES = 16
+LARGEST = (1 << 63) - 1
+_HEX = re.compile(r"[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
+"""As long as both an offset message id and a unique key are, of IPv4 and of IPv6."""
+_HEX_OF_GRPC = re.compile(r"[0-9A-Fa-f]{34}")
+"""As long as a unique key of a gRPC client (spec 1.8)."""
+_HINT = (
+    "one a line: a position in the log, a message id, a unique key, TOPIC/QUEUE/OFFSET, or a JSON "
+    "object with message_id, physical_offset, unique_key, or topic, queue_id and queue_offset"
+)
+
+
+class Address(NamedTuple):
+    """One of: position; message_id; topic, queue_id and queue_offset; unique_key, with a topic or not.
+
+    Both message_id and unique_key: the first that leads to a message. inner_number: with position
+    or message_id, which message of a batch record.
+    """
+
+    position: int | None = None
+    message_id: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    unique_key: str | None = None
+    inner_number: int | None = None
+
+
+def parse_address(text: str) -> Address:
+    """An address as text or as a JSON object. Raises InvalidInput.
+
+    >>> parse_address("orders/0/17").queue_offset
+    17
+    """
+    text = text.strip()
+    if text.startswith("{"):
+        return _of_object(text)
+    if text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= LARGEST:
+        return Address(position=int(text))
+    if _HEX.fullmatch(text):
+        return Address(message_id=text, unique_key=text)
+    if is_unique_key(text):
+        return Address(unique_key=text)
+    topic, queue_id, offset = ("", "", *text.rsplit("/", 2))[-3:]
+    if topic and all(part.isascii() and part.isdecimal() for part in (queue_id, offset)):
+        return _place(topic, int(queue_id[:20]), int(offset[:20]))
+    raise InvalidInput(f"not an address: {text[:80]!r}", hint=_HINT)
+
+
+def is_unique_key(text: str) -> bool:
+    """Whether a text has the form of a unique key that a client of RocketMQ makes."""
+    return bool(_HEX.fullmatch(text) or _HEX_OF_GRPC.fullmatch(text))
+
+
+def _place(topic: str, queue_id: int, queue_offset: int) -> Address:
+    if queue_id > LARGEST or queue_offset > LARGEST:
+        raise InvalidInput(f"not a place in a queue: {topic}/{queue_id}/{queue_offset}")
+    return Address(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
+
+
+def _of_object(text: str) -> Address:
+    """The first address that an object has, such as an answer of `put` or a record of `dump`."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"not a JSON object: {error}", hint=_HINT) from None
+    if not isinstance(found, dict):
+        raise InvalidInput("not a JSON object", hint=_HINT)
+    number = _typed(found, "inner_number", int)
+    if (message_id := _typed(found, "message_id", str)) is not None:
+        return Address(message_id=message_id, inner_number=number)
+    for name in ("position", "physical_offset"):
+        if (position := _typed(found, name, int)) is not None:
+            return Address(position=position, inner_number=number)
+    topic = _typed(found, "topic", str)
+    queue_id, offset = (_typed(found, name, int) for name in ("queue_id", "queue_offset"))
+    if topic is not None and queue_id is not None and offset is not None:
+        return _place(topic, queue_id, offset)
+    if (unique_key := _typed(found, "unique_key", str)) is not None:
+        return Address(unique_key=unique_key, topic=topic)
+    raise InvalidInput("an object without an address", hint=_HINT)
+
+
+def _typed(found: dict[str, Any], name: str, kind: type) -> Any:
+    """A field, None where it is missing, null or empty. Raises InvalidInput for one of another type."""
+    value = found.get(name)
+    if value is None or value == "":
+        return None
+    good = isinstance(value, kind) and not isinstance(value, bool)
+    if good and kind is int:
+        good = 0 <= value <= LARGEST
+    elif good:
+        good = not any("\ud800" <= c <= "\udfff" for c in value)
+    if not good:
+        meant = "a text" if kind is str else "a number from 0 on"
+        raise InvalidInput(f"{name} is not {meant}: {repr(value)[:80]}")
+    return value
+
+
+class Finder:
+    """Looks addresses up in one store; a context manager.
+
+    note: told of scans and of damage.
+    """
+
+    def __init__(self, store: Store, note: Note) -> None:
+        self._store = store
+        self._note = note
+        self._queues: OrderedDict[tuple[str, int], ConsumeQueue] = OrderedDict()
+
+    def find(self, addresses: Sequence[Address]) -> Iterator[Found | NotFound]:
+        """The message of each, in this order, or why there is none.
+
+        Of several messages with one unique key the first one in the log. Raises Unreadable.
+        """
+        _ = self._store.log_end  # once known it tells dead records quickly
+        keys = list(self._keys(addresses))
+        places: KeyPlaces = {}
+        if keys:
+            from .key_search import places_of_keys
+
+            places = places_of_keys(self._store, keys, self._note)
+        for address in addresses:
+            try:
+                yield self._one(address, places)
+            except NotFound as error:
+                yield error
+
+    def _keys(self, addresses: Sequence[Address]) -> Iterator[tuple[str, str | None]]:
+        """Unique keys, with their topics, that no message id leads to."""
+        for address in addresses:
+            if address.unique_key is not None and self._by_id(address.message_id) is None:
+                yield address.unique_key, address.topic
+
+    def _by_id(self, message_id: str | None) -> Message | None:
+        if message_id is None:
+            return None
+        try:
+            return self._store.message_by_id(message_id)
+        except NotFound:
+            return None
+
+    def _one(self, address: Address, places: KeyPlaces) -> Found:
+        if address.unique_key is not None:
+            message = self._by_id(address.message_id)
+            if message is not None:
+                return self._marked(message)
+            if (address.unique_key, address.topic) not in places:
+                what = "message id or unique key" if address.message_id else "unique key"
+                raise NotFound(f"no message with this {what}")
+            position, number, via = places[address.unique_key, address.topic]
+            return Found(self._inner(self._store.message_at(position), number), via)
+        if address.message_id is not None or address.position is not None:
+            message = (
+                self._message_by_id(address.message_id)
+                if address.message_id is not None
+                else self._store.message_at(address.position or 0)
+            )
+            return self._marked(self._inner(message, address.inner_number))
+        return self._in_queue(address.topic or "", address.queue_id or 0, address.queue_offset or 0)
+
+    def _inner(self, message: Message, number: int | None) -> Message:
+        if number is None or number < 0:
+            return message
+        from .inner_batch import message_in
+
+        return message_in(self._store, message, number)
+
+    def _marked(self, message: Message) -> Found:
+        return Found(self._store.marked(message), Via.ADDRESS)
+
+    def _message_by_id(self, message_id: str) -> Message:
+        try:
+            return self._store.message_by_id(message_id)
+        except InvalidInput as error:
+            raise NotFound(error.message) from error
+
+    def _in_queue(self, topic: str, queue_id: int, offset: int) -> Found:
+        """Raises NotFound."""
+        store = self._store
+        if (
+            store.queues_unread
+            or store.has_batch_queues(topic)
+            or store.has_compaction_queues(topic)
+            or store.topic_unread(topic)
+        ):
+            selection = Selection(topic=topic, queue_id=queue_id)
+            one = next(find(store, selection, offset=offset, count=1, note=self._note), None)
+            # of a compaction topic the next one that is left is found
+            if one is None or one.message.queue_offset > offset:
+                raise NotFound(f"{topic}/{queue_id} has no message {offset}")
+            return one
+        return Found(store.message_of_unit(self._queue(topic, queue_id), offset), Via.QUEUE)
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """An open queue; a few of them stay so."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = self._queues[topic, queue_id] = self._store.queues.open(topic, queue_id)
+            if len(self._queues) > OPEN_QUEUES:
+                self._queues.popitem(last=False)[1].close()
+        self._queues.move_to_end((topic, queue_id))
+        return queue
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for queue in self._queues.values():
+            queue.close()

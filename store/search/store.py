@@ -19,14 +19,14 @@ from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, has_topic, 
 from .found import Searched
 
 if TYPE_CHECKING:
-    from ..arrow.reader import Reader
+    from ..arrow.log_rows import Reader
     from ..broker.filter import Where
     from ..broker.generation import Generation
     from ..disk.checkpoint import Checkpoint
     from ..index.read import Index
     from ..index.sizes import Sizes
     from ..log.commit_log import CommitLog, LogEnd
-    from .selected import OnDamage, Time
+    from .log_search import OnDamage, Time
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""
@@ -297,7 +297,7 @@ class Store:
         Raises NotFound, also where the unit is damaged.
         """
         if self.has_batch_queues(topic):
-            from .batch_search import batch_message
+            from .queue_search import batch_message
 
             return batch_message(self, topic, queue_id, queue_offset)
         with self.queues.open(topic, queue_id) as queue:
@@ -320,7 +320,7 @@ class Store:
     def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
         """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
         if self.has_batch_queues(topic):
-            from .batch_search import open_batch_queue
+            from .queue_search import open_batch_queue
 
             with open_batch_queue(self, topic, queue_id) as batches:
                 return batches.offset_at(time_ms)
@@ -364,7 +364,7 @@ class Store:
         [['key5'], ['key8']]
         """
         from ..log.message import messages
-        from .selected import selected
+        from .log_search import selected
 
         batches = selected(
             self,
@@ -398,7 +398,7 @@ class Store:
         87
         """
         try:
-            from ..arrow.reader import reader
+            from ..arrow.log_rows import reader
         except ImportError as error:
             hint = "pip install 'mqstore[arrow]'"
             raise Unsupported("this needs pyarrow", hint=hint) from error

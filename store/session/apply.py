@@ -21,17 +21,26 @@ from pathlib import Path
 
 from ..disk.byte_reader import pieces
 from ..disk.edits import digest
-from ..disk.files import Files, OpenFile
+from ..disk.files import Files, OpenFile, remove_tree
 from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..disk.new_directory import remove_tree
 from ..disk.snapshot import BARRIER_PREFIX
 from ..disk.take_lock import StoreLock
 from ..errors import InUse, Refused
 from ..plan.plan import Plan
 from .fingerprint import Fingerprint
-from .journal import Journal, Listing, State, Step, is_needed, sessions, unfinished
-from .note import find_note, read_note, write_note
+from .journal import (
+    Journal,
+    Listing,
+    State,
+    Step,
+    find_note,
+    is_needed,
+    read_note,
+    sessions,
+    unfinished,
+    write_note,
+)
 from .stage import stage
 
 _ZEROS = bytes(1 << 20)

@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..disk.byte_reader import pieces
-from ..disk.files import Files
+from ..disk.files import Files, remove_tree
 from ..disk.layout import JOURNAL as SESSIONS
 from ..disk.layout import Layout
-from ..disk.new_directory import remove_tree
 from ..errors import InvalidInput, Missing, NotFound, Refused, Unreadable
 from .apply import alone, barriers, check_journal_place, check_places, listing
-from .journal import JOURNAL_IS_IN, SEALED, Journal, State, Step, sessions, unfinished
-from .note import find_note, read_note
+from .journal import (
+    JOURNAL_IS_IN,
+    SEALED,
+    Journal,
+    State,
+    Step,
+    find_note,
+    read_note,
+    sessions,
+    unfinished,
+)
 from .stage import sha256_of
 
 _COPY_BYTES = 1 << 20

@@ -15,11 +15,10 @@ from ...formats.json_table import JsonField, JsonTable, Member
 from ...formats.kinds import KINDS, Syntax
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
-from ..disk.byte_reader import note, unread_of
+from ..disk.byte_reader import note, read_regular, unread_of
 from ..disk.file_queue import is_file
-from ..disk.regular_file import read_regular
 from ..errors import Missing, UnreadableRange, from_os_error
-from . import broker_identity, epoch_file
+from . import controller_files
 from .parse import Parsed, parse
 
 LARGEST_BYTES = 64 << 20
@@ -156,8 +155,8 @@ def _properties(data: bytes) -> Parsed:
 _PARSERS: Mapping[Syntax, Callable[[bytes], Parsed]] = {
     Syntax.JSON: parse,
     Syntax.PROPERTIES: _properties,
-    Syntax.EPOCHS: epoch_file.parse,
-    Syntax.IDENTITY: broker_identity.parse,
+    Syntax.EPOCHS: controller_files.parse_epochs,
+    Syntax.IDENTITY: controller_files.parse_identity,
 }
 
 

@@ -3,22 +3,295 @@
 Each file is loaded as `config_load` says. What a table had is proved by what can still be read of the
 file and its .bak, by the queues (a topic with messages needs an entry) and by topics of groups. What
 nothing proves, and what a broker writes all the time, is named as not known.
+
+What of a configuration a start loses: what is proved, less what is taken.
+
+A table's entries are proved by what can still be read of the file and its .bak, those of topics by
+queues with messages, those of groups by offsets and by topics of retries.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ...formats.kinds import KINDS
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.generation import came_through_a_broker
 from ..broker.profiles import Profile
+from ..broker.topics import (
+    CHECKED_TOO_OFTEN,
+    DEAD_LETTER_PREFIX,
+    TRANSACTIONS_ENDED,
+    group_of_topic,
+    is_system_group,
+    is_system_topic,
+)
 from ..counted import counted
 from ..disk.layout import Layout
-from ..settings.read import BACKUP, TEMPORARY
-from .config_databases import load_databases
-from .config_load import Loaded, Start, load_config
-from .config_lost import Lost, LostDelay, LostPosition, Ranges, Signs, entries_of, entry_text
-from .config_rules import DELAYS, GROUPS, LIGHT_OFFSETS, OFFSETS, TIMER_CHECK, TOPICS, config_rules
+from ..disk.snapshot import QueueId
+from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
+from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases
+from .config_rules import (
+    DELAYS,
+    FILTERS,
+    GROUPS,
+    LIGHT_OFFSETS,
+    MAPPING,
+    MODES,
+    OFFSETS,
+    ORDER,
+    TIMER_CHECK,
+    TIMERS,
+    TOPICS,
+    config_rules,
+)
+
+Ranges = Mapping[QueueId, tuple[int, int]]
+_OF_STORE = frozenset({DELAYS, TIMERS, TIMER_CHECK})
+"""What the store itself writes, a broker's configuration or not."""
+_OTHERS = (FILTERS, ORDER, MAPPING, MODES)
+"""Tables whose entries nothing but their files proves."""
+_NOT_LOADED = frozenset({"pullOffsetTable"})
+"""Written, and never read again."""
+_KEYS = ("topic", "group", "queue_id", "delay_level")
+_OFFSET_RECORDS = ("consumer_offset", "delay_offset")
+
+
+class LostPosition(NamedTuple):
+    """How far a group had come. before: None, not known. after: None, it begins by its own rule."""
+
+    group: str
+    topic: str
+    queue_id: int
+    before: int
+    after: int | None
+
+
+class LostDelay(NamedTuple):
+    """A delay level whose messages are delivered once more from `after` on. before: None, not known."""
+
+    delay_level: int
+    before: int | None
+    after: int
+
+
+_DIGITS_MAX = 20
+"""A number of more digits is none that a broker has written."""
+_Key = tuple[Any, ...]
+
+
+def entries_of(name: str, text: Text) -> dict[_Key, int]:
+    """The entries that can be read: key → offset, 0 of what is none. The key begins with the table."""
+    kind, value = FILES[name], dict(text.value)
+    for table in KINDS[kind].tables:
+        if table.member in value and table.value is not None:
+            value[table.member] = _numbers(value[table.member])
+    for member in _NOT_LOADED & set(value):
+        del value[member]
+    types = {table.record_type for table in KINDS[kind].tables} - {"data_version"}
+    found: dict[_Key, int] = {}
+    for row in ConfigFile(Path(name), kind, value).records():
+        if row["type"] in types:
+            key = (row.get("table", ""), *(row.get(key) for key in _KEYS))
+            found[key] = row["offset"] if row["type"] in _OFFSET_RECORDS else 0
+    return found
+
+
+def _numbers(value: Any) -> Any:
+    """Offsets as a broker's parser takes them: `true`, 1.5 and texts of digits are numbers, too."""
+    if isinstance(value, dict):
+        return {key: _numbers(inner) for key, inner in value.items()}
+    if isinstance(value, bool | float):
+        return int(value)
+    if isinstance(value, str) and len(value) <= _DIGITS_MAX:
+        digits = value.removeprefix("-")
+        return int(value) if digits.isascii() and digits.isdecimal() else value
+    return value
+
+
+def entry_text(key: _Key) -> str:
+    """What names an entry, without its table."""
+    return "@".join(str(part) for part in key if part is not None)
+
+
+class Signs:
+    """Whether a broker with a configuration has run here.
+
+    of_files: a table, a .bak or what is left of a write is in `config/`. of_a_broker: what else only
+    a broker leaves: files beyond those that the store or `put` writes, an empty `config/`, a timer
+    without its timercheck, messages in topics that a broker alone fills or that came through one.
+    """
+
+    def __init__(self, layout: Layout, queues: Ranges) -> None:
+        directory = layout.config
+        found = {path.name for path in directory.iterdir()} if directory.is_dir() else None
+        plain = {name.removesuffix(BACKUP).removesuffix(TEMPORARY) for name in found or ()}
+        tables = plain & (set(FILES) - _OF_STORE)
+        self.of_files = bool(tables)
+        topics = {queue.topic for queue in queues}
+        own = any(
+            topic in (CHECKED_TOO_OFTEN, TRANSACTIONS_ENDED) or topic.startswith(DEAD_LETTER_PREFIX)
+            for topic in topics
+        )
+        gone = found is None and (
+            own or layout.timer_wheel.exists() or came_through_a_broker(layout)
+        )
+        self.of_a_broker = bool(tables - {TOPICS}) or found == set() or gone
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What the loaded tables lack of what is proved. ran: a broker has written its files here."""
+
+    loaded: Mapping[str, Loaded]
+    queues: Ranges
+    ran: bool
+    _entries: dict[str, tuple[dict[_Key, int], dict[_Key, int]]] = field(default_factory=dict)
+
+    def topics(self) -> Iterator[str]:
+        """Topics with messages that have no entry, where the table is not the one that there was."""
+        one = self.loaded[TOPICS]
+        known = {key[1] for key in self._taken(one)}
+        proved = {
+            queue.topic
+            for queue, (first, end) in self.queues.items()
+            if end > first and not queue.topic.startswith(LMQ_PREFIX)
+        }
+        missing = {topic for topic in proved - known if not is_system_topic(topic)}
+        proper = {topic for topic in known if not is_system_topic(topic)}
+        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
+            yield from sorted(missing)
+
+    def groups(self) -> Iterator[str]:
+        """Groups that offsets, retries or the rest of the file name, and the table does not."""
+        one = self.loaded[GROUPS]
+        known = {key[2] for key in self._taken(one)}
+        own = {key[2] for key in self._rests(one)}
+        named = {key[2] for key in self._offsets_proved()}
+        named |= {group_of_topic(queue.topic) for queue in self.queues}
+        proved = own | (named if self.ran or _present(one) else set())
+        proper = {group for group in known if not is_system_group(group)}
+        if (one.start is not Start.LOADS or not proper) and not one.main.unseen:
+            lost = proved - known - {""}
+            yield from sorted(
+                group
+                for group in lost
+                if not is_system_group(group) and not group.startswith(LMQ_PREFIX)
+            )
+
+    def unsettled(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Of lost topics and groups those whose own entries cannot be read any more."""
+        topics = {key[1] for key in self._rests(self.loaded[TOPICS])}
+        groups = {key[2] for key in self._rests(self.loaded[GROUPS])}
+        return frozenset(self.topics()) - topics, frozenset(self.groups()) - groups
+
+    def positions(self) -> Iterator[LostPosition]:
+        """Offsets that are not in the table, or with a lower number."""
+        one = self._offsets
+        taken = self._taken(one)
+        if one.start is Start.LOADS and (taken or one.main.unseen):
+            return
+        for key, before in sorted(self._rests(one).items(), key=repr):
+            _, topic, group, queue_id, _ = key
+            after = taken.get(key)
+            number = 0 if queue_id is None else queue_id
+            end = self.queues.get(QueueId(topic, number), (0, 0))[1]
+            if end > 0 and (after is None or after < before):
+                yield LostPosition(group, topic, number, before, after)
+
+    def delays(self) -> Iterator[LostDelay]:
+        """Delay levels whose queue is read again."""
+        one = self.loaded[DELAYS]
+        taken = self._taken(one)
+        rest = {key[4]: offset for key, offset in self._rests(one).items()}
+        after = {key[4]: offset for key, offset in taken.items()}
+        if one.start is Start.LOADS and (after or one.main.unseen):
+            return
+        wholly = _without_table(one) and (self.ran or _present(one))
+        for queue, (first, end) in sorted(self.queues.items()):
+            if queue.topic != SCHEDULE_TOPIC or end <= first:
+                continue
+            level = queue.queue_id + 1
+            begins = max(after.get(level, first), first)
+            before = rest.get(level)
+            if (before is None and wholly) or (before is not None and begins < min(before, end)):
+                yield LostDelay(level, before, begins)
+
+    def others(self) -> Iterator[tuple[str, str]]:
+        """Filters, orders, static topics, modes: entries of the rests that are not taken."""
+        for name in _OTHERS:
+            one = self.loaded.get(name)
+            if one is None or (one.start is Start.LOADS and one.main.unseen):
+                continue
+            if one.start is not Start.LOADS or not self._taken(one):
+                for key in sorted(set(self._rests(one)) - set(self._taken(one)), key=repr):
+                    yield name, entry_text(key[1:])
+
+    def unknown(self) -> Iterator[tuple[str, str]]:
+        """Files of which something is gone that nothing names, and what it is."""
+        if self._offsets.taken is not None and self._offsets.taken.fails:
+            yield self._offsets.name, "no group can commit: the table of offsets is null"
+        any_message = any(end > 0 for _, end in self.queues.values())
+        for name, what in (
+            (self._offsets.name, "the positions of all groups are lost"),
+            *((name, f"what {name} had is lost") for name in _OTHERS),
+        ):
+            one = self.loaded.get(name)
+            if one is None or not _without_table(one) or self._rests(one):
+                continue
+            consumed = any_message and (self.ran or _present(one)) and not self._nobody_consumed
+            if one.main.there or (one is self._offsets and consumed):
+                yield name, what
+
+    @property
+    def _nobody_consumed(self) -> bool:
+        """The table of topics is there, and neither it nor anything else names a group: each has a topic
+        for its retries. A broker killed young has not written its offsets yet.
+        """
+        topics = {key[1] for key in self._taken(self.loaded[TOPICS])}
+        topics |= {queue.topic for queue in self.queues}
+        known = {key[2] for key in self._taken(self.loaded[GROUPS])}
+        known |= {group_of_topic(topic) for topic in topics}
+        told = self.loaded[TOPICS].taken is not None
+        return told and all(is_system_group(group) for group in known - {""})
+
+    @property
+    def _offsets(self) -> Loaded:
+        return self.loaded.get(LIGHT_OFFSETS) or self.loaded[OFFSETS]
+
+    def _offsets_proved(self) -> dict[_Key, int]:
+        return self._rests(self._offsets) | self._taken(self._offsets)
+
+    def _taken(self, one: Loaded) -> dict[_Key, int]:
+        return self._of_file(one)[0]
+
+    def _rests(self, one: Loaded) -> dict[_Key, int]:
+        """All that file and .bak say; of two offsets the higher one."""
+        return self._of_file(one)[1]
+
+    def _of_file(self, one: Loaded) -> tuple[dict[_Key, int], dict[_Key, int]]:
+        """Both, made once for each file."""
+        if one.name not in self._entries:
+            rests = entries_of(one.name, as_proof(one.name, one.backup))
+            for key, offset in entries_of(one.name, as_proof(one.name, one.main)).items():
+                rests[key] = max(offset, rests.get(key, offset))
+            taken = entries_of(one.name, one.taken) if one.taken else {}
+            self._entries[one.name] = taken, rests
+        return self._entries[one.name]
+
+
+def _without_table(one: Loaded) -> bool:
+    """Nothing is taken, or something without a table where there was one."""
+    return one.taken is None or one.taken.nameless
+
+
+def _present(one: Loaded) -> bool:
+    """The file or its .bak is there, with bytes or without."""
+    return one.main.present or one.backup.present
 
 
 @dataclass(frozen=True)

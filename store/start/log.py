@@ -1,19 +1,26 @@
-"""Where a broker's recovery begins and where the log ends for it (spec 7.3, 7.4)."""
+"""Where a broker's recovery begins and where the log ends for it (spec 7.3, 7.4).
+
+Modes of a broker that were not run: what a start does in them, by the source alone.
+
+`duplicationEnable` and `enableControllerMode` change the check of a record and what is dispatched
+after a crash (spec 7.2 row 5, 7.4, 7.5). Both are fields of a profile, so that the algorithm knows
+no mode; all that rests on them is told with the words "by source".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...formats.derive import Columns, decode
 from ..audit.verified import SoundRun
-from ..broker.load import LoadedFile
-from ..broker.profiles import AbnormalStart, NormalStart, Profile
-from ..broker.record_check import BodyCheck, Failure, knows, passes, schema_of, walk
+from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
+from ..broker.profiles import AbnormalStart, NormalStart, Profile, profile_of
 from ..disk.broker_conf import BrokerConfig
+from ..disk.layout import Layout
 from ..disk.snapshot import Snapshot
 
 _HEAD_BYTES = 4096
@@ -281,3 +288,48 @@ def _first(snapshot: Snapshot, file: LoadedFile, profile: Profile, switches: Swi
         int(columns.ints("store_timestamp")[0]),
         int(columns.ints("physical_offset")[0]),
     )
+
+
+_DUPLICATION, _CONTROLLER = "duplicationEnable", "enableControllerMode"
+
+
+def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
+    """The generation as it starts in the modes of a configuration. Raises InvalidInput."""
+    if not (config.get_bool(_DUPLICATION) and profile.queues.has_confirm_offset):
+        return profile
+    return replace(
+        profile,
+        record=replace(profile.record, dup_info=True),
+        dispatch=replace(profile.dispatch, confirmed_only=True),
+    )
+
+
+def confirmed(snapshot: Snapshot, profile: Profile, batch: Records) -> Records:
+    """The records of a batch that a recovery after a crash dispatches."""
+    if not profile.dispatch.confirmed_only:
+        return batch
+    columns = batch.columns
+    ends = columns.ints("physical_offset") + columns.ints("total_size")
+    held = ends <= snapshot.checkpoint["confirm_phy_offset"]
+    return batch._replace(columns=columns.take(held))
+
+
+def by_source(layout: Layout, version: str) -> Iterator[str]:
+    """What a prediction for a generation rests on besides what was measured. Raises InvalidInput."""
+    config, rules = layout.broker_config, profile_of(version)
+    knows_confirmed = rules.queues.has_confirm_offset
+    if config.get_bool(_DUPLICATION) and knows_confirmed:
+        yield (
+            f"{_DUPLICATION}: a record without DUP_INFO of two parts ends the log, and"
+            " after a crash only what the checkpoint's confirmPhyOffset covers gets units"
+        )
+    elif config.get_bool(_DUPLICATION):
+        yield (
+            f"{_DUPLICATION}: nothing is dispatched behind the confirmed offset, which no"
+            " file of this version has: what it hides is not predicted"
+        )
+    if config.get_bool(_CONTROLLER) and knows_confirmed:
+        yield (
+            f"{_CONTROLLER}: after a crash what lies behind confirmPhyOffset gets its"
+            " units once the controller has confirmed it; predicted as if it had"
+        )

@@ -14,11 +14,18 @@ import numpy.typing as npt
 
 from ...formats.derive import Columns
 from ..audit.verified import SoundLog, SoundRun
-from ..broker.arrival import unannounceable
-from ..broker.dispatch import LMQ_PREFIX, dispatch_columns
-from ..broker.load import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.dispatch import LMQ_PREFIX, dispatch_columns, unannounceable
+from ..broker.load_rules import (
+    BodyCheck,
+    Failure,
+    Loaded,
+    LoadedFile,
+    Refusal,
+    load_files,
+    truncate,
+    walk,
+)
 from ..broker.profiles import Profile, QueueCut, ReputStart
-from ..broker.record_check import BodyCheck, Failure, walk
 from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..index.start import IndexState, load_index
 from ..queues.start import QueueState
@@ -27,8 +34,7 @@ from ..queues.start_ext import ExtDamage, ExtRules
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .by_source import confirmed
-from .log import Ghost, LogWalk, Records, StartFile, Switches, start_file
+from .log import Ghost, LogWalk, Records, StartFile, Switches, confirmed, start_file
 
 Ints = npt.NDArray[np.int64]
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).

@@ -2,15 +2,36 @@
 
 A flat file is a row of segments without gaps, one directory for each kind of it. Sizes differ:
 a segment is closed when the next one begins.
+
+One sealed segment of the tiered index. Nothing in it is believed; see `formats.tiered_index`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ..disk.file_queue import NAME_DIGITS, MappedFileQueue, start_of
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Ints
+from ...formats.tiered_index import (
+    HEAD,
+    HEADER,
+    HEADER_BYTES,
+    ITEM,
+    ITEM_BYTES,
+    MAGIC_SEALED,
+    SLOT,
+    items_offset,
+    slots_of,
+)
+from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 
 SEGMENTS = {
     "COMMIT_LOG": "tiered-commit-log",
@@ -58,3 +79,97 @@ def open_segments(path: Path) -> MappedFileQueue:
     if path.is_dir():
         return MappedFileQueue.open(path, start_of=segment_start)
     return MappedFileQueue.of_file(path, segment_start(path.name) or 0)
+
+
+WINDOW_ITEMS = 1 << 14
+_MS_PER_S = 1000
+
+
+@dataclass(frozen=True)
+class TieredIndex:
+    """A segment. slots: how many. room: for items. problem: why these cannot be read, "" if they can."""
+
+    file: MappedFile
+    header: dict[str, Any]
+    slots: int
+    room: int
+    problem: str
+
+
+def read_index(files: MappedFileQueue, file: MappedFile) -> TieredIndex:
+    """The header of a segment. Raises Unreadable."""
+    size = HEAD.sizeof()
+    parsed = HEAD.parse(files.read_file(file, 0, size).ljust(size, b"\0"))
+    header = {name: parsed.header[name] for name in dtype_of(HEADER).names or ()}
+    slots = slots_of(file.size, parsed.first_slot.position)
+    problem = ""
+    if header["magic"] != MAGIC_SEALED:
+        problem = "not a sealed index: its magic code is another"
+    elif slots is None:
+        problem = f"its items cannot begin at byte {parsed.first_slot.position}"
+    if problem or slots is None:
+        return TieredIndex(file, header, 0, 0, problem)
+    return TieredIndex(file, header, slots, (file.size - items_offset(slots)) // ITEM_BYTES, "")
+
+
+class Items(NamedTuple):
+    """Items that were written: their numbers int64[n], ITEM[n], whether its slot leads to each."""
+
+    number: Ints
+    items: npt.NDArray[np.void]
+    linked: npt.NDArray[np.bool_]
+
+
+def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:
+    """The items of a segment in windows, without those that are all zeros. Raises Unreadable."""
+    begin = items_offset(index.slots)
+    table = files.read_file(index.file, HEADER_BYTES, begin - HEADER_BYTES) if index.room else b""
+    slots = np.frombuffer(table, dtype_of(SLOT))
+    for first in range(0, index.room, WINDOW_ITEMS):
+        at = begin + first * ITEM_BYTES
+        data = files.read_file(index.file, at, min(WINDOW_ITEMS, index.room - first) * ITEM_BYTES)
+        count = len(data) // ITEM_BYTES
+        content = np.frombuffer(data, np.uint8, count * ITEM_BYTES).reshape(count, ITEM_BYTES)
+        rows = np.flatnonzero(content.any(axis=1))
+        found = np.frombuffer(data, dtype_of(ITEM), count)[rows]
+        place = at + rows * ITEM_BYTES
+        slot = slots[slot_of(found["hash_code"], index.slots)]
+        start = slot["position"].astype(np.int64)
+        if len(rows):
+            yield Items(first + rows, found, (place >= start) & (place < start + slot["length"]))
+
+
+class Extent:
+    """What the items of a segment say of its header, gathered window by window."""
+
+    def __init__(self, index: TieredIndex) -> None:
+        self._header = index.header
+        self._count = 0
+        self._latest_s: int | None = None
+
+    def add(self, part: Items) -> None:
+        """One window more."""
+        latest_s = int(part.items["time_diff"].max())
+        self._latest_s = latest_s if self._latest_s is None else max(latest_s, self._latest_s)
+        self._count += len(part.number)
+
+    def problem(self) -> str:
+        """Why the end of the header is wrong, "" where it can be right.
+
+        A search by time leaves out a segment that ends too early (#10656: a broker that loads one
+        takes its begin for its end). Items that are not there may be later than all others.
+        """
+        if self._latest_s is None:
+            return ""
+        length_ms = self._header["end_timestamp"] - self._header["begin_timestamp"]
+        late_ms = length_ms - self._latest_s * _MS_PER_S
+        if late_ms <= -_MS_PER_S:
+            return f"its end_timestamp is {-late_ms} ms before its latest item"
+        if late_ms >= _MS_PER_S and self._count >= self._header["item_count"]:
+            return f"its end_timestamp is {late_ms} ms behind its latest item"
+        return ""
+
+
+def slot_of(hash_code: Ints, slots: int) -> Ints:
+    """The slots of hashes."""
+    return hash_code.astype(np.int64) % slots

@@ -15,8 +15,8 @@ from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_wheel import FILE_BYTES, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
 from ..counted import counted
+from ..disk.checkpoint import read_timer_check
 from ..disk.file_queue import MappedFileQueue
-from ..disk.timer_check import read_timer_check
 from ..errors import NotFound, StoreError
 from .read import TimerUnits, timer_log, timer_wheel
 

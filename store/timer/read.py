@@ -18,8 +18,7 @@ from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, MAGIC_M
 from ...formats.timer_wheel import SLOT, SLOT_BYTES
 from ..disk.byte_reader import next_data, noted_of
 from ..disk.compressed import open_any
-from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.file_windows import parts_of
+from ..disk.file_queue import MappedFile, MappedFileQueue, parts_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -19,11 +19,10 @@ from ...formats.derive import dtype_of
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
-from ..broker.load import Loaded, LoadedFile, Refusal, load_files, truncate
+from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
-from ..disk.file_bytes import FileBytes
-from ..disk.snapshot import Entry, QueueId, Snapshot
-from ..disk.timer_check import TimerCheck, read_timer_check
+from ..disk.checkpoint import TimerCheck, read_timer_check
+from ..disk.snapshot import Entry, FileBytes, QueueId, Snapshot
 from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
 from ..queues.units import is_valid

@@ -24,10 +24,10 @@ from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
 from ..broker.delay_level import TIMER_TOPIC
 from ..disk.byte_reader import read_at
+from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files
 from ..disk.layout import Layout
-from ..disk.timer_check import TimerCheck, read_timer_check
 from ..errors import Missing, NotFound
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueue

@@ -1,4 +1,7 @@
-"""Group E: checkpoint and abort (docs/invariants.md, I-110 … I-118)."""
+"""Group E: checkpoint and abort (docs/invariants.md, I-110 … I-118).
+
+Where the next start after a crash begins to read the log (spec 7.3).
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,14 @@ import os
 from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
+from ..broker.load_rules import load_files
 from ..counted import counted
+from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
-from ..disk.regular_file import read_regular
+from ..disk.snapshot import Snapshot
 from ..errors import Missing, NotFound, StoreError
 from ..index.files import IndexFile
+from ..start.log import Switches, start_file
 from .catalogue import Severity
 from .context import Scene
 from .queue_state import may_have_none, queues_of
@@ -212,7 +218,6 @@ def start_after_a_crash(scene: Scene) -> None:
     """The next start begins before all that is missing in queues, and in index files it deletes."""
     if not scene.crashed or scene.live:
         return
-    from .checkpoint_start import start_of_recovery
 
     start = start_of_recovery(scene)
     if start is None:
@@ -281,3 +286,27 @@ def flushed_position(scene: Scene) -> None:
     if before.messages:
         text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
         scene.findings.add("I-117", found.path, text)
+
+
+class Start(NamedTuple):
+    """Log position where the start file begins, and why it is this one."""
+
+    position: int
+    reason: str
+
+
+def start_of_recovery(scene: Scene) -> Start | None:
+    """The start of the store's generation; None where it does not load, or is not known."""
+    layout = scene.store.layout
+    if layout.rocksdb_queues or layout.dledger is not None:
+        return None
+    try:
+        snapshot = Snapshot.of(layout)
+        loaded = load_files(snapshot.log, snapshot.log_file_bytes, scene.profile.load)
+        if loaded.refusal is not None or not loaded.files:
+            return None
+        end, switches = scene.log.dispatched, Switches.of(scene.store.config)
+        found = start_file(snapshot, loaded.files, scene.profile, end, switches)
+    except StoreError:  # files that cannot be loaded are told by the layout
+        return None
+    return Start(loaded.files[found.number].start, found.reason)

@@ -1,23 +1,183 @@
-"""Group H: compaction (docs/invariants.md, I-160 … I-167), and the files of high availability."""
+"""Group H: compaction (docs/invariants.md, I-160 … I-167), and the files of high availability.
+
+One queue of a compaction topic as columns: units of its queue, records of its log (spec 06, 6.1).
+
+The files of brokers with a controller: epochs and identity (I-170, I-171; spec 06, 6.2 and 6.3).
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.sparse_consume_queue import UNIT_BYTES
+from ...formats import message_properties as names
+from ...formats.hashing_columns import java_hash_column
+from ...formats.property_columns import Items
+from ...formats.sparse_consume_queue import END, UNIT_BYTES
 from ..columns.ordered import rows_of
 from ..counted import counted
+from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.snapshot import QueueId
 from ..errors import Missing
-from ..settings.read import read_config_file
+from ..log.commit_log import Batch, CommitLog, ExtentKind
+from ..log.record_status import Mark
+from ..queues.read import queue_directories
+from ..queues.read_batches import Units, is_valid
+from ..queues.read_sparse import SparseRange, sparse_units
+from ..search.compaction import open_log
+from ..settings.read import BACKUP, ConfigFile, read_config_file
 from .catalogue import Severity
-from .compaction_files import CompactedQueue, compacted_queues, leftovers
 from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before
+
+_NO_KEYS = -1
+
+
+@dataclass(frozen=True)
+class CompactedRecords:
+    """n records of a compaction log. keys: hash of KEYS, _NO_KEYS without any. torn: a NUL byte is
+    in the properties, 0 or 1."""
+
+    position: Ints
+    physical_offset: Ints
+    size: Ints
+    queue_offset: Ints
+    store_timestamp: Ints
+    keys: Ints
+    torn: Ints
+
+
+@dataclass(frozen=True)
+class CompactedUnits:
+    """n units that name a record. place: number in the file's name plus the byte in it."""
+
+    place: Ints
+    physical_offset: Ints
+    size: Ints
+    base: Ints
+    store_time: Ints
+
+
+class CompactedQueue:
+    """The files of one queue; each part is read when it is asked for."""
+
+    def __init__(self, scene: Scene, topic: str, queue_id: int) -> None:
+        layout = scene.store.layout
+        self.topic, self.queue_id = topic, queue_id
+        self.queue_path = layout.compaction_queues / topic / str(queue_id)
+        self.log_path = layout.compaction_log / topic / str(queue_id)
+        self._layout = layout
+        self.blank_ends: set[int] = set()
+        self.closed: set[int] = set()
+        self.odd_units: list[SparseRange] = []
+
+    @cached_property
+    def queue_files(self) -> list[MappedFile]:
+        """The files of the queue."""
+        with MappedFileQueue.open(self.queue_path) as files:
+            return list(files.files)
+
+    @cached_property
+    def log_files(self) -> list[MappedFile]:
+        """The files of the log."""
+        return list(self._log.queue.files)
+
+    @cached_property
+    def _log(self) -> CommitLog:
+        return open_log(self._layout, self.topic, self.queue_id)
+
+    def before_gap(self, file: MappedFile) -> bool:
+        """The file is the last that compaction wrote: behind it the names go on elsewhere."""
+        log = next((one for one in self.log_files if one.start == file.start), None)
+        return log is not None and all(one.start != log.end for one in self.log_files)
+
+    @cached_property
+    def records(self) -> CompactedRecords:
+        """Memory: 56 bytes for each. Raises Unreadable."""
+        parts = [np.zeros((7, 0), np.int64)]
+        with self._log.queue:
+            for item in self._log.scan(crc=False, reuse=True):
+                if isinstance(item, Batch):
+                    if item.mark is not Mark.EMBEDDED:
+                        parts.append(_record_columns(item))
+                elif item.kind is ExtentKind.BLANK:
+                    self.blank_ends.add(item.end)
+        found = np.concatenate(parts, axis=1)
+        return CompactedRecords(*found[:, np.argsort(found[0], kind="stable")])
+
+    @cached_property
+    def units(self) -> CompactedUnits:
+        """Memory: 40 bytes for each. Raises Unreadable."""
+        parts = [np.zeros((5, 0), np.int64)]
+        with MappedFileQueue.open(self.queue_path) as files:
+            for part in sparse_units(files):
+                if isinstance(part, SparseRange):
+                    self.odd_units.append(part)
+                    continue
+                valid = is_valid(part.units)
+                ends = _is_end(part.units)
+                self.closed.update(part.position[ends].tolist())
+                for place in part.position[~valid & ~ends].tolist():
+                    self.odd_units.append(SparseRange(place, UNIT_BYTES, "a unit of no message"))
+                parts.append(_unit_columns(part.position[valid], part.units[valid]))
+        return CompactedUnits(*np.concatenate(parts, axis=1))
+
+
+def _is_end(units: Units) -> Flags:
+    found = np.ones(len(units), np.bool_)
+    for name in ("physical_offset", "size", "compacted_offset"):
+        found &= units[name] == END[name]
+    return found
+
+
+def _unit_columns(place: Ints, units: Units) -> Ints:
+    names_ = ("physical_offset", "size", "msg_base_offset", "store_time")
+    return np.stack([place, *(units[name].astype(np.int64) for name in names_)])
+
+
+def _record_columns(batch: Batch) -> Ints:
+    columns = batch.columns
+    items = Items(columns.ragged("properties"))
+    keys = items.find(names.KEYS)
+    hashes = java_hash_column(keys).view(np.uint32).astype(np.int64)
+    hashes = np.where(keys.length > 0, hashes, _NO_KEYS)
+    stored = ("physical_offset", "total_size", "queue_offset", "store_timestamp")
+    numbers = (columns.ints(name).astype(np.int64) for name in stored)
+    return np.stack([batch.position, *numbers, hashes, items.has_nul().astype(np.int64)])
+
+
+def compacted_queues(scene: Scene) -> list[CompactedQueue]:
+    """Those that either directory has, of the topic and queue that are asked for."""
+
+    def make() -> list[CompactedQueue]:
+        layout, scope = scene.store.layout, scene.scope
+        both = [*queue_directories(layout.compaction_queues)]
+        both += queue_directories(layout.compaction_log)
+        wanted = sorted({(queue.topic, queue.queue_id) for queue in both})
+        return [
+            CompactedQueue(scene, topic, queue_id)
+            for topic, queue_id in wanted
+            if scope.topic in (None, topic) and scope.queue_id in (None, queue_id)
+        ]
+
+    return scene.kept("compacted queues", make)
+
+
+def leftovers(scene: Scene) -> Iterator[Path]:
+    """What a compaction or a copy from the master has left in the queues' directories."""
+    for queue in compacted_queues(scene):
+        for directory in (queue.log_path, queue.queue_path):
+            for path in sorted(directory.iterdir()) if directory.is_dir() else ():
+                if path.suffix == ".delete" or path.name in ("compacting", "replicating"):
+                    yield path
+
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -261,3 +421,56 @@ def _tell(
     add = scene.findings.add
     of_queue = {"topic": queue.topic, "queue_id": queue.queue_id}
     add(code, path, text, offset=offset, length=length, **of_queue, **more)  # type: ignore[arg-type]
+
+
+@after("I-170")
+def epochs_follow_one_another(scene: Scene) -> None:
+    """The epoch file is whole, its epochs and offsets increase, and the last begins in the log."""
+    path = _path(scene, "storePathEpochFile", "epochFileCheckpoint")
+    file = _read(path, "epoch-file")
+    if file is None:
+        return
+    if file.problem is not None:
+        backup = _read(path.with_name(path.name + BACKUP), "epoch-file")
+        whole = backup is not None and backup.problem is None and not file.problem.gives_up
+        then = "; its .bak is whole" if whole else ""
+        text = f"cannot be read: {file.problem.reason}{then}"
+        position, mend = file.problem.position, _mend(path)
+        scene.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
+        return
+    if file.note:
+        scene.findings.add("I-170", os.fspath(path), file.note, repair=_mend(path))
+        return
+    starts = [row["start_offset"] for row in file.records() if "start_offset" in row]
+    if starts and starts[-1] > scene.log.end and scene.log.complete:
+        text = f"the last epoch begins at {starts[-1]}, the log ends at {scene.log.end}"
+        scene.findings.add("I-170", os.fspath(path), text, repair=_mend(path))
+
+
+@before("I-171")
+def the_identity_can_be_read(scene: Scene) -> None:
+    """Cluster, name and a number."""
+    path = _path(scene, "storePathBrokerIdentity", "brokerIdentity")
+    file = _read(path, "broker-identity")
+    if file is not None and file.problem is not None:
+        text = f"{file.problem.reason}"
+        position, mend = file.problem.position, _mend(path)
+        scene.findings.add("I-171", os.fspath(path), text, offset=position, repair=mend)
+
+
+def _mend(path: Path) -> str | None:
+    """The copy comes back, as the catalogue says; "" where there is none."""
+    return None if path.with_name(path.name + BACKUP).exists() else ""
+
+
+def _path(scene: Scene, option: str, name: str) -> Path:
+    """Where the broker keeps a file: as configured, else in the root of the store."""
+    root = scene.store.layout.root
+    return root / scene.store.config.get(option, name)
+
+
+def _read(path: Path, kind: str) -> ConfigFile | None:
+    try:
+        return read_config_file(path, kind)
+    except Missing:
+        return None

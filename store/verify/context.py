@@ -1,24 +1,48 @@
-"""What checks look at: a store, what is asked of it, and what the pass over its log has shown."""
+"""What checks look at: a store, what is asked of it, and what the pass over its log has shown.
+
+State of checks that goes on along the log, and how a run takes on that of the part behind it.
+
+`--jobs` has parts of the log looked at in processes of their own. Each begins with no state, so what
+it has seen tells less than a run that comes from the start of the log would know. A part is taken on
+only where it makes no difference: nothing is wrong in it, and nothing at the seam in front of it.
+
+What the pass over the log has looked at: of anything else nothing can be said.
+
+A batch of the log as checks see it: what several of them need is made once.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from ..columns.ordered import Flags, Ints
+import numpy as np
+
+from ...formats.derive import Columns
+from ...formats.hashing import java_string
+from ...formats.message import TRANSACTION_MASK
+from ...formats.property_columns import Items
+from ..columns.dictionary import Dictionary, dictionary
+from ..columns.ordered import Flags, Ints, Ranges
 from ..disk.lock import holder
 from ..search.store import Store
+from .catalogue import Severity
 from .findings import Finding, Findings
 
 if TYPE_CHECKING:
+    from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
+    from ..columns.dictionary import TopicTable
     from ..disk.snapshot import QueueId
+    from ..log.commit_log import Batch
+
 
 T = TypeVar("T")
 
@@ -118,7 +142,7 @@ class Scene:
 
     asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
     seen the store change. behind: log position where this run begins, for another one that looks at
-    what is in front of it and takes on what this one has seen (`part_result.py`).
+    what is in front of it and takes on what this one has seen (`context.py`).
     """
 
     def __init__(
@@ -222,3 +246,152 @@ class Scene:
         path, offset = self.place(int(position[0]))
         start = int(position[0]) - offset
         self.findings.add_rows(code, path, wrong, position - start, ends - start, message, **more)
+
+
+class Carried(ABC):
+    """What a check keeps from batch to batch (`Scene.kept`), and can take on from a part behind."""
+
+    @classmethod
+    def fresh(cls, scene: Scene) -> Self:
+        """The state of a run that has kept nothing yet."""
+        del scene
+        return cls()
+
+    def leave(self) -> Any:
+        """What the run in front needs of it, to be pickled: None where it cannot be taken on."""
+        return self
+
+    def fits(self, left: Any) -> bool:
+        """Nothing would be found at the seam to what `leave` gave of the part behind it."""
+        del left
+        return True
+
+    @abstractmethod
+    def take_on(self, scene: Scene, left: Any) -> None:
+        """Go on as if this run had seen that part, too."""
+
+
+CACHES = frozenset({"index files", "ext files"})
+"""What else may be kept while the log is read: it says nothing of the log."""
+
+
+class Covered(Carried):
+    """Log positions, good records and all else."""
+
+    def __init__(self) -> None:
+        self._ranges = Ranges()
+
+    def add(self, begin: int, end: int) -> None:
+        """The pass is over these bytes."""
+        self._ranges.add_range(begin, end)
+
+    def has(self, positions: Ints) -> Flags:
+        """bool[n]: which of the log positions, int64[n], it has been at."""
+        return self._ranges.has(positions)
+
+    def take_on(self, scene: Scene, left: Covered) -> None:
+        """That of the part, too."""
+        del scene
+        self._ranges.add_all(left._ranges)
+
+
+def covered_of(scene: Scene) -> Covered:
+    """That of a run."""
+    return scene.kept(Covered, Covered)
+
+
+LOOK = "mqstore get {store} --at {position} --format json"
+"""The next command where none mends a record: who knows the message can judge it."""
+
+
+class Records:
+    """n records in log order. dispatched: what they add to queues and index, None for stale ones."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        dispatched: Dispatched | None = None,
+        topic_table: TopicTable | None = None,
+    ) -> None:
+        self.batch = batch
+        self.dispatched = dispatched
+        self._topic_table = topic_table
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def columns(self) -> Columns:
+        """Of MESSAGE."""
+        return self.batch.columns
+
+    @property
+    def position(self) -> Ints:
+        """int64[n]: where each record begins in the log."""
+        return self.batch.position
+
+    @cached_property
+    def ends(self) -> Ints:
+        """int64[n]: log position behind each record."""
+        return self.position + self.ints("total_size")
+
+    def ints(self, name: str) -> Ints:
+        """int64[n]: a number of MESSAGE."""
+        return self.columns.ints(name).astype(np.int64, copy=False)
+
+    @cached_property
+    def properties(self) -> Items:
+        """The items of all properties."""
+        if self.dispatched is not None:
+            return self.dispatched.properties
+        return Items(self.columns.ragged("properties"))
+
+    @cached_property
+    def topics(self) -> Dictionary:
+        """Topics as stored, each once, and which one each record has."""
+        if self.dispatched is not None:
+            return self.dispatched.stored_topics
+        if self._topic_table is not None:
+            return self._topic_table.of(self.columns.ragged("topic"))
+        return dictionary(self.columns.ragged("topic"))
+
+    @cached_property
+    def topic_texts(self) -> list[str]:
+        """The topics as Java reads them, in the order of `topics.values`."""
+        return [java_string(value) for value in self.topics.values]
+
+    def of_topic(self, topic: str) -> Ints:
+        """Rows of one topic."""
+        if topic not in self.topic_texts:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self.topics.ids == self.topic_texts.index(topic))
+
+    @cached_property
+    def transaction(self) -> Ints:
+        """int64[n]: the transaction bits of sys_flag."""
+        bits: Ints = self.ints("sys_flag") & TRANSACTION_MASK
+        return bits
+
+
+def add_rows(
+    scene: Scene,
+    records: Records,
+    code: str,
+    wrong: Flags,
+    text: str,
+    values: Ints | None = None,
+    *,
+    severity: Severity | None = None,
+    repair: str | None = None,
+) -> None:
+    """A finding of each run of wrong records; values: a number of each, told behind the text."""
+    if not wrong.any():
+        return
+
+    def told(row: int) -> str:
+        value = "" if values is None else f" {values[row]}"
+        return f"record at {records.position[row]}: {text}{value}"
+
+    scene.log_rows(
+        code, wrong, records.position, records.ends, told, severity=severity, repair=repair
+    )

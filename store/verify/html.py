@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ..counted import counted
-from ..search.batch_search import batch_summaries
+from ..search.queue_search import batch_summaries
 
 if TYPE_CHECKING:
     from ..search.store import Store

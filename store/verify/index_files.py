@@ -8,8 +8,7 @@ from typing import Any
 
 from ...formats.index_file import HEADER_BYTES, file_size, items_offset
 from ..counted import counted
-from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.file_windows import is_zero
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..index.files import IndexFile
 from ..log.one_record import read_message

@@ -20,15 +20,12 @@ from ...formats.message import SysFlag
 from ..counted import counted
 from ..errors import Missing
 from ..index.files import IndexFile
-from ..log.lost import tombstones
+from ..log.record_status import tombstones
 from .catalogue import Severity
-from .context import Scene
-from .covered import covered_of
+from .context import Carried, Records, Scene, covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
 from .index_wanted import Wanted, asked_for
-from .part_result import Carried
-from .records import Records
 from .register import after, of_records
 from .unreadable import is_gone
 

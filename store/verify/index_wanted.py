@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ..broker.dispatch import dispatch
 from ..log.commit_log import CommitLog
+from .context import Records
 from .index_items import Picked
-from .records import Records
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

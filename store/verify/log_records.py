@@ -1,15 +1,35 @@
-"""What the fixed fields of a record say, each for itself (docs/invariants.md, I-023 … I-030, I-032 … I-034)."""
+"""What the fixed fields of a record say, each for itself (docs/invariants.md, I-023 … I-030, I-032 … I-034).
+
+Topics of records, and the version that their length asks for (docs/invariants.md, I-035 … I-037).
+
+The property text of records (docs/invariants.md, I-026, I-038, I-048, I-050, I-055, I-056).
+
+No broker checks it, and no CRC covers it where `__CRC32#` is not switched on: a record that is torn
+there is served with its keys and tags lost.
+"""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
 import numpy as np
 
+from ...formats import message_properties as names
+from ...formats.derive.ragged import Ragged
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import INNER_NUM
+from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
+from ...formats.tombstone import FILLER_TOPIC
+from ..broker.dispatch import java_split
+from ..columns.ordered import Flags
+from ..counted import counted
 from .catalogue import Severity
-from .context import Scene
-from .records import LOOK, Records, add_rows
-from .register import of_records
+from .context import LOOK, Carried, Records, Scene, add_rows
+from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
 """How far clocks may be apart."""
@@ -119,3 +139,228 @@ def ports(scene: Scene, records: Records) -> None:
         if port.min() < 0 or port.max() > _PORT_MAX:
             wrong = (port < 0) | (port > _PORT_MAX)
             add_rows(scene, records, "I-034", wrong, f"{name} has port", port)
+
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_+-]+")
+"""What brokers accept as a topic; `+` is in the names that POP makes of its retry topics."""
+_NUL = b"\0"
+
+
+@of_records("I-035")
+def topic_name(scene: Scene, records: Records) -> None:
+    """A topic is a name: not empty, UTF-8, of the characters that brokers accept."""
+    topics = records.topics
+    for number, value in enumerate(topics.values):
+        text = _odd(value)
+        if not text or value == FILLER_TOPIC:
+            continue
+        wrong = topics.ids == number
+        told = f"topic {value[:40]!r}: {text}"
+        severity = Severity.FATAL if _NUL in value else None
+        add_rows(scene, records, "I-035", wrong, told, severity=severity)
+
+
+def _odd(value: bytes) -> str:
+    """What is wrong with a topic, "" if nothing is."""
+    if not value:
+        return "it is empty"
+    if _NUL in value:
+        return "it has a NUL byte, and no directory can have its name"
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return "it is no UTF-8"
+    return "" if _NAME.fullmatch(text) else "no broker accepts such a name"
+
+
+@of_records("I-036", "I-037")
+def long_topics(scene: Scene, records: Records) -> None:
+    """Version 2 is for topics that version 1 has no room for, and for brokers since 5.1.0."""
+    newer = records.columns.ints("magic_code") == MAGIC_V2
+    if not newer.any():
+        return
+    if not scene.profile.record.v2:
+        version = scene.profile.version
+        told = f"version 2, at which a broker {version} cuts the log"
+        add_rows(scene, records, "I-037", newer, told)
+    lengths = np.array([len(text) for text in records.topic_texts], np.int64)[records.topics.ids]
+    short = newer & (lengths <= TOPIC_BYTES_MAX_V1)
+    text = "version 2 for a short topic, its characters:"
+    add_rows(scene, records, "I-036", short, text, lengths)
+
+
+_ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5"})
+"""Generations whose writers put a separator behind the last property."""
+_BATCHES_REPEAT = frozenset({"5.1", "5.3"})
+"""Generations that write the unique key of a batch into each of its records (B13)."""
+_DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
+
+
+@of_records("I-026")
+def record_crc(scene: Scene, records: Records) -> None:
+    """`__CRC32#` is the last property and that of the record."""
+    if not records.properties.has_name(names.CRC32):
+        return
+    texts = records.columns.ragged("properties")
+    last = ends_with_crc_item(texts)
+    has = records.properties.find(names.CRC32).length >= 0
+    rows = np.flatnonzero(last)
+    start, total = records.columns.starts[rows], records.ints("total_size")[rows]
+    before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
+    wrong = has & ~last
+    wrong[rows] = crc31_column(before) != crc_values(texts[rows])
+    add_rows(scene, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
+    around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
+    text = "it has no __CRC32#, the records around it have one: its name may be damaged"
+    add_rows(scene, records, "I-026", ~has & around, text, severity=Severity.WARNING)
+
+
+@of_records("I-038", "I-055", "I-056")
+def property_text(scene: Scene, records: Records) -> None:
+    """Items with a name and a value each, no NUL, no name twice, a separator at the end."""
+    properties = records.properties
+    zero = properties.has_nul()
+    text = "a NUL byte in the properties: torn, keys and tags lost"
+    add_rows(scene, records, "I-055", zero, text)
+    _items(scene, records, properties.malformed() & ~zero)
+    text = "two properties run together: the value of the first has the name of the next"
+    add_rows(scene, records, "I-038", properties.run_together() & ~zero, text)
+    _final_separator(scene, records, zero)
+    _repeated(scene, records)
+
+
+def _items(scene: Scene, records: Records, odd: Flags) -> None:
+    """Of the odd ones, an empty value is what clients themselves write at times."""
+    if not odd.any():
+        return
+    texts = records.columns.ragged("properties")
+    empty = np.zeros(len(records), np.bool_)
+    for row in np.flatnonzero(odd).tolist():
+        items = [item for item in texts[row].split(names.ITEM_SEPARATOR) if item]
+        empty[row] = all(_NAMED.match(item) for item in items)
+    text = "a property with an empty value, as clients write it: readers leave it out"
+    add_rows(scene, records, "I-038", empty, text, severity=Severity.INFO)
+    add_rows(scene, records, "I-038", odd & ~empty, "a property without a name or a separator")
+
+
+_NAMED = re.compile(rb"[^\x01]+\x01")
+
+
+def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
+    """A record that alone lacks the last separator was damaged; a run of them came from a client."""
+    if records.properties.ended or scene.profile.version not in _ENDED_BY:
+        return
+    texts = records.columns.ragged("properties")
+    open_end = texts.length > 0
+    open_end &= texts.buffer[np.maximum(texts.start + texts.length - 1, 0)] != _SEPARATOR
+    if not open_end.any():
+        return
+    alone = open_end & ~zero
+    alone[1:] &= ~open_end[:-1]
+    alone[:-1] &= ~open_end[1:]
+    add_rows(scene, records, "I-055", alone, "no separator behind the last property")
+
+
+_SEPARATOR = names.ITEM_SEPARATOR[0]
+
+
+def _repeated(scene: Scene, records: Records) -> None:
+    repeated = np.flatnonzero(records.properties.repeated())
+    if not len(repeated):
+        return
+    known = scene.profile.version in _BATCHES_REPEAT
+    unique = records.properties.count(names.UNIQ_KEY)
+    texts = records.columns.ragged("properties")
+    of_batch, other = np.zeros(len(records), np.bool_), np.zeros(len(records), np.bool_)
+    for row in repeated.tolist():
+        twice = _names_twice(texts[row])
+        if twice == {names.UNIQ_KEY.encode()} and known and unique[row]:
+            of_batch[row] = True
+        elif twice:
+            other[row] = True
+    text = "UNIQ_KEY twice: the broker has added that of the batch"
+    add_rows(scene, records, "I-056", of_batch, text, severity=Severity.INFO)
+    add_rows(scene, records, "I-056", other, "a property name twice", severity=Severity.WARNING)
+
+
+def _names_twice(text: bytes) -> set[bytes]:
+    seen: set[bytes] = set()
+    twice: set[bytes] = set()
+    for item in text.split(names.ITEM_SEPARATOR):
+        name = item.partition(names.NAME_VALUE_SEPARATOR)[0]
+        (twice if name and name in seen else seen).add(name)
+    return twice - {b""}
+
+
+class _Harm(Enum):
+    """What a broker makes of the offsets of light queues: throws, passes over them, has none."""
+
+    BLOCKS = auto()
+    LEFT_OUT = auto()
+    NONE = auto()
+
+
+@dataclass
+class _Poison(Carried):
+    """Records whose light queues a broker cannot read: position, size, what is wrong, how bad."""
+
+    found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
+
+    def take_on(self, scene: Scene, left: _Poison) -> None:
+        """Those of the part come later."""
+        del scene
+        self.found += left.found
+
+
+@of_records("I-048")
+def light_queues(scene: Scene, records: Records) -> None:
+    """As many queue offsets as names of light queues, each a number."""
+    if not records.properties.has_name(names.INNER_MULTI_DISPATCH):
+        return
+    queues = records.properties.find(names.INNER_MULTI_DISPATCH)
+    rows = np.flatnonzero(queues.length > 0)
+    offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
+    poison = scene.kept(_Poison, _Poison)
+    for row in rows.tolist():
+        wanted, given = java_split(queues[row]), java_split(offsets[row])
+        numbers = [re.fullmatch(r"\+?\d{1,19}", text) for text in given]
+        if len(wanted) == len(given) and all(numbers):
+            continue
+        harm = _Harm.BLOCKS if len(wanted) == len(given) else _Harm.LEFT_OUT
+        light = counted(len(wanted), "light queue")
+        text = f"{light} with the offsets {','.join(given)[:60]!r}"
+        if offsets.length[row] <= 0:
+            harm = _Harm.NONE
+            text = f"{light}, none of them told to the broker that stored it"
+        size = int(records.ends[row] - records.position[row])
+        poison.found.append((int(records.position[row]), size, text, harm))
+
+
+@after("I-048")
+def poison_records(scene: Scene) -> None:
+    """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
+    for position, size, text, harm in scene.kept(_Poison, _Poison).found:
+        stuck = harm is _Harm.BLOCKS and scene.crashed
+        told = f"record at {position}: {text}"
+        if stuck:
+            told += "; dispatch throws at it, for ever"
+        severity = Severity.FATAL if stuck else None
+        if harm is _Harm.NONE:
+            severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
+        repair = LOOK if harm is _Harm.NONE else None
+        scene.log_finding("I-048", position, size, told, severity=severity, repair=repair)
+
+
+@of_records("I-050")
+def duplication(scene: Scene, records: Records) -> None:
+    """In duplication mode each record has DUP_INFO of two parts; elsewhere one that has it."""
+    needed = scene.store.config.get_bool("duplicationEnable")
+    if not needed and not records.properties.has_name(names.DUP_INFO):
+        return
+    info = records.properties.find(names.DUP_INFO)
+    rows = np.arange(len(records)) if needed else np.flatnonzero(info.length >= 0)
+    wrong = np.zeros(len(records), np.bool_)
+    for row in rows.tolist():
+        wrong[row] = _DUP_PARTS.fullmatch(info[row]) is None
+    severity = None if needed else Severity.WARNING
+    add_rows(scene, records, "I-050", wrong, "DUP_INFO has not two parts", severity=severity)

@@ -14,14 +14,11 @@ from ...formats.derive import decode
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..columns.ordered import Flags, Ints, rows_of
-from ..columns.queue_ranges import Ranges
+from ..columns.ordered import Flags, Ints, Ranges, rows_of
 from ..log.body import unpack
-from ..plan.tombstones import HALF_TOPIC, OP_TOPIC
+from ..plan.gaps import HALF_TOPIC, OP_TOPIC
 from .catalogue import Severity
-from .context import Scene
-from .part_result import Carried
-from .records import Records, add_rows
+from .context import Carried, Records, Scene, add_rows
 from .register import of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")

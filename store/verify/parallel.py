@@ -25,11 +25,9 @@ from ..log.record_status import Mark
 from ..log.splits import record_behind, used_bytes
 from ..search.store import Store
 from . import log_pass
-from .context import LogFacts, Scene
+from .context import CACHES, Carried, LogFacts, Scene
 from .log_chain import chain_of
-from .log_pass import Part, is_ended, scan
-from .part_result import CACHES, Carried
-from .reading import LOG_GROUPS, LogPass, read, wants_crc
+from .log_pass import LOG_GROUPS, LogPass, Part, is_ended, read, scan, wants_crc
 
 GROUPS_BESIDE = frozenset({"commit_log"})
 """Groups of checks that need nothing but the log: they may have a run of their own."""

@@ -19,11 +19,9 @@ from ..counted import counted
 from ..queues.read_batches import is_valid
 from ..queues.units import Units
 from .catalogue import Severity
-from .context import Scene
-from .covered import covered_of
+from .context import Records, Scene, covered_of
 from .queue_ends import is_late
 from .queue_state import BatchCheck, Missing, Queues, queues_of
-from .records import Records
 from .register import after, of_records
 
 Ints = npt.NDArray[np.int64]

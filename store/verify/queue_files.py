@@ -170,8 +170,8 @@ def _has_queue(path: str) -> bool:
 @after("I-077")
 def delayed_messages(scene: Scene) -> None:
     """delayOffset.json is not ahead of the queues of delayed messages."""
-    from ..broker.config_json import loads
-    from ..disk.regular_file import read_regular
+    from ..broker.topics import loads
+    from ..disk.byte_reader import read_regular
     from ..errors import StoreError
 
     queues = queues_of(scene)

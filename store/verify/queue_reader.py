@@ -13,10 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
-from ..columns.queue_ranges import runs
+from ..columns.ordered import runs
 from ..disk.byte_reader import noted_of
-from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
-from ..disk.file_windows import is_zero
+from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, is_zero
 from ..disk.snapshot import QueueId
 from ..errors import Missing
 from ..queues.read import ConsumeQueue

@@ -14,7 +14,7 @@ from ...formats.property_columns import find
 from ..broker.dispatch import LMQ_PREFIX, java_split
 from ..disk.snapshot import QueueId
 from ..log.commit_log import Batch
-from ..log.lost import tombstones
+from ..log.record_status import tombstones
 from ..queues.units import Units
 from .context import Scene
 from .queue_reader import QueueReader

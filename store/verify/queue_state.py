@@ -15,14 +15,13 @@ import numpy.typing as npt
 from ..audit.messages import Messages
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
-from ..columns.queue_ranges import Ranges
+from ..columns.ordered import Ranges
 from ..disk.file_queue import MappedFileQueue
 from ..disk.snapshot import QueueId, list_entries
 from ..errors import NotFound, StoreError
 from ..queues.read import queue_directories
 from ..queues.read_batches import BatchConsumeQueue
-from .context import Scene
-from .part_result import Carried
+from .context import Carried, Scene
 from .queue_delays import Waits
 from .queue_reader import QueueReader
 

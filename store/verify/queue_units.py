@@ -10,11 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
-from ..columns.queue_ranges import Ranges
+from ..columns.ordered import Ranges
 from ..disk.byte_reader import noted_of
 from ..queues.units import Units, is_valid
-from .context import Scene
-from .covered import covered_of
+from .context import Scene, covered_of
 from .queue_reader import is_pre_fill
 from .queue_resolve import are_rolled_back, resolve
 from .queue_state import QueueCheck, Queues

@@ -16,8 +16,7 @@ from .catalogue import of_group
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..log.commit_log import Extent
-    from .context import Scene
-    from .records import Records
+    from .context import Records, Scene
 
 Once = Callable[["Scene"], None]
 OfRecords = Callable[["Scene", "Records"], None]

@@ -1,32 +1,43 @@
-"""`verify` from the first check to the last: before the log, one pass over it, behind it."""
+"""`verify` from the first check to the last: before the log, one pass over it, behind it.
+
+The verdict on a store for a command that plans a change of it.
+
+What `recover` has found out about the next start is part of the verdict and not found out twice; what
+`verify` has found in order in the log is not read again for the plan.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..disk.byte_reader import noting
-from ..disk.page_cache import aside
+from ..disk.byte_reader import aside, noting
 from ..disk.snapshot import unmendable
+from ..disk.workers import beside, cores
 from ..errors import Missing
+from ..recover.recovery import Proved
 from ..search.store import Store
+from ..session.fingerprint import Fingerprint
 from .catalogue import GROUPS
-from .context import Scene, Scope, never
-from .log_pass import Part, items_of, parts_of
-from .proof import proved_of
-from .reading import LogPass, read, wants_crc
+from .context import LogFacts, Scene, Scope, never
+from .findings import order
+from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of
-from .start import start_beside
+from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process
 from .unreadable import going_on
 from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
+    from ..disk.layout import Layout
+    from ..recover.recovery import Recovery
     from .parallel import Left
+
 
 MODULES = {
     "commit_log": "log_chain log_dledger log_keys log_order log_properties log_records log_system log_topics",
@@ -224,3 +235,65 @@ def _check_behind(scene: Scene, groups: frozenset[str]) -> None:
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:
     """What a check of some moment is for."""
     return [code for code, registered in moment.items() if registered is check]
+
+
+_OTHERS = frozenset(GROUPS) - {GROUP}
+
+
+class Judged(NamedTuple):
+    """A store as `recover` sees it: the plan, and the verdict that this is part of."""
+
+    recovery: Recovery
+    verdict: Verdict
+
+
+@contextmanager
+def verified_beside(
+    layout: Layout, version: str | None, *, rate_bytes: int | None = None
+) -> Iterator[Callable[[], Verdict]]:
+    """`verify` of a whole store in another process from now on; what it gives waits for the verdict.
+
+    version: the broker's, None: the guess. Raises Unreadable.
+    """
+    work = partial(_verified, layout, Scope(broker_version=version), rate_bytes)
+    with beside(work, worth=worth_a_process(layout)) as verdict:
+        yield verdict
+
+
+def verified_before(
+    layout: Layout,
+    version: str | None,
+    *,
+    rate_bytes: int | None = None,
+    jobs: int | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> tuple[Verdict, Proved | None]:
+    """`verify` of a whole store but for the next start, and what `examine` need not read for that.
+
+    version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
+    Raises Unreadable.
+    """
+    seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
+    scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
+    verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
+    proved = Proved(verdict.sound, seen, files) if verdict.sound and files else None
+    return replace(verdict, sound=None), proved
+
+
+def _verified(
+    layout: Layout,
+    scope: Scope,
+    rate_bytes: int | None,
+    jobs: int = 1,
+    tell: Callable[[int], None] | None = None,
+) -> Verdict:
+    """The verdict, without what only a run that goes on needs."""
+    with Store(layout.root, layout.broker_config, rate_bytes=rate_bytes) as store:
+        return replace(verify(store, scope, jobs=jobs, progress=tell), facts=LogFacts())
+
+
+def with_start(verdict: Verdict, found: Recovery) -> Verdict:
+    """The verdict of all other groups, with what a start would do."""
+    findings = sorted([*verdict.findings, *findings_of_start(found)], key=order)
+    unread = [text for text in verdict.unread if text not in not_asked_for(_OTHERS)]
+    return replace(verdict, status=status_of(findings), findings=findings, unread=unread)

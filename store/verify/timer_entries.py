@@ -16,9 +16,9 @@ from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.delay_level import TIMER_TOPIC
 from ..columns.ordered import rows_of
-from ..disk.file_bytes import Bytes, FileBytes
+from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.timer_check import TimerCheck, read_timer_check
+from ..disk.snapshot import Bytes, FileBytes
 from ..timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer.wheel import Ticks
 from .context import Scene

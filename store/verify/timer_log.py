@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ..counted import counted
+from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile
-from ..disk.regular_file import read_regular
 from ..inspect.timer_records import NO_NUMBER
 from ..timer.read import TimerRange
 from .catalogue import Severity

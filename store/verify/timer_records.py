@@ -13,12 +13,9 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
 from ..columns.ordered import rows_of
-from ..inspect.timer_cancels import BY_TOPIC, compared_by
-from ..inspect.timer_records import numbers
-from ..log.lost import tombstones
-from .context import Scene
-from .part_result import Carried
-from .records import Records
+from ..inspect.timer_records import BY_TOPIC, compared_by, numbers
+from ..log.record_status import tombstones
+from .context import Carried, Records, Scene
 from .register import of_records
 
 Ints = npt.NDArray[np.int64]

@@ -27,7 +27,7 @@ from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild, spark_job
 from mqstore.pipeline.spark import spark_session
 from mqstore.pipeline.verify import can_be_cut, tasks_of, verify_on
-from mqstore.store.arrow.remote import log_sizes
+from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from tests.spark_processes import cpu_s, jvm_below, worker_peaks
 

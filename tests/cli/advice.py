@@ -10,12 +10,11 @@ from typing import Any
 
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.next_commands import Given, refused, settings
-from mqstore.store.repair.unrepairable import why_beyond
+from mqstore.store.repair.recheck import why_beyond
 from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity, catalogue
-from mqstore.store.verify.finding_json import findings_json
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.verdict import Verdict
+from mqstore.store.verify.verdict import Verdict, findings_json
 
 from ..store.verify.mutations import NOW_MS
 from .datadriven import run_here

@@ -212,7 +212,7 @@ def test_broken_files_are_damage(how: str, tmp_path: Path) -> None:
 
 
 def test_bombs_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqstore.store.disk.decompress.LARGEST_BYTES", 1 << 16)
+    monkeypatch.setattr("mqstore.store.disk.compressed.LARGEST_BYTES", 1 << 16)
     root = unpack("5.3.3-clean", tmp_path)
     packed = pack(max((root / "commitlog").iterdir()))
     for arguments in (

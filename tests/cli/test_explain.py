@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.log.batch import ExtentKind
-from mqstore.store.log.record_status import Mark
-from mqstore.store.log.status_texts import mark_stories
-from mqstore.store.recover.bugs import bugs
+from mqstore.store.log.record_status import Mark, mark_stories
+from mqstore.store.recover.broker_bugs import bugs
 from mqstore.store.recover.cases import CASES
 from mqstore.store.verify.catalogue import catalogue
 

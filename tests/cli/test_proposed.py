@@ -19,10 +19,9 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
 from mqstore.store.next_commands import Given, settings
-from mqstore.store.repair.unrepairable import beyond_of
-from mqstore.store.verify.finding_json import findings_json
+from mqstore.store.repair.recheck import beyond_of
 from mqstore.store.verify.findings import Finding
-from mqstore.store.verify.verdict import Status, Verdict
+from mqstore.store.verify.verdict import Status, Verdict, findings_json
 
 from .. import slices, stores
 from ..store.verify.mutations import copied, mutations, original

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.broker.config_json import loads
+from mqstore.store.broker.topics import loads
 
 from .. import stores
 from ..store.recover.recovered import content

@@ -9,7 +9,7 @@ from mqstore.formats.compression import ZSTD_MAGIC
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
-from mqstore.store.disk import decompress
+from mqstore.store.disk import compressed
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.compressed import forget_all
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
@@ -184,7 +184,7 @@ def compressed_log(data: bytes) -> None:
     name = f"log/{file_name(0)}{'.zst' if data[:1] == ZSTD_MAGIC[:1] else '.gz'}"
     forget_all()  # a file that is replaced so quickly may look like the one before
     with (
-        mock.patch.object(decompress, "LARGEST_BYTES", _UNPACKED),
+        mock.patch.object(compressed, "LARGEST_BYTES", _UNPACKED),
         files({name: data}) as root,
         MappedFileQueue.open(root / "log") as queue,
     ):

@@ -16,8 +16,8 @@ from mqstore.formats import (
     sparse_consume_queue,
     tiered_index,
 )
+from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.disk.timer_check import TimerCheck
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
 from mqstore.store.queues.read_batches import BatchConsumeQueue
 from mqstore.store.queues.read_ext import ExtUnits, ext_unit, ext_units
@@ -28,8 +28,7 @@ from mqstore.store.settings.read import FILES, read_config_file
 from mqstore.store.settings.rocksdb import read_entries
 from mqstore.store.settings.summary import summaries_of
 from mqstore.store.tiered.dledger_index import index_units, is_valid
-from mqstore.store.tiered.index import items, read_index
-from mqstore.store.tiered.segments import open_segments
+from mqstore.store.tiered.segments import items, open_segments, read_index
 
 from .file_targets import in_files
 from .target import cut, files, target

@@ -9,18 +9,16 @@ from pathlib import Path
 
 from mqstore.cli.ndjson_input import read_portions
 from mqstore.formats.message_id import message_id, parse_message_id
-from mqstore.store.broker import config_json
+from mqstore.store.broker import topics as config_json
 from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.broker_conf import BrokerConfig, parse_properties
-from mqstore.store.disk.confine import confine
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.groups import read_progress
 from mqstore.store.put.keys import UniqueKeys
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.message_json import MessageReader, parse_host
-from mqstore.store.search.selection import matches
-from mqstore.store.search.time_range import parse_range, parse_time
+from mqstore.store.search.selection import matches, parse_range, parse_time
 from mqstore.store.session.journal import JOURNAL, SEALED, Journal
 from mqstore.store.session.undo import list_sessions, purge, undo
 

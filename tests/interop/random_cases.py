@@ -21,8 +21,8 @@ from typing import Any
 
 from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
 from mqstore.formats.message import SysFlag
+from mqstore.store.broker.load_rules import size_at
 from mqstore.store.broker.profiles import profile_of
-from mqstore.store.broker.record_check import size_at
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import Snapshot

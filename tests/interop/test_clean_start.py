@@ -17,7 +17,7 @@ import pytest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.settings.parse import parse
-from mqstore.store.start.config_databases import load_databases
-from mqstore.store.start.config_load import Start
+from mqstore.store.start.config_load import Start, load_databases
 
 from .. import stores
 from .brokers import missing

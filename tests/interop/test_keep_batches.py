@@ -13,7 +13,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.start_batches import BATCH_UNIT_DTYPE
 from mqstore.store.recover.recovery import plan_again

@@ -15,7 +15,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.session.apply import apply
 from tests import stores
-from tests.store.plan.test_cut_properties import places, planned, tear_named
+from tests.store.plan.test_torn_records import places, planned, tear_named
 
 from .conftest import Judge
 from .served import DATA, SIZES, Row, as_broker, changed, loaded, mqstore, settings

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.cases import CASES
 from mqstore.store.recover.recovery import examine
 from tests.mishaps import FILES

@@ -24,10 +24,9 @@ from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.record_status import Mark
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import examine_again
+from mqstore.store.repair.recheck import Beyond, beyond_repair, examine_again
 from mqstore.store.repair.repair import Repair, examine, plan_again
-from mqstore.store.repair.unrepairable import Beyond, beyond_repair
-from mqstore.store.salvage.grade import Grade, grades
+from mqstore.store.salvage.runs import Grade, grades
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo

@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
@@ -18,7 +18,7 @@ from tests import recovery_cases, stores
 from tests.damage import ALL_KINDS, Victim, damage
 from tests.recovery_cases import CONFIG
 from tests.slices import pick, rng
-from tests.store.plan.test_cut_properties import tear
+from tests.store.plan.test_torn_records import tear
 
 from .conftest import Judge
 from .served import loaded

@@ -21,7 +21,7 @@ from mqstore.formats import pop
 from mqstore.formats.tombstone import LOST
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.timer_check import read_timer_check
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.search.store import Store
 
 from .brokers import ALL_VERSIONS, NAME, PATIENCE_SECONDS, VERSIONS_OF_5, Broker

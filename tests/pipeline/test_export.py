@@ -24,10 +24,10 @@ from mqstore.cli.app import run
 from mqstore.cli.export_options import report_of
 from mqstore.cli.record_types import schema_of
 from mqstore.pipeline.export import export, here, on_spark, tasks_of
-from mqstore.store.arrow import export_files, export_rows
+from mqstore.store.arrow import export_files
 from mqstore.store.arrow.ask import Ask
+from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind, open_sink
-from mqstore.store.arrow.export_rows import ExportHow
 from mqstore.store.arrow.log_rows import parts_of
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, Refused
@@ -223,8 +223,8 @@ def test_times_that_no_calendar_has(form: str, tmp_path: Path) -> None:
     """Are milliseconds and no times."""
     times = [-(2**62), -1, 2**62]
     given = pa.record_batch({"born_timestamp": pa.array(times, pa.int64())})
-    schema = export_rows.schema_of(Ask((), ("born_timestamp",)), ExportHow(times=True))
-    shown = export_rows._with_times(given, schema)
+    schema = export_files.schema_of(Ask((), ("born_timestamp",)), ExportHow(times=True))
+    shown = export_files._with_times(given, schema)
     assert shown.column("born_timestamp").to_pylist() == times
     assert [time is None for time in shown.column("born_time").to_pylist()] == [True, False, True]
     sink = open_sink(FileKind(form), tmp_path / "out", schema)

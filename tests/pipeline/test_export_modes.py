@@ -26,8 +26,8 @@ from mqstore.cli.app import run
 from mqstore.pipeline.export import export, here, on_spark
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.data_set import NOTE_FILE, DataSet, Mode
+from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind
-from mqstore.store.arrow.export_rows import ExportHow
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NoSpace, Refused, Unreadable
 

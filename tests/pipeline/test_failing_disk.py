@@ -10,12 +10,12 @@ import pytest
 
 from mqstore.pipeline.sources import table_sources
 from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
-from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.log_rows import Damage, parts_of, rows_of
-from mqstore.store.arrow.table import TablePart, table_rows
+from mqstore.store.arrow.tables import TablePart, table_rows
+from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.byte_reader import noted, noting
 from mqstore.store.errors import Unreadable
-from mqstore.store.search.selected import selected
+from mqstore.store.search.log_search import selected
 from mqstore.store.search.store import Store
 
 from ..failing_disk import fail_here

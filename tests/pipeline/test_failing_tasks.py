@@ -15,8 +15,8 @@ from mqstore.pipeline.export import export, on_spark
 from mqstore.pipeline.failures import JobFailed, failures
 from mqstore.pipeline.sources.log import LogSource
 from mqstore.pipeline.sources.log_writer import LogWriter
+from mqstore.store.arrow.export_files import ExportHow
 from mqstore.store.arrow.export_formats import FileKind
-from mqstore.store.arrow.export_rows import ExportHow
 
 from ..stores import unpack
 from .test_rebuild import tree

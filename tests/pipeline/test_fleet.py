@@ -17,12 +17,10 @@ from mqstore.pipeline.sources.tables import TableSource, reader_of
 from mqstore.pipeline.stats import count, joined, tasks_of
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.damage_rows import damage_parts
-from mqstore.store.arrow.fleet import stores_of
 from mqstore.store.arrow.local_query import LocalQuery
 from mqstore.store.arrow.log_rows import parts_of
-from mqstore.store.arrow.remote import log_sizes
-from mqstore.store.arrow.view_rows import Lacking, readable
+from mqstore.store.arrow.stores import log_sizes, stores_of
+from mqstore.store.arrow.views import Lacking, damage_parts, readable
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Unreadable
 from mqstore.store.verify.verdict import Verdict

@@ -12,17 +12,17 @@ import pytest
 
 from mqstore.pipeline.sources.log import LogReader
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
 from mqstore.store.arrow.log_columns import COLUMNS
 from mqstore.store.arrow.log_rows import Damage, LogPart, damage_of, fields_of, parts_of, rows_of
+from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Unreadable
 from mqstore.store.log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from mqstore.store.log.message import messages
 from mqstore.store.log.record_status import Mark
 from mqstore.store.log.splits import Split
-from mqstore.store.search.selected import DamageWarning
-from mqstore.store.search.time_range import TimeRange
+from mqstore.store.search.log_search import DamageWarning
+from mqstore.store.search.selection import TimeRange
 
 from ..slices import pick
 from ..stores import NAMES, unpack

@@ -20,8 +20,8 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, Missing, Refused
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter
-from mqstore.store.search import follow, live_end
-from mqstore.store.search.selected import DamageWarning
+from mqstore.store.search import follow
+from mqstore.store.search.log_search import DamageWarning
 from mqstore.store.search.store import Store
 
 from ..stores import unpack
@@ -146,7 +146,7 @@ def test_a_log_that_was_cut_is_told(root: Path) -> None:
 def test_behind_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there now is read to its end, around what is damaged: a spoiled body, a page of zeros."""
     monkeypatch.setattr(follow, "_BROKEN_SECONDS", 0.0)
-    monkeypatch.setattr(live_end, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(follow, "_PATIENCE_S", 0.0)
     found = unpack("4.9.7-killed-page", tmp_path)
     made = stream(found, broker_config="{}")
     made.prepareForTriggerAvailableNow()

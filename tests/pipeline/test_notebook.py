@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.pipeline.sources import log_stream, table_sources
-from mqstore.store.arrow import damage_rows, log_columns
+from mqstore.store.arrow import log_columns, views
 from mqstore.store.arrow.ask import OPTIONS
 
 from ..stores import unpack
@@ -54,7 +54,7 @@ def test_the_page_has_all_columns_and_options() -> None:
     shown = dict(re.findall(r"^\| `(rocketmq-\w+)` \| [^|]+ \| ([^|]+) \|$", text, re.MULTILINE))
     wanted = {source.name(): list(source.table.all_columns()) for source in table_sources()}
     wanted["rocketmq-log"] = list(log_columns.COLUMNS)
-    wanted["rocketmq-damage"] = list(damage_rows.COLUMNS)
+    wanted["rocketmq-damage"] = list(views.COLUMNS)
     assert {name: re.findall(r"`(\w+)`", columns) for name, columns in shown.items()} == wanted
     options = set(
         re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)))

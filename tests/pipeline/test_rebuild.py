@@ -18,7 +18,7 @@ from mqstore.pipeline.failures import JobFailed, failure_of
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
 from mqstore.pipeline.rebuild_steps import Made
-from mqstore.store.arrow.fleet import as_path, folders_of
+from mqstore.store.arrow.stores import as_path, folders_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import JOURNAL

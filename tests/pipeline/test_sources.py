@@ -18,11 +18,11 @@ from mqstore.pipeline.failures import failure_of
 from mqstore.pipeline.sources import all_sources
 from mqstore.pipeline.sources.tables import reader_of
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.damage_rows import damage_parts, damage_rows
-from mqstore.store.arrow.offset_table import OffsetTable
+from mqstore.store.arrow.tables import OffsetTable
+from mqstore.store.arrow.views import damage_parts, damage_rows
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, NotAStore
-from mqstore.store.search.selected import DamageWarning
+from mqstore.store.search.log_search import DamageWarning
 
 from ..stores import unpack
 

@@ -16,8 +16,7 @@ from mqstore.pipeline.sql_plan import Asked, needed_of, understood
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.export_formats import records_of
 from mqstore.store.arrow.local_query import LocalQuery
-from mqstore.store.arrow.view_rows import Lacking
-from mqstore.store.arrow.views import VIEWS
+from mqstore.store.arrow.views import VIEWS, Lacking
 from mqstore.store.errors import InvalidInput, NotAStore
 
 from ..stores import messages, unpack

@@ -15,12 +15,11 @@ from mqstore.pipeline import stats as job
 from mqstore.pipeline.tasks import answer_of, told
 from mqstore.store.arrow import log_columns, log_rows
 from mqstore.store.arrow.ask import FAIL_UNREADABLE, Ask
-from mqstore.store.arrow.log_rows import Damage
-from mqstore.store.arrow.log_stats import Counted, count_here
+from mqstore.store.arrow.log_rows import Counted, Damage, count_here
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Missing, StoreError, Unreadable
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.search.time_range import LATEST_MS, TimeRange
+from mqstore.store.search.selection import LATEST_MS, TimeRange
 
 from ..cli.json_schema import errors
 from ..failing_disk import fail_here

@@ -34,7 +34,7 @@ from mqstore.pipeline.verify import (
     tasks_of,
     verify_on,
 )
-from mqstore.store.arrow.remote import log_sizes
+from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
 from mqstore.store.search.store import Store
@@ -183,7 +183,7 @@ def test_parts_of_another_state_of_the_store_do_not_count(
 
 def test_what_repeats_is_seen_across_processes() -> None:
     """Each task may be a process of its own, with other hashes of texts."""
-    code = "from mqstore.store.verify.log_keys import _seed; print(_seed(b'topic'))"
+    code = "from mqstore.store.verify.log_order import _seed; print(_seed(b'topic'))"
     told = {
         subprocess.run(
             [sys.executable, "-c", code],

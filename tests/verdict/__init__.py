@@ -21,22 +21,21 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
 from mqstore.store.inspect.description import describe
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover import recovery
 from mqstore.store.recover.recovery import Recovery
 from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
+from mqstore.store.repair.recheck import beyond_of, beyond_texts
 from mqstore.store.repair.repair import Repair
-from mqstore.store.repair.unrepairable import beyond_of, beyond_texts
 from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import GROUPS, catalogue
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.first_sight import at_first_sight
-from mqstore.store.verify.parallel_plan import with_start
-from mqstore.store.verify.run import verify
+from mqstore.store.verify.run import verify, with_start
 from mqstore.store.verify.start import GROUP
 from mqstore.store.verify.verdict import Status, Verdict, first_sentence
 

@@ -15,12 +15,9 @@ import pyarrow.compute as pc
 import pytest
 
 from mqstore.store.arrow import local_query
-from mqstore.store.arrow.arrow_filter import columns_of, mask_of
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.beside import in_thread
-from mqstore.store.arrow.local_query import LocalQuery
-from mqstore.store.arrow.view_rows import Lacking, rows_of_view
-from mqstore.store.arrow.views import VIEWS
+from mqstore.store.arrow.local_query import LocalQuery, in_thread
+from mqstore.store.arrow.views import VIEWS, Lacking, columns_of, mask_of, rows_of_view
 from mqstore.store.errors import InvalidInput, Unsupported
 
 from ...pipeline.test_session import without

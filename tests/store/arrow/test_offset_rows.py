@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.arrow.ask import Ask
-from mqstore.store.arrow.lag_table import LagTable
 from mqstore.store.arrow.log_rows import Damage
-from mqstore.store.arrow.offset_table import OffsetTable
-from mqstore.store.arrow.table import Table, parts_of, table_rows
+from mqstore.store.arrow.tables import LagTable, OffsetTable, Table, parts_of, table_rows
 from mqstore.store.errors import InvalidInput
 
 from ...stores import config, truth, unpack

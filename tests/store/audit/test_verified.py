@@ -21,13 +21,12 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import Snapshot
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.lost_messages import MOST
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.parallel_plan import verified_before
-from mqstore.store.verify.run import verify
+from mqstore.store.verify.run import verified_before, verify
 
 from ... import recovery_cases, stores
 from ...slices import pick, rng

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.store.broker.filter import Where
-from mqstore.store.broker.filter_tree import DEPTH_MAX
-from mqstore.store.broker.filter_values import FAILED, Value
+from mqstore.store.broker.filter_values import DEPTH_MAX, FAILED, Value
 from mqstore.store.errors import InvalidInput
 from mqstore.store.log.message import messages
 

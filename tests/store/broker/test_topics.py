@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.broker.profiles import writer_profile
 from mqstore.store.broker.topics import Topics, new_topic
-from mqstore.store.broker.write_profile import writer_profile
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import Refused, StoreError
 

@@ -173,7 +173,7 @@ def test_bombs_and_full_disks_end_with_an_error(
 ) -> None:
     path = pack(folder / file_name(5 * SIZE))
     with monkeypatch.context() as patch:
-        patch.setattr("mqstore.store.disk.decompress.LARGEST_BYTES", SIZE - 1)
+        patch.setattr("mqstore.store.disk.compressed.LARGEST_BYTES", SIZE - 1)
         with pytest.raises(LimitExceeded, match=r"more than 65535 bytes.*\.gz"):
             MappedFileQueue.open(folder)
     with monkeypatch.context() as patch:
@@ -181,7 +181,7 @@ def test_bombs_and_full_disks_end_with_an_error(
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        patch.setattr("mqstore.store.disk.decompress.Sink.write", full)
+        patch.setattr("mqstore.store.disk.compressed.Sink.write", full)
         with pytest.raises(NoSpace, match="TMPDIR"):
             MappedFileQueue.open(folder)
     assert plain_of(path) == (SIZE, "")

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.file_queue import OPEN_FILES, Gap, MappedFileQueue, file_name, start_of
-from mqstore.store.disk.file_windows import is_zero
+from mqstore.store.disk.file_queue import (
+    OPEN_FILES,
+    Gap,
+    MappedFileQueue,
+    file_name,
+    is_zero,
+    start_of,
+)
 from mqstore.store.errors import Unreadable
 
 

@@ -17,8 +17,7 @@ from mqstore.formats.message_properties import format_properties
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, format_levels, parse_levels
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.options import WriterOptions
+from mqstore.store.put.new_message import NewMessage, WriterOptions
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen

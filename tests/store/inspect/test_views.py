@@ -9,10 +9,8 @@ import pytest
 
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.errors import InvalidInput
-from mqstore.store.inspect import retries as retries_module
-from mqstore.store.inspect.delays import delays
-from mqstore.store.inspect.retries import Key, retries
-from mqstore.store.inspect.transactions import State, transactions
+from mqstore.store.inspect import own_topics as retries_module
+from mqstore.store.inspect.own_topics import Key, State, delays, retries, transactions
 from mqstore.store.search.store import Store
 
 from ...stores import messages, sent, truth, unpack

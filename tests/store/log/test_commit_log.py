@@ -76,7 +76,7 @@ def test_windows_cut_records(
     around: int, window: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small windows: records of any size lie across their ends, some are larger."""
-    for name in ("mqstore.store.log.scan", "mqstore.store.log.log_items"):
+    for name in ("mqstore.store.log.scan", "mqstore.store.log.scan"):
         monkeypatch.setattr(f"{name}.WINDOW_BYTES", window)
         monkeypatch.setattr(f"{name}.NARROW_BYTES", window // 4)
     for seed in range(4):

@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.message import Message
 from mqstore.store.log.record_status import Mark
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, examine
@@ -22,7 +22,7 @@ from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
-from ..put.test_transaction import log_of
+from ..put.test_producer_transaction import log_of
 from ..put.writing import NOW, TINY, writer
 from .narrow import overwrite
 

@@ -9,11 +9,11 @@ import pytest
 
 from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import examine
 
-from ..put.test_transaction import log_of
+from ..put.test_producer_transaction import log_of
 from ..put.writing import NOW, TINY, writer
 from ..recover.recovered import record_bytes
 from .narrow import overwrite

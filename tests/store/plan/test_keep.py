@@ -23,13 +23,11 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.fill import SMALLEST_FILLER, fill
-from mqstore.store.plan.fill_records import encoded, padded
-from mqstore.store.plan.gaps import Gap
+from mqstore.store.plan.fill import SMALLEST_FILLER, encoded, fill, padded
+from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC, Forms, Gap, is_for_service
 from mqstore.store.plan.lost_units import LostUnits
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
-from mqstore.store.plan.tombstones import HALF_TOPIC, OP_TOPIC, Forms, is_for_service
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.queues.fix import Hole
 from mqstore.store.recover.recovery import Recovery, examine, plan_again

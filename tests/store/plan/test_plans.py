@@ -13,8 +13,7 @@ from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.observer import can_have_files
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish, can_have_files
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, examine, plan_again
 from mqstore.store.session.apply import apply

@@ -13,7 +13,7 @@ import pytest
 from mqstore.formats.checkpoint import CHECKPOINT
 from mqstore.formats.message import MESSAGE
 from mqstore.store.audit.messages import Messages
-from mqstore.store.damage.corrupt import PAGE_BYTES
+from mqstore.store.damage.scenarios import PAGE_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
@@ -21,12 +21,11 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
 from mqstore.store.log.commit_log import CommitLog
-from mqstore.store.plan.bring_back import Brought, Part
-from mqstore.store.plan.options import Policy, Wish
-from mqstore.store.plan.overlay import _apart
+from mqstore.store.plan.bring_back import Brought, Part, QueueChain
+from mqstore.store.plan.fill import _apart
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
-from mqstore.store.plan.replica_holes import is_original
-from mqstore.store.plan.replica_log import QueueChain
+from mqstore.store.plan.replica import is_original
 from mqstore.store.recover.recovery import examine, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo

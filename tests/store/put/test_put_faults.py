@@ -15,7 +15,7 @@ import pytest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NoSpace, StoreError, Unclean, Unreadable
-from mqstore.store.put import bulk, record_columns
+from mqstore.store.put import bulk, message_columns
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 
@@ -35,7 +35,7 @@ MANY = messages(45, seed=3)
 def _steps_of_columns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """MANY in one step, by one thread, or in six, by three."""
     monkeypatch.setattr(bulk, "STEP_ROWS", request.param)
-    monkeypatch.setattr(record_columns, "BUFFER_BYTES", 1024)
+    monkeypatch.setattr(message_columns, "BUFFER_BYTES", 1024)
 
 
 def append(root: Path, files: Files, acknowledged: list[NewMessage]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue_ext import UNIT, UNIT_BYTES_MIN
-from mqstore.store.broker import config_json
+from mqstore.store.broker import topics
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import InvalidInput
@@ -43,7 +43,7 @@ def bloom(name: str, root: Path) -> BloomFilter:
 
 
 def _json(root: Path) -> Any:
-    return config_json.loads((root / "config/consumerFilter.json").read_text("utf-8"))
+    return topics.loads((root / "config/consumerFilter.json").read_text("utf-8"))
 
 
 def _units(root: Path) -> Iterator[tuple[str, Message, Any]]:

@@ -11,8 +11,8 @@ from mqstore.formats.batch_consume_queue import UNIT, UNIT_BYTES
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.errors import NotFound
 from mqstore.store.queues.read_batches import BatchConsumeQueue
-from mqstore.store.search.batch_search import batch_queues, open_batch_queue
 from mqstore.store.search.find import find, offset_at
+from mqstore.store.search.queue_search import batch_queues, open_batch_queue
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store
 

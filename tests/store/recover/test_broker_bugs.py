@@ -12,8 +12,7 @@ from mqstore.store.audit.tally import Share, Tally
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import QueueId, Snapshot
-from mqstore.store.recover.broker_bugs import with_bugs
-from mqstore.store.recover.bugs import bugs
+from mqstore.store.recover.broker_bugs import bugs, with_bugs
 from mqstore.store.recover.recovery import examine
 from mqstore.store.start.simulate import simulate
 

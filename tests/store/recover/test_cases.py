@@ -14,7 +14,7 @@ from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.cases import CASES, table
 from mqstore.store.recover.recovery import Recovery, examine
 

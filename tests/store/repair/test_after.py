@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.timer_check import read_timer_check
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.repair.parts import Choice, Part
+from mqstore.store.repair.recheck import beyond_repair, beyond_texts
 from mqstore.store.repair.repair import examine
-from mqstore.store.repair.unrepairable import beyond_repair, beyond_texts
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import catalogue
 

@@ -11,7 +11,7 @@ import pytest
 
 from mqstore.formats.blank import BLANK
 from mqstore.formats.sparse_consume_queue import UNIT_BYTES
-from mqstore.store.broker.config_json import dumps, loads
+from mqstore.store.broker.topics import dumps, loads
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.repair.parts import Part, chosen

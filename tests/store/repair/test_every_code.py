@@ -12,8 +12,8 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Refused, Unsupported
 from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
+from mqstore.store.repair.recheck import beyond_texts
 from mqstore.store.repair.repair import examine
-from mqstore.store.repair.unrepairable import beyond_texts
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.start import GROUP

@@ -15,7 +15,7 @@ from mqstore.store.disk.edits import Edit
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
 from mqstore.store.queues.read_ext import ext_unit, ext_units_at
 from mqstore.store.queues.start_ext import units_end
-from mqstore.store.repair.ext_units import Wanted, damaged_ranges, mend_range
+from mqstore.store.repair.ext import Wanted, damaged_ranges, mend_range
 
 from ...slices import rng, share
 

@@ -15,9 +15,9 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.repair import compaction_log
+from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, Part, chosen
-from mqstore.store.repair.unrepairable import beyond_repair
+from mqstore.store.repair.recheck import beyond_repair
 from mqstore.store.search.compaction import open_log
 from mqstore.store.search.store import Store
 
@@ -132,7 +132,7 @@ def test_the_logs_of_torn_records_are_opened_once(
         opened_logs.append(names[1:])
         return open_log(*names)
 
-    monkeypatch.setattr(compaction_log, "open_log", counted)
+    monkeypatch.setattr(compaction, "open_log", counted)
     repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
     assert len(opened_logs) == 2, "the plan, and the same once more before it is carried out"

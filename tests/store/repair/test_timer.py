@@ -11,7 +11,7 @@ from mqstore.formats.derive import dtype_of
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT, SLOT_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.timer_check import TimerCheck, read_timer_check
+from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scene, Scope

@@ -16,7 +16,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.unrepairable import beyond_repair
+from mqstore.store.repair.recheck import beyond_repair
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scene, Scope
 from mqstore.store.verify.timer_entries import TimerLog, timer_files

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.edits import Edit
-from mqstore.store.repair import timer_predicted
-from mqstore.store.repair.timer_predicted import joined
+from mqstore.store.repair import timer
+from mqstore.store.repair.timer import joined
 
 
 def write(path: str, offset: int, data: bytes | None, length: int = 0) -> Edit:
@@ -46,7 +46,7 @@ def test_many_pieces_are_put_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         calls.append(edit)
         return replace(edit, **fields)
 
-    monkeypatch.setattr(timer_predicted, "replace", counted)
+    monkeypatch.setattr(timer, "replace", counted)
     (found,) = joined([Edit("create", "a", "r")], [write("a", n, b"x") for n in range(100)])
     assert [at for at, _ in found.pieces] == list(range(100))
     assert len(calls) == 1

@@ -15,14 +15,14 @@ from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.options import Policy, Wish
+from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, examine
 from mqstore.store.recover.recovery import plan_again as recovery_again
 from mqstore.store.repair.parts import Part, chosen, queue_of
+from mqstore.store.repair.recheck import beyond_repair, beyond_texts
 from mqstore.store.repair.repair import Request
 from mqstore.store.repair.repair import plan_again as repair_again
-from mqstore.store.repair.unrepairable import beyond_repair, beyond_texts
 from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply

@@ -14,9 +14,9 @@ from mqstore.formats.hashing import crc31
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.recovery import examine
-from mqstore.store.salvage.grade import Grade
+from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import check_target
 from mqstore.store.search.store import Store
 from mqstore.store.verify.catalogue import Severity

@@ -19,8 +19,7 @@ from mqstore.store.errors import NotFound
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.body import pack
 from mqstore.store.log.message import Message, messages
-from mqstore.store.put.batch import NewBatch, encoded
-from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.new_message import NewBatch, NewMessage, encoded
 from mqstore.store.search.find import find, silent
 from mqstore.store.search.inner_batch import unwrapped
 from mqstore.store.search.selection import Selection
@@ -29,7 +28,7 @@ from mqstore.store.search.store import Store
 from ...stores import messages as records_of
 from ...stores import truth, unpack
 from ..choices import stores_where
-from ..put.test_batch import batch_topic
+from ..put.test_new_message import batch_topic
 from ..put.writing import NOW, TINY, writer
 
 WITH_BATCHES = stores_where(lambda t: "batchcq" in t["name"])

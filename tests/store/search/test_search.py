@@ -24,9 +24,8 @@ from mqstore.store.search.key_search import search_key, uncovered
 from mqstore.store.search.log_search import log_offset_at, search_log, search_log_queue
 from mqstore.store.search.queue_read import read_queue
 from mqstore.store.search.queue_search import search_queues
-from mqstore.store.search.selection import Selection
+from mqstore.store.search.selection import Selection, TimeRange
 from mqstore.store.search.store import Store
-from mqstore.store.search.time_range import TimeRange
 
 from ...stores import NAMES, messages, truth
 from ..choices import clean_where, stores_where

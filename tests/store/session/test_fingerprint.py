@@ -13,7 +13,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.take_lock import StoreLock
 from mqstore.store.errors import Refused
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import examine
 from mqstore.store.session.apply import apply

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.disk.confine import confine
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import JOURNAL, Layout
 from mqstore.store.errors import NotFound, Refused
 from mqstore.store.session.apply import apply, barriers

@@ -14,7 +14,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.take_lock import StoreLock
 from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
-from mqstore.store.plan.options import Policy
+from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import examine, plan_again
 from mqstore.store.session.apply import apply, barriers

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.hashing import crc31
 from mqstore.store.inspect.recognise import recognise
-from mqstore.store.settings import broker_identity, epoch_file
+from mqstore.store.settings import controller_files
 from mqstore.store.settings.read import read_config_file
 from mqstore.store.settings.summary import summary_of
 
@@ -75,7 +75,7 @@ def test_the_bak_of_epochs(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=20))
 def test_any_epochs(rows: list[tuple[int, int]]) -> None:
     lines = b"".join(b"%d-%d\n" % row for row in rows)
-    found = epoch_file.parse(b"%d\n%d\n" % (len(rows), crc31(lines)) + lines)
+    found = controller_files.parse_epochs(b"%d\n%d\n" % (len(rows), crc31(lines)) + lines)
     assert found.problem == ""
     assert found.value["epochs"] == {str(epoch): offset for epoch, offset in rows}
 
@@ -83,7 +83,7 @@ def test_any_epochs(rows: list[tuple[int, int]]) -> None:
 @given(st.binary(max_size=60) | st.text("0123456789-+#\r\n x", max_size=60).map(str.encode))
 def test_any_bytes(data: bytes) -> None:
     """Nothing is raised; the place of a problem is in the text."""
-    for parse in (epoch_file.parse, broker_identity.parse):
+    for parse in (controller_files.parse_epochs, controller_files.parse_identity):
         found = parse(data)
         assert 0 <= found.position <= len(data)
 

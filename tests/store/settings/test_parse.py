@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.store.broker.config_json import dumps
+from mqstore.store.broker.topics import dumps
 from mqstore.store.settings import parse as config_parse
 from mqstore.store.settings.parse import DEEPEST, parse
 

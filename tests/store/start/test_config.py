@@ -21,9 +21,8 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.recover.recovery import examine
-from mqstore.store.start.config import ConfigStart, config_start
+from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
 from mqstore.store.start.config_load import Start, judge, load_config
-from mqstore.store.start.config_lost import LostDelay, LostPosition
 from mqstore.store.start.config_rules import RULES
 
 from ... import stores, timer_precision

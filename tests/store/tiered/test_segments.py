@@ -18,8 +18,13 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.message import Message, messages
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.settings.read import read_config_file
-from mqstore.store.tiered.index import items, read_index
-from mqstore.store.tiered.segments import open_segments, segment_name, segment_start
+from mqstore.store.tiered.segments import (
+    items,
+    open_segments,
+    read_index,
+    segment_name,
+    segment_start,
+)
 
 from ... import tiered
 

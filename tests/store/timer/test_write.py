@@ -15,10 +15,10 @@ import pytest
 from mqstore.formats.timer_log import MAGIC_ROLL, UNIT_BYTES
 from mqstore.formats.timer_wheel import SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import MappedFileQueue
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.timer_check import read_timer_check
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions

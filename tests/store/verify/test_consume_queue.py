@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
-from mqstore.store.columns.queue_ranges import Ranges
+from mqstore.store.columns.ordered import Ranges
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.queues.read import ConsumeQueue

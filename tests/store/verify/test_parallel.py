@@ -14,11 +14,9 @@ from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.catalogue import GROUPS
-from mqstore.store.verify.context import Scene, Scope
-from mqstore.store.verify.log_pass import scan
+from mqstore.store.verify.context import CACHES, Carried, Scene, Scope
+from mqstore.store.verify.log_pass import LogPass, read, scan
 from mqstore.store.verify.parallel import Beside, Left
-from mqstore.store.verify.part_result import CACHES, Carried
-from mqstore.store.verify.reading import LogPass, read
 from mqstore.store.verify.run import load_checks, verify
 from mqstore.store.verify.verdict import Verdict
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mqstore.store.broker.config_json import dumps, loads
+from mqstore.store.broker.topics import dumps, loads
 
 from . import on
 

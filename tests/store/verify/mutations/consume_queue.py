@@ -15,7 +15,7 @@ from mqstore.formats import batch_consume_queue, consume_queue_ext
 from mqstore.formats import rocksdb_consume_queue as rocksdb
 from mqstore.formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from mqstore.formats.message import SysFlag
-from mqstore.store.broker.config_json import loads
+from mqstore.store.broker.topics import loads
 
 from . import on
 from .edit import Place, overwrite, read, records, set_field

@@ -1,0 +1,374 @@
+"""Which stores are meant, and how to come by their files: directories, patterns, lists, object storage.
+
+Which stores are meant: directories, patterns, lists in files, places in object storage.
+
+Stores in object storage whose files must lie in a directory to be read: copied to scratch.
+
+Logs are read where they are, by ranges (`stores.py`). Queues, index, timer log and configuration are
+small beside them, and findings need all of a store: these are copied for as long as a task reads.
+
+Commit logs wherever they lie: in a store's directories, or in object storage by ranges.
+
+Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`, `file://…`. Compressed
+files are not read there; `stores.py` copies the other parts of a store.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from ..counted import counted
+from ..disk.broker_conf import BrokerConfig
+from ..disk.byte_reader import Unread
+from ..disk.compressed import Plain
+from ..disk.file_queue import Foreign, MappedFile, MappedFileQueue, size_of, start_of
+from ..disk.layout import COMMIT_LOG, Layout, is_uri
+from ..errors import (
+    InvalidInput,
+    Missing,
+    NoSpace,
+    StoreError,
+    Unreadable,
+    Unsupported,
+    from_os_error,
+)
+from ..log.commit_log import CommitLog
+
+LIST = "@"
+"""A word that begins so names a file with a store on each line."""
+_COMMENT = "#"
+_LIST_BYTES_MAX = 64 << 20
+
+
+def as_path(store: str) -> Path:
+    """An absolute path that stands for a store: where it lies, or what its URI says."""
+    return Path(_absolute("/" + store.replace("://", "/")) if is_uri(store) else store)
+
+
+def stores_of(words: Iterable[str]) -> list[str]:
+    """The stores that some words mean, in their order, each once; local ones as absolute paths.
+
+    A word is a directory, a pattern as a shell's (`/data/*/store`), a URI, or `@FILE`: a word a
+    line, where a line that is empty or begins with `#` means nothing. A directory need not be
+    there: what is wrong with one is told where it is read. Raises Missing for a pattern that fits
+    nothing and for a list that is not there, Unreadable, InvalidInput for no store at all.
+    """
+    found = list(dict.fromkeys(store for word in words for store in _expanded(word)))
+    if not found:
+        raise InvalidInput("no store is named")
+    return found
+
+
+def names_of(roots: Sequence[Path]) -> list[str]:
+    """A name for each of several stores: its path below what the paths have in common.
+
+    >>> names_of([Path("/d/a/store"), Path("/d/b/store")])
+    ['a/store', 'b/store']
+    """
+    if len(roots) < 2:
+        return ["" for _ in roots]
+    common = os.path.commonpath([root.parent for root in roots])
+    return [root.relative_to(common).as_posix() for root in roots]
+
+
+def folders_of(roots: Sequence[Path]) -> list[str]:
+    """A folder for each of several stores, none inside another one: their names.
+
+    Where a store lies in another one, all get folders side by side. Raises InvalidInput for a store
+    named twice.
+
+    >>> folders_of([Path("/d/a"), Path("/d/a/b"), Path("/d/c")])
+    ['a', 'a%2Fb', 'c']
+    """
+    known = set(roots)
+    if len(known) < len(roots):
+        raise InvalidInput("a store is named twice")
+    names = names_of(roots)
+    if any(not known.isdisjoint(root.parents) for root in roots):
+        return [quote(os.fsencode("/" if name == "." else name), safe="") for name in names]
+    return names
+
+
+def _expanded(word: str) -> Iterator[str]:
+    if word.startswith(LIST):
+        for line in _lines(Path(word[len(LIST) :])):
+            yield from _expanded(line)
+    elif is_uri(word):
+        yield word.rstrip("/")
+    elif has_magic(word) and not Path(word).exists():
+        directories = [path for path in _matches(word) if Path(path).is_dir()]
+        if not directories:
+            raise Missing("no directory has such a name", path=word)
+        yield from map(_absolute, directories)
+    elif word:
+        yield _absolute(word)
+
+
+def _matches(pattern: str) -> list[str]:
+    return sorted(glob(pattern))  # noqa: PTH207 - Path.glob takes no absolute pattern
+
+
+def _absolute(path: str) -> str:
+    # not resolve(): it fails at a loop of links, which Layout tells better
+    return os.path.abspath(path)  # noqa: PTH100
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LIST_BYTES_MAX + 1)
+    except OSError as error:
+        raise from_os_error(error, path) from error
+    if len(data) > _LIST_BYTES_MAX:
+        raise InvalidInput(f"a list of stores of more than {_LIST_BYTES_MAX} bytes", path=path)
+    lines = [line.strip() for line in os.fsdecode(data).splitlines()]
+    wanted = [line for line in lines if line and not line.startswith(_COMMENT)]
+    if any(line.startswith(LIST) for line in wanted):
+        raise InvalidInput("a list of stores names another list", path=path)
+    return wanted
+
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files of a store can be read. root: what the store is called."""
+
+    root: str
+    folder: Path
+
+    def text(self, text: str) -> str:
+        """A text with the store's own name for a path in it."""
+        return text.replace(str(self.folder), self.root)
+
+    def named(self, value: Any) -> Any:
+        """A value, or values in a list or by name, whose texts have the store's own name."""
+        if str(self.folder) == self.root:
+            return value
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.named(one) for one in value]
+        if isinstance(value, Mapping):
+            return {name: self.named(one) for name, one in value.items()}
+        return value
+
+
+@contextmanager
+def in_directory(root: str, parts: Collection[str] | None = None) -> Iterator[Place]:
+    """A store as a directory: itself, or what was copied from object storage.
+
+    parts: names in the store's directory whose files are needed, None for all. Raises Missing,
+    Unreadable, NoSpace where it does not fit; what the block raises has the store's own name in it.
+    """
+    if not is_uri(root):
+        yield Place(root, Path(root))
+        return
+    with TemporaryDirectory(prefix="mqstore-store-") as name:
+        place = Place(root, Path(name))
+        try:
+            _copy(root, place.folder, parts)
+            yield place
+        except StoreError as error:
+            raise type(error)(place.text(str(error))) from error
+
+
+def _copy(root: str, target: Path, parts: Collection[str] | None) -> None:
+    place, base, found = _listed(root)
+    files = []
+    for info in found:
+        inside = PurePosixPath(info.path).relative_to(base)
+        if ".." in inside.parts:
+            continue
+        path = target.joinpath(*inside.parts)
+        is_file = info.type is fs.FileType.File
+        try:
+            (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise from_os_error(error, path, "cannot write") from error
+        if is_file and (parts is None or inside.parts[0] in parts):
+            files.append((info, path))
+    needed = sum(info.size for info, _ in files)
+    if needed > shutil.disk_usage(target).free:
+        raise NoSpace(f"no room for a copy of {counted(needed, 'byte')}", path=root)
+    for info, path in files:
+        _fetch(place, info, path)
+
+
+def _listed(root: str) -> tuple[fs.FileSystem, str, list[fs.FileInfo]]:
+    """All that lies below a URI. Raises Missing, Unreadable."""
+    try:
+        place, path = fs.FileSystem.from_uri(root)
+        base = path.rstrip("/")
+        found = place.get_file_info(fs.FileSelector(base, recursive=True))
+    except FileNotFoundError:
+        raise Missing("no such directory", path=root) from None
+    except (OSError, pa.ArrowException) as error:
+        raise Unreadable(f"cannot list ({error})", path=root) from error
+    if not found:
+        raise Missing("no such directory", path=root)
+    return place, base, found
+
+
+def _fetch(place: fs.FileSystem, info: fs.FileInfo, path: Path) -> None:
+    """One file, with the time of its last change."""
+    try:
+        source = place.open_input_stream(info.path)
+    except OSError as error:
+        raise Unreadable(f"cannot read ({error})", path=info.path) from error
+    try:
+        with source, path.open("xb") as copy:
+            while data := _read(source, info.path):
+                copy.write(data)
+        if info.mtime_ns is not None:
+            os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
+    except OSError as error:
+        raise from_os_error(error, path, "cannot write") from error
+
+
+def _read(source: pa.NativeFile, path: str) -> bytes:
+    try:
+        data: bytes = source.read(_COPY_BYTES)
+    except OSError as error:
+        raise Unreadable(f"cannot read ({error})", path=path) from error
+    return data
+
+
+_BLOCK_BYTES = 1 << 20
+"""What is fetched where a few bytes are wanted: around damage they are, many times."""
+_BLOCKS = 8
+
+
+def open_log(root: str, config: BrokerConfig) -> CommitLog:
+    """The commit log of a store. Raises Missing, where a directory of it is not there, too, NotAStore,
+    Unreadable."""
+    if not is_uri(root):
+        layout = Layout.open(root, config)
+        for directory in layout.commit_log_directories:
+            if not directory.is_dir():  # nobody would see that its messages are not there
+                raise Missing(f"no {directory.name} here", path=directory.parent)
+        return CommitLog.open(layout)
+    return CommitLog(RemoteFiles.at(root))
+
+
+def log_sizes(
+    roots: Iterable[str], config: BrokerConfig
+) -> tuple[dict[str, int], dict[str, StoreError]]:
+    """Bytes of the log of each store, and why of the others none can be read."""
+    sizes: dict[str, int] = {}
+    unread: dict[str, StoreError] = {}
+    for root in roots:
+        try:
+            log = open_log(root, config)
+            with log.queue:
+                sizes[root] = sum(file.size for file in log.files)
+        except StoreError as error:
+            unread[root] = error
+    return sizes, unread
+
+
+class RemoteFiles(MappedFileQueue):
+    """The files of a log in object storage, read by ranges."""
+
+    def __init__(
+        self, place: fs.FileSystem, files: list[MappedFile], foreign: list[Foreign]
+    ) -> None:
+        super().__init__((), files, size_of(files), foreign)
+        self._place = place
+        self._opened: dict[str, Any] = {}
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    @classmethod
+    def at(cls, root: str) -> RemoteFiles:
+        """The log of the store at a URI. Raises Missing, Unreadable."""
+        try:
+            place, path = fs.FileSystem.from_uri(root)
+            found = place.get_file_info(fs.FileSelector(f"{path.rstrip('/')}/{COMMIT_LOG}"))
+        except FileNotFoundError:
+            raise Missing(f"no {COMMIT_LOG} here", path=root) from None
+        except (OSError, pa.ArrowException) as error:
+            raise Unreadable(f"cannot list ({error})", path=root) from error
+        files, foreign = _sorted_out(found)
+        return cls(place, files, foreign)
+
+    def read_file(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """Up to `size` bytes of one file from its byte `offset` on."""
+        end = min(file.size, offset + size)
+        if offset >= end:
+            return b""
+        if offset // _BLOCK_BYTES != (end - 1) // _BLOCK_BYTES:
+            return self._fetch(file, offset, end - offset)
+        start = offset - offset % _BLOCK_BYTES
+        block = self._blocks.get((file.path, start))
+        if block is None:
+            while len(self._blocks) >= _BLOCKS:
+                self._blocks.popitem(last=False)
+            block = self._fetch(file, start, min(_BLOCK_BYTES, file.size - start))
+            self._blocks[file.path, start] = block
+        return block[offset - start : end - start]
+
+    def _fetch(self, file: MappedFile, offset: int, size: int) -> bytes:
+        """One range by one request."""
+        try:
+            if file.path not in self._opened:
+                self._opened[file.path] = self._place.open_input_file(file.path)
+            data: bytes = self._opened[file.path].read_at(size, offset)
+        except OSError as error:
+            raise Unreadable(f"cannot read ({error})", path=file.path) from error
+        return data
+
+    def fill(self, file: MappedFile, offset: int, buffer: memoryview) -> tuple[int, list[Unread]]:
+        """Fill `buffer` from byte `offset` of one file on; the bytes there were."""
+        data = self.read_file(file, offset, len(buffer))
+        buffer[: len(data)] = data
+        return len(data), []
+
+    def content(self, file: MappedFile) -> Plain:
+        """All of the file."""
+        return Plain(file.size, "")
+
+    def next_data(self, file: MappedFile, offset: int) -> int | None:
+        """Object storage has no holes."""
+        return offset if offset < file.size else None
+
+    def data_end(self, file: MappedFile, offset: int) -> int:
+        return file.size
+
+    def forget(self, file: MappedFile, offset: int, size: int) -> None:
+        """There is no page cache."""
+
+    def descriptor(self, file: MappedFile) -> int:
+        """Raises Unsupported: there is none."""
+        raise Unsupported("object storage is read by ranges only", path=file.path)
+
+    def close(self) -> None:
+        """Close the files; a later read opens them again."""
+        while self._opened:
+            self._opened.popitem()[1].close()
+
+
+def _sorted_out(found: Iterable[fs.FileInfo]) -> tuple[list[MappedFile], list[Foreign]]:
+    files, foreign = [], []
+    for info in found:
+        start = start_of(info.base_name)
+        if info.type is not fs.FileType.File:
+            foreign.append(Foreign(info.path, "not a file"))
+        elif start is None:
+            foreign.append(Foreign(info.path, "its name is not a number"))
+        else:
+            files.append(MappedFile(info.path, start, info.size, False))
+    return sorted(files, key=lambda file: file.start), foreign

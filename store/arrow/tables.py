@@ -1,0 +1,540 @@
+"""What the tables of files other than the log have in common: columns, parts, unread stores.
+
+What of a store cannot be read is told beside the rows, as it is of logs (`Damage`); of findings
+alone it is a row.
+
+The units of consume queues as rows (spec 02, 2.1).
+
+The items of index files as rows (spec 03, 3.1).
+
+The timer log's units as rows (spec 04, 4.4).
+
+How far consumer groups have come, from the files in `config/`.
+
+How many messages of a queue a consumer group has still before it.
+
+What `verify` finds in a store as rows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ...formats.consume_queue import PRE_FILL, UNIT
+from ...formats.derive import columns_of
+from ...formats.index_file import ITEM
+from ...formats.kinds import KINDS
+from ...formats.timer_log import UNIT as TIMER_UNIT
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..counted import counted
+from ..disk.byte_reader import Noted, each_noting
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import (
+    BATCH_CONSUME_QUEUE,
+    CONFIG,
+    CONSUME_QUEUE,
+    INDEX,
+    TIMER_LOG,
+    Layout,
+    is_uri,
+)
+from ..errors import Missing, NotAStore, StoreError, Unreadable
+from ..index.read import Index, open_index_file
+from ..next_commands import Given, settings
+from ..put.tail import batch_queues
+from ..queues.read import ConsumeQueues, QueueSummary
+from ..search.selection import matches
+from ..search.store import Store
+from ..settings.read import config_files, read_config_file
+from ..timer.read import TimerUnits, timer_log
+from ..verify.catalogue import Severity
+from ..verify.context import Scope
+from ..verify.run import verify
+from ..verify.verdict import findings_json
+from .ask import OFFSET_TABLES, Ask
+from .log_columns import constant, numbers, path_text
+from .log_rows import Damage, Tell
+from .stores import in_directory
+
+STORE = "store"
+PROBLEM = "problem"
+_ALL = "all"
+SQL_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+}
+_WIDTHS = {"i4": "int", "i8": "bigint"}
+
+Values = Mapping[str, Any]
+"""Columns by name: an array, or a value that is that of every row. One that lacks is null."""
+
+
+def fields_of_schema(schema: Any) -> dict[str, str]:
+    """The columns of a fixed-size schema of `formats`, with their types in SQL."""
+    return {column.name: _WIDTHS[column.type] for column in columns_of(schema)}
+
+
+class Table(ABC):
+    """One kind of rows. columns: names and SQL types, without `store`.
+
+    A table may have rows of `problem` alone: what of its files cannot be read.
+
+    of: what `Ask.of_what` calls it. needs: what of a store's directory is read, None for all; of a store in object storage that is
+    copied. tells_unread: what the disk does not give is among its rows already, and so is a store that
+    cannot be read, which is an error of all others.
+    """
+
+    of: ClassVar[str] = ""
+    columns: ClassVar[Mapping[str, str]]
+    tells_unread: ClassVar[bool] = False
+    needs: ClassVar[Collection[str] | None] = None
+
+    @abstractmethod
+    def parts(self, layout: Layout, ask: Ask) -> list[Any]:
+        """What tasks can do apart from each other, small objects. Raises StoreError."""
+
+    @abstractmethod
+    def rows(self, layout: Layout, ask: Ask, part: Any) -> Iterator[tuple[int, Values]]:
+        """Numbers of rows and their columns. Raises StoreError."""
+
+    def unread(self, root: str, error: StoreError) -> Values:
+        """The row for a store, or a part of it, that cannot be read."""
+        return {PROBLEM: str(error)}
+
+    def all_columns(self) -> dict[str, str]:
+        """Of a row."""
+        problem = {PROBLEM: "string"} if self.tells_unread else {}
+        return {STORE: "string", **self.columns, **problem}
+
+
+class TablePart(NamedTuple):
+    """A part of a store that is read apart, `part` None for nothing. problem: why it cannot be read."""
+
+    root: str
+    part: Any
+    problem: StoreError | None = None
+
+
+def columns_asked(table: Table, ask: Ask) -> dict[str, str]:
+    """The columns asked for with their types in SQL. Raises InvalidInput for one that is not known."""
+    known = table.all_columns()
+    return {name: known[name] for name in ask.columns(known, known)}
+
+
+def parts_of(table: Table, ask: Ask) -> list[TablePart]:
+    """All parts of all stores; object storage is one. Raises StoreError for a store that is none."""
+    found: list[TablePart] = []
+    for root in ask.stores:
+        if is_uri(root):
+            found.append(TablePart(root, _ALL))
+            continue
+        try:
+            layout = Layout.open(root, ask.broker_config)
+        except StoreError as error:
+            if ask.fails_at(error) or not table.tells_unread:
+                raise
+            found.append(TablePart(root, None, error))
+            continue
+        try:
+            found += [TablePart(root, part) for part in table.parts(layout, ask)]
+        except StoreError as error:
+            if ask.fails_at(error):
+                raise
+            found.append(TablePart(root, None, error))
+    return found
+
+
+def table_rows(
+    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart, tell: Tell
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one part. Raises StoreError if the query is to fail."""
+    if table.tells_unread:
+        yield from _with_problems(table, ask, names, mine)
+        return
+    for rows in _with_problems(table, ask, tuple(dict.fromkeys((*names, STORE, PROBLEM))), mine):
+        problem = rows.column(PROBLEM)
+        if problem.null_count < len(rows):
+            for row in rows.filter(problem.is_valid()).select([STORE, PROBLEM]).to_pylist():
+                tell(Damage(row[STORE], None, None, row[PROBLEM]))
+            rows = rows.filter(problem.is_null())
+        if rows.num_rows:
+            yield rows.select(names)
+
+
+def _with_problems(
+    table: Table, ask: Ask, names: tuple[str, ...], mine: TablePart
+) -> Iterator[pa.RecordBatch]:
+    """The same, where a row may say in `problem` what cannot be read."""
+    root = mine.root
+    if mine.problem is not None:
+        yield _batch(table, names, 1, root, table.unread(root, mine.problem))
+    elif mine.part is not None:
+        opened = False
+        noted = Noted(around=True)
+        try:
+            with in_directory(root, table.needs) as place:
+                opened = True
+                for count, values in each_noting(_rows(table, ask, mine.part, place.folder), noted):
+                    if count:
+                        yield _batch(table, names, count, root, place.named(values))
+        except StoreError as error:
+            if not opened and not table.tells_unread:
+                raise
+            yield from _lacking(table, ask, names, root, error)
+        else:
+            for unread in () if table.tells_unread else noted:
+                yield from _lacking(table, ask, names, root, unread.error())
+
+
+def _rows(table: Table, ask: Ask, part: Any, folder: Path) -> Iterator[tuple[int, Values]]:
+    layout = Layout.open(folder, ask.broker_config)
+    for one in table.parts(layout, ask) if part == _ALL else [part]:
+        yield from table.rows(layout, ask, one)
+
+
+def _lacking(
+    table: Table, ask: Ask, names: tuple[str, ...], root: str, error: StoreError
+) -> Iterator[pa.RecordBatch]:
+    """What cannot be read as a row. Raises Unreadable if the query is to fail."""
+    if ask.fails_at(error):
+        raise Unreadable(str(error)) from error
+    yield _batch(table, names, 1, root, table.unread(root, error))
+
+
+def _batch(
+    table: Table, names: tuple[str, ...], count: int, root: str, values: Values
+) -> pa.RecordBatch:
+    values = {STORE: root, **values}
+    types = {name: SQL_TYPES[sql] for name, sql in table.all_columns().items()}
+    types |= {PROBLEM: pa.string()}
+    schema = pa.schema([(name, types[name]) for name in names])
+    arrays = [_array(values.get(name), count, types[name]) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(value: Any, count: int, arrow_type: pa.DataType) -> pa.Array:
+    if isinstance(value, np.ndarray):
+        return numbers(value, arrow_type)
+    if isinstance(value, list):
+        texts = (path_text(one) if isinstance(one, str) else one for one in value)
+        return pa.array(texts, arrow_type)
+    if isinstance(value, pa.Array):
+        return value.cast(arrow_type)
+    return constant(value, count, arrow_type)
+
+
+_PART_UNITS = 8 << 20
+"""Units of a queue that one task reads."""
+_PART_QUEUES = 64
+"""Queues that one task reads."""
+_INVALID, _PRE_FILL = 0, 1
+_STATES = ["invalid", "pre_fill"]
+"""No Arrow array: that imports pandas, and every session looks at this module."""
+
+
+class QueuePart(NamedTuple):
+    """Units start ≤ k < stop of a queue; stop None for all of it."""
+
+    topic: str
+    queue_id: int
+    start: int
+    stop: int
+
+
+class QueueTable(Table):
+    """A row is a unit. state: `invalid` or `pre_fill` where it points at no message."""
+
+    of = "queue"
+    columns: ClassVar = {
+        "topic": "string",
+        "queue_id": "int",
+        "queue_offset": "bigint",
+        **fields_of_schema(UNIT),
+        "state": "string",
+    }
+
+    needs: ClassVar = {CONSUME_QUEUE}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[list[QueuePart]]:
+        found = iter(list(_queue_parts(layout, ask)))
+        return list(iter(lambda: list(islice(found, _PART_QUEUES)), []))
+
+    def rows(self, layout: Layout, ask: Ask, part: list[QueuePart]) -> Iterator[tuple[int, Values]]:
+        queues = ConsumeQueues(layout)
+        for topic, queue_id, start, stop in part:
+            with queues.open(topic, queue_id) as queue:
+                for first, units in queue.units(start, stop):
+                    yield len(units), _values(topic, queue_id, first, units)
+
+
+def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
+    for topic, queue_id, start, stop, *_ in ConsumeQueues(layout).summaries():
+        if ask.queue_id not in (None, queue_id):
+            continue
+        if not ask.topics or any(matches(topic, wanted) for wanted in ask.topics):
+            with ConsumeQueues(layout).open(topic, queue_id) as queue:
+                start = min(start, queue.first_offset)
+            for begin in range(start, stop, _PART_UNITS):
+                yield QueuePart(topic, queue_id, begin, min(stop, begin + _PART_UNITS))
+
+
+def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> Values:
+    names = units.dtype.names or ()
+    invalid = (units["size"] <= 0) | (units["physical_offset"] < 0)
+    pre_fill = np.logical_and.reduce([units[name] == value for name, value in PRE_FILL.items()])
+    state = np.where(invalid, _INVALID, _PRE_FILL)
+    ids = pa.array(state, pa.int64(), mask=~(invalid | pre_fill))
+    return {
+        "topic": topic,
+        "queue_id": queue_id,
+        "queue_offset": np.arange(first, first + len(units)),
+        **{name: units[name] for name in names},
+        "state": pa.array(_STATES, pa.string()).take(ids),
+    }
+
+
+class IndexTable(Table):
+    """A row is an item. begin_timestamp: of its file, ms; time_diff counts seconds from there."""
+
+    of = "index"
+    columns: ClassVar = {
+        "file": "string",
+        "number": "bigint",
+        "slot": "bigint",
+        **fields_of_schema(ITEM),
+        "begin_timestamp": "bigint",
+    }
+
+    needs: ClassVar = {INDEX}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[str]:
+        with Index.open(layout.index, ask.broker_config) as index:
+            return [file.path for file in index.files]
+
+    def rows(self, layout: Layout, ask: Ask, part: str) -> Iterator[tuple[int, Values]]:
+        with open_index_file(part, ask.broker_config) as file:
+            for first, items in file.columns():
+                names = items.dtype.names or ()
+                hashes = items["key_hash"].astype(np.int64)
+                slots = hashes % file.slots if file.slots > 0 else np.zeros_like(hashes)
+                yield (
+                    len(items),
+                    {
+                        "file": Path(part).name,
+                        "number": np.arange(first, first + len(items)),
+                        "slot": slots,
+                        **{name: items[name] for name in names},
+                        "begin_timestamp": file.header.begin_timestamp,
+                    },
+                )
+
+
+class TimerTable(Table):
+    """A row is a unit of the timer log; a range that is none is damage."""
+
+    of = "timer"
+    columns: ClassVar = {"position": "bigint", **fields_of_schema(TIMER_UNIT)}
+
+    needs: ClassVar = {TIMER_LOG}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True] if layout.timer_log.is_dir() else []
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        with MappedFileQueue.open(layout.timer_log) as files:
+            for item in timer_log(files):
+                if isinstance(item, TimerUnits):
+                    names = item.units.dtype.names or ()
+                    columns = {name: item.units[name] for name in names}
+                    yield len(item.units), {"position": item.position, **columns}
+                elif item.kind == "damage":
+                    of = f"of the timer log at {item.position}"
+                    bytes_are = counted(item.size, f"byte {of} is", f"bytes {of} are")
+                    reason = f"{bytes_are} no units"
+                    yield 1, {"position": item.position, PROBLEM: reason}
+
+
+_DELAY = "delay_offset"
+_MEMBERS = (
+    *(("consumer_offset", name) for name in ("offsetTable", "pullOffsetTable", "lmqOffsetTable")),
+    (_DELAY, "offsetTable"),
+)
+_NAMES = dict(zip(_MEMBERS, OFFSET_TABLES, strict=True))
+"""What the tables are called in the column `table`."""
+
+
+class OffsetTable(Table):
+    """A row is an entry: a group of a topic goes on in this queue at this offset.
+
+    table: which of `OFFSET_TABLES` it is in; there are those of `Ask.tables`. A delay level has no
+    group, and the queue is its own. A group that has never committed (-1, or nothing) has no row.
+    """
+
+    of = "offsets"
+    columns: ClassVar = {
+        "file": "string",
+        "table": "string",
+        "topic": "string",
+        "group": "string",
+        "queue_id": "int",
+        "offset": "bigint",
+    }
+
+    needs: ClassVar = {CONFIG}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True] if layout.config.is_dir() else []
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        for entries, problems in offsets_of(layout, ask.tables):
+            if entries:
+                names = OffsetTable.columns
+                yield len(entries), {name: [one.get(name) for one in entries] for name in names}
+            yield from ((1, problem) for problem in problems)
+
+
+def offsets_of(
+    layout: Layout, tables: tuple[str, ...]
+) -> Iterator[tuple[list[dict[str, Any]], list[Values]]]:
+    """Of each file in `config/` its entries in these tables, by column, and what cannot be read."""
+    for kind, path, plain in config_files(layout.config):
+        if path.name == plain:
+            yield _entries(path, kind, tables)
+
+
+def _entries(
+    path: Path, kind: str, tables: tuple[str, ...]
+) -> tuple[list[dict[str, Any]], list[Values]]:
+    if not any(
+        _NAMES.get((table.record_type, table.member)) in tables for table in KINDS[kind].tables
+    ):
+        return [], []
+    file = read_config_file(path, kind)
+    found, problems = [], list[str]()
+    for record in file.records():
+        name = _NAMES.get((record["type"], record.get("table", "")))
+        if "problem" in record:
+            problems.append(f"{record['name']}: {record['problem']}")
+        elif name in tables and record["offset"] >= 0:
+            found.append({**record, "table": name, **_of_level(record)})
+    if file.problem is not None and not file.problem.noted:
+        problems.append(f"{file.problem.reason} at byte {file.problem.position}")
+    return found, [{"file": path.name, PROBLEM: f"{path}: {problem}"} for problem in problems]
+
+
+def _of_level(record: dict[str, Any]) -> dict[str, Any]:
+    """Topic and queue of a delay level; nothing for what is none."""
+    if record["type"] != _DELAY:
+        return {} if "queue_id" in record else {"queue_id": 0}
+    return {"topic": SCHEDULE_TOPIC, "queue_id": record["delay_level"] - 1}
+
+
+class LagTable(Table):
+    """A row is a group in a queue: where it goes on, where the queue ends, how far that is.
+
+    max_offset and lag are null where the store has nothing of the queue. A group that has never
+    committed has no row; nor has one in another table than the offsets (`Ask.tables`).
+    """
+
+    of = "lag"
+    columns: ClassVar = {
+        "topic": "string",
+        "group": "string",
+        "queue_id": "int",
+        "offset": "bigint",
+        "max_offset": "bigint",
+        "lag": "bigint",
+    }
+
+    needs: ClassVar = {CONFIG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE}
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True] if layout.config.is_dir() else []
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        ends = {(one.topic, one.queue_id): one.max_offset for one in _queues(layout, ask)}
+        for entries, problems in offsets_of(layout, ask.tables):
+            if entries:
+                yield len(entries), _columns(entries, ends)
+            yield from ((1, {name: p[name] for name in p if name != "file"}) for p in problems)
+
+
+def _columns(entries: list[dict[str, Any]], ends: dict[tuple[str, int], int]) -> Values:
+    offsets = [entry["offset"] for entry in entries]
+    behind = [ends.get((entry["topic"], entry["queue_id"])) for entry in entries]
+    return {
+        **{name: [entry.get(name) for entry in entries] for name in ("topic", "group", "queue_id")},
+        "offset": offsets,
+        "max_offset": behind,
+        "lag": [
+            None if end is None else end - offset
+            for offset, end in zip(offsets, behind, strict=True)
+        ],
+    }
+
+
+def _queues(layout: Layout, ask: Ask) -> list[QueueSummary]:
+    """All queues; where the log is there, without units that it does not have any more."""
+    with Store(layout.root, ask.broker_config) as store:
+        found = store.queue_summaries if _has_log(store) else store.queues.summaries()
+    return [*found, *batch_queues(layout)]
+
+
+def _has_log(store: Store) -> bool:
+    """Of a store in object storage only the queues are here."""
+    try:
+        return bool(store.log_files.files)
+    except (Missing, NotAStore):
+        return False
+
+
+class FindingTable(Table):
+    """A row is a finding as `verify --format json` tells it.
+
+    A store that cannot be read is a fatal finding without a code.
+    """
+
+    tells_unread = True
+    columns: ClassVar = {
+        "code": "string",
+        "severity": "string",
+        "path": "string",
+        "offset": "bigint",
+        "length": "bigint",
+        "count": "bigint",
+        "message": "string",
+        "broker": "string",
+        "repair": "string",
+        "topic": "string",
+        "queue_id": "int",
+        "unclean": "boolean",
+    }
+
+    def parts(self, layout: Layout, ask: Ask) -> list[bool]:
+        return [True]
+
+    def rows(self, layout: Layout, ask: Ask, part: bool) -> Iterator[tuple[int, Values]]:
+        with Store(layout.root, ask.broker_config) as store:
+            verdict = verify(store, Scope(quick=ask.quick))
+        given = Given(settings(ask.config))
+        rows = list(findings_json(verdict, Path(layout.root), given))
+        yield len(rows), {name: [row.get(name) for row in rows] for name in self.columns}
+
+    def unread(self, root: str, error: StoreError) -> Values:
+        return {
+            "severity": Severity.FATAL.label,
+            "path": root,
+            "count": 1,
+            "message": str(error),
+            PROBLEM: str(error),
+        }

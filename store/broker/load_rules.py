@@ -1,0 +1,344 @@
+"""What a broker's load takes: which files, and which records it thinks good.
+
+Which files a broker's load takes (spec README, "Rules common to every MF-queue").
+
+A load takes every file whose length is the configured one, by name; what it does with anything
+else differs between versions and is data in `profiles`.
+
+The check of a record as a broker makes it: `checkMessageAndReturnSize` (spec 7.2).
+
+It differs from ours: neither the physical offset nor the queue, the store time or the content of
+topic and properties are looked at, a negative body or properties length counts as none, and 4.3
+does not know 16-byte hosts. Whole columns of records are checked at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from construct import Bytes as FixedBytes
+from construct import Construct, FuncPath, Struct
+from construct import this as _record
+
+from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
+from ...formats.commit_log import PLAIN
+from ...formats.derive import Columns, decode, dtype_of
+from ...formats.derive.ragged import overlapping
+from ...formats.hashing_columns import crc31_column
+from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from ...formats.message_properties import DUP_INFO, crc_ok
+from ...formats.primitives import HOST_V4
+from ...formats.property_columns import find
+from ..counted import counted
+from ..disk.snapshot import Bytes, Entry, FileBytes, Snapshot
+from ..log.window import Window
+from ..log.window import walk as follow
+from .profiles import LoadRules, OnOddFile, RecordRules
+
+_NOT_MATCHED = "length not matched message store config value"
+
+
+@dataclass
+class LoadedFile:
+    """A file that the broker has loaded: its start in the stream and its write position."""
+
+    start: int
+    wrote: int
+    entry: Entry | None
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A load that fails: the label of the case, the reason, the file."""
+
+    case: str
+    reason: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The outcome of loading one directory (or one log of several)."""
+
+    files: list[LoadedFile]
+    hidden: list[Entry]
+    deleted: list[Entry]
+    refusal: Refusal | None = None
+
+
+def load_files(entries: Sequence[Entry], file_bytes: int, rules: LoadRules) -> Loaded:
+    """Load the `entries` of a directory, sorted by name. Pure; nothing is deleted here."""
+    files: list[LoadedFile] = []
+    deleted: list[Entry] = []
+    for i, entry in enumerate(entries):
+        fault = _fault_of(entry, file_bytes, rules, last=i == len(entries) - 1)
+        if fault is not None:
+            action, refusal = fault
+            if action is OnOddFile.HIDE:
+                return Loaded(files, list(entries[i:]), deleted)
+            if action is OnOddFile.REFUSE:
+                return Loaded(files, [], [], refusal)
+            if action is OnOddFile.DELETE:
+                deleted.append(entry)
+            continue
+        start = _java_long(entry.name)
+        if start is None:
+            reason = f'NumberFormatException: For input string: "{entry.name}"'
+            refusal = Refusal("foreign-name", reason, entry.path)
+            return Loaded(files, [], [], refusal)
+        files.append(LoadedFile(start, file_bytes, entry))
+    return Loaded(files, [], deleted)
+
+
+def _fault_of(
+    entry: Entry, file_bytes: int, rules: LoadRules, last: bool
+) -> tuple[OnOddFile, Refusal] | None:
+    """What is done with an entry that is no whole file, None for one that is."""
+    if entry.directory:
+        if rules.directory is OnOddFile.HIDE and entry.size == file_bytes:
+            return None
+        reason = f"{_NOT_MATCHED}: a directory among the files"
+        return rules.directory, Refusal("directory", reason, entry.path)
+    if not entry.size and last:
+        reason = f"{_NOT_MATCHED}: the last file is empty"
+        return rules.empty_last, Refusal("empty-last-file", reason, entry.path)
+    if entry.size != file_bytes:
+        reason = f"{_NOT_MATCHED}: {counted(entry.size, 'byte')}, not {file_bytes}"
+        return rules.wrong_length, Refusal("wrong-length", reason, entry.path)
+    return None
+
+
+def _java_long(name: str) -> int | None:
+    """`Long.parseLong` of a file name."""
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    value = int(name)
+    return value if -(1 << 63) <= value < 1 << 63 else None
+
+
+def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedFile]:
+    """`truncateDirtyFiles(end)`: give up what starts behind `end`; returns the files removed.
+
+    The file that holds `end` keeps its bytes and gets its write position there; one that begins
+    exactly at `end` stays, with nothing written.
+    """
+    removed = [f for f in files if f.start > end]
+    files[:] = [f for f in files if f.start <= end]
+    for file in files:
+        if file.start + file_bytes > end:
+            file.wrote = end % file_bytes
+    return removed
+
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_WINDOW_BYTES = 8 << 20
+_TWO_PARTS = re.compile(rb"[^_]*_[^_]+_*")
+_present_ = FuncPath(lambda length: np.maximum(length, 0))
+_HOSTS = {"born_host": HOST_V4, "store_host": HOST_V4}
+_STRINGS = {
+    "body": FixedBytes(_present_(_record.body_length)),
+    "properties": FixedBytes(_present_(_record.properties_length)),
+}
+
+
+def _as_broker_reads(replaced: Mapping[str, Construct[Any, Any]]) -> Construct[Any, Any]:
+    """The record schema with some members read in a broker's own way."""
+    members = ((str(member.name), member) for member in MESSAGE.subcons)
+    return Struct(*(name / replaced.get(name, member) for name, member in members))
+
+
+_SCHEMA = _as_broker_reads(_STRINGS)
+_SCHEMA_IPV4 = _as_broker_reads({**_STRINGS, **_HOSTS})
+_HEAD_DTYPE = dtype_of(BLANK)
+
+
+def size_at(snapshot: Snapshot, entry: Entry, offset: int) -> int:
+    """total_size of what stands at a byte of a file if it begins like a record, else 0."""
+    data = snapshot.bytes_of(entry)[offset : offset + _HEAD_DTYPE.itemsize]
+    if len(data) < _HEAD_DTYPE.itemsize:
+        return 0
+    head = data.view(_HEAD_DTYPE)[0]
+    return int(head["total_size"]) if head["magic_code"] in (MAGIC_V1, MAGIC_V2) else 0
+
+
+class BodyCheck(Enum):
+    """What a record's content is compared with."""
+
+    NONE = "nothing"
+    BODY_CRC = "the checksum of the body"
+    PROPERTY_CRC = "the checksum of the record in its properties, which it must have (spec 1.7)"
+
+
+class Checked(NamedTuple):
+    """Outcome for n positions: `passed`, and `size` as the broker returns it.
+
+    size: total_size of a good record, 0 for a BLANK, -1 for a failure, and total_size for a failure
+    where the fields do not add up to it (row 6). columns: the fields; `columns.ends` is the
+    byte behind the last field that was read.
+    """
+
+    passed: Flags
+    size: Ints
+    columns: Columns
+
+
+def schema_of(rules: RecordRules) -> Construct[Any, Any]:
+    """The record as a generation of brokers reads it."""
+    return _SCHEMA if rules.ipv6 else _SCHEMA_IPV4
+
+
+def knows(rules: RecordRules, magic: npt.NDArray[Any]) -> Flags:
+    """bool[n]: a magic of a record that this generation knows."""
+    known: Flags = magic == MAGIC_V1
+    return known | (magic == MAGIC_V2) if rules.v2 else known
+
+
+def check(
+    buffer: Bytes,
+    starts: Ints,
+    rules: RecordRules,
+    body: BodyCheck = BodyCheck.BODY_CRC,
+    behind: int = 0,
+) -> Checked:
+    """Check the records at `starts` of some bytes of a file, which has `behind` more behind them."""
+    left = len(buffer) + behind - starts
+    columns = decode(schema_of(rules), buffer, starts)
+    heads = overlapping(buffer, _HEAD_DTYPE)
+    whole_head = left >= BLANK_BYTES
+    head = (
+        heads[np.where(whole_head, starts, 0)] if len(heads) else np.zeros(len(starts), heads.dtype)
+    )
+    total = np.where(whole_head, head["total_size"], -1).astype(np.int64)
+    magic = np.where(whole_head, head["magic_code"], 0)
+    fits = whole_head & (total <= left) if rules.bounded else whole_head
+    blank = fits & (magic == MAGIC_BLANK)
+    readable = fits & knows(rules, magic) & (total >= 0) & columns.ok
+    readable &= _arrays_fit(columns, total)
+    if body is BodyCheck.PROPERTY_CRC and rules.property_crc:
+        readable &= _records_agree(buffer, starts, total, readable)
+    elif body is not BodyCheck.NONE:
+        readable &= _bodies_agree(columns, readable)
+    if rules.dup_info:
+        readable &= _have_dup_info(columns, readable)
+    equal = columns.ends - columns.starts == total
+    size = np.where(readable, total, -1)
+    size[blank] = 0
+    return Checked(blank | (readable & equal), size, columns)
+
+
+def _arrays_fit(columns: Columns, total: Ints) -> Flags:
+    """Body, topic and properties are read into an array of total_size bytes."""
+    fits: Flags = np.ones(len(columns), np.bool_)
+    for name in ("body_length", "topic_length", "properties_length"):
+        if name in columns:
+            fits &= columns.ints(name) <= total
+    return fits
+
+
+def _bodies_agree(columns: Columns, readable: Flags) -> Flags:
+    """bool[n]: the body has its checksum; an empty body is not looked at."""
+    agree: Flags = np.ones(len(columns), np.bool_)
+    if "body" not in columns:
+        return agree
+    bodies = columns.ragged("body")
+    asked = np.flatnonzero(readable & (bodies.length > 0))
+    agree[asked] = crc31_column(bodies[asked]) == columns.ints("body_crc")[asked]
+    return agree
+
+
+def _records_agree(buffer: Bytes, starts: Ints, total: Ints, readable: Flags) -> Flags:
+    """bool[n]: the record has its checksum. One by one: hardly a store is checked so."""
+    agree: Flags = np.zeros(len(starts), np.bool_)
+    for at in np.flatnonzero(readable).tolist():
+        begin = int(starts[at])
+        agree[at] = crc_ok(buffer[begin : begin + int(total[at])].tobytes()) is True
+    return agree
+
+
+def _have_dup_info(columns: Columns, readable: Flags) -> Flags:
+    """bool[n]: DUP_INFO has two parts, as Java splits it (row 5)."""
+    have: Flags = np.zeros(len(columns), np.bool_)
+    asked = np.flatnonzero(readable)
+    values = find(columns.ragged("properties")[asked], DUP_INFO)
+    texts = (values[row] for row in range(len(asked)))
+    have[asked] = [_TWO_PARTS.fullmatch(text) is not None for text in texts]
+    return have
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The record at which a walk through one file ended."""
+
+    offset: int
+    passed: bool
+    size: int
+    #: byte behind the fields that were read
+    read_to: int
+
+
+def walk(
+    content: FileBytes,
+    offset: int,
+    rules: RecordRules,
+    body: BodyCheck,
+    file_start: int = 0,
+    end: int | None = None,
+) -> Iterator[Columns | Failure]:
+    """Records from `offset` of a file on, in windows; last comes what is no good record.
+
+    The last item tells a BLANK (passed, size 0) from damage. Records are checked a window at a
+    time; the walk never looks behind the file, or its byte `end`. file_start: its position, makes
+    the walk faster. `starts` and `ends` of what it gives are bytes of the file.
+    """
+    stop = len(content) if end is None else min(end, len(content))
+    size = _WINDOW_BYTES
+    while True:
+        data = content[offset : min(stop, offset + size)]
+        rest = max(0, stop - offset - len(data))
+        starts = _chain(data, file_start + offset)
+        checked = check(data, starts, rules, body, rest)
+        good = checked.passed & (checked.size > 0)
+        count = len(starts) if good.all() else int(good.argmin())
+        if count == 0 and rest and not checked.columns.ok[0]:
+            size *= 4  # its lengths lead out of the window, not out of the file
+            continue
+        if count:
+            yield _in_file(checked.columns.take(slice(0, count)), offset)
+        if count < len(starts) and (not rest or checked.columns.ok[count] or not count):
+            yield Failure(
+                offset + int(starts[count]),
+                bool(checked.passed[count]),
+                int(checked.size[count]),
+                offset + int(checked.columns.ends[count]),
+            )
+            return
+        size = _WINDOW_BYTES
+        offset += int(starts[count]) if count < len(starts) else int(starts[-1] + checked.size[-1])
+
+
+def passes(content: FileBytes, rules: RecordRules, body: BodyCheck) -> bool:
+    """What stands at the beginning of a file passes: a good record, or a BLANK."""
+    first = next(walk(content, 0, rules, body))
+    return first.passed if isinstance(first, Failure) else True
+
+
+def _in_file(columns: Columns, offset: int) -> Columns:
+    """Columns of a window that begins at byte `offset` of a file, with places in the file."""
+    columns.starts, columns.ends = columns.starts + offset, columns.ends + offset
+    return columns
+
+
+def _chain(data: Bytes, position: int) -> Ints:
+    """Bytes that follow one another by their total_size, from the first on: at least one."""
+    window = Window(bytearray(data), len(data), position)
+    starts, _stop = follow(window, PLAIN)
+    return starts if len(starts) else np.zeros(1, np.int64)

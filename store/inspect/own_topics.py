@@ -1,0 +1,455 @@
+"""What the records of a broker's own topics mean: delay levels, retries and dead letters, transactions.
+
+All records of one topic, in columns.
+
+Delay levels: what is pending in each, and when it fires (spec 01, 1.11; 05, 5.3).
+
+Retries and dead letters: what each consumer group gave back, and of which topic (spec 01, 1.6).
+
+Of a POP consumer the name of the retry topic tells both, and nothing in the record does.
+
+Transactions: which prepared messages are open, committed, rolled back, given up (spec 01, 1.10).
+
+A half message is decided once an op record names its queue offset. It was committed if a record in
+the log names its place; what is decided otherwise was rolled back. A broker that asks for a decision
+writes the half message again, and an op record for the one before: all of one transaction have one
+unique key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats import message_properties as names
+from ...formats import pop
+from ...formats.property_columns import Items
+from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
+from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
+from ..counted import counted
+from ..disk.snapshot import QueueId
+from ..errors import Missing
+from ..log.batch import Batch
+from ..log.message import Message, messages
+from ..log.record_status import Mark
+from ..plan.gaps import HALF_TOPIC, OP_TOPIC
+from ..plan.groups import Progress, read_progress
+from ..queues.places import batches, of_queue
+from ..search.found import Note
+from ..search.selection import equal, utf8
+from ..search.store import Store
+from ..settings.read import read_config_file
+
+
+def topic_records(store: Store, topic: str, note: Note) -> Iterator[Batch]:
+    """Records of a topic: queue by queue, or in log order where the log has to be scanned.
+
+    A batch is valid until the next one is asked for. note: told once where the log is scanned, and
+    how many units point at no record. Raises Unreadable.
+    """
+    why = unreliable(store)
+    if why:
+        note(f"{topic}: {why}: scanning the log")
+        yield from scanned(store, topic)
+        return
+    end, lost = store.log_end.position, 0
+    for directory in store.queues.of_topic(topic):
+        with store.queues.open(topic, directory.queue_id) as queue:
+            ends = store.queue_summary(queue)
+            for window in of_queue(queue, ends.min_offset, ends.max_offset, log_end=end):
+                for places, batch in batches(store.log, window):
+                    lost += len(places) - len(batch)
+                    yield batch.take(equal(batch.columns.ragged("topic"), utf8(topic)))
+    if lost:
+        note(f"{topic}: {counted(lost, 'unit points', 'units point')} at no record")
+
+
+def unreliable(store: Store) -> str:
+    """Why queues may not have all messages, "" where they have."""
+    if os.path.lexists(store.layout.abort):
+        return "the broker did not shut down, queues may be behind"
+    return store.queues_unread
+
+
+def scanned(store: Store, topic: str) -> Iterator[Batch]:
+    """Records of a topic by a scan of the log, stale ones left out."""
+    for item in store.log.scan(crc=False, reuse=True):
+        if isinstance(item, Batch) and item.mark <= Mark.AFTER_DAMAGE:
+            own = equal(item.columns.ragged("topic"), utf8(topic))
+            if own.any():
+                yield item.take(np.flatnonzero(own).astype(np.int64))
+
+
+Ints = npt.NDArray[np.int64]
+_FILE = "delayOffset.json"
+_KIND = "delay-offset"
+
+
+@dataclass
+class Level:
+    """One delay level; times in ms since 1970, None where nothing is pending.
+
+    delay_ms: None for a level that the broker does not have. delivered: next queue offset to be
+    delivered, None where delayOffset.json does not know it: then all counts as pending.
+    """
+
+    level: int
+    delay_ms: int | None
+    delivered: int | None
+    messages: int = 0
+    pending: int = 0
+    overdue: int = 0
+    first_deliver_timestamp: int | None = None
+    last_deliver_timestamp: int | None = None
+
+    def add(self, offsets: Ints, due: Ints, now_ms: int) -> None:
+        """Count messages of the level by queue offset and deliver time."""
+        self.messages += len(offsets)
+        waiting = due[offsets >= (self.delivered or 0)]
+        if not len(waiting):
+            return
+        self.pending += len(waiting)
+        self.overdue += int((waiting <= now_ms).sum())
+        first, last = int(waiting.min()), int(waiting.max())
+        if self.first_deliver_timestamp is not None and self.last_deliver_timestamp is not None:
+            first = min(first, self.first_deliver_timestamp)
+            last = max(last, self.last_deliver_timestamp)
+        self.first_deliver_timestamp, self.last_deliver_timestamp = first, last
+
+
+@dataclass
+class Delays:
+    """All levels that have messages, lowest first."""
+
+    now_ms: int
+    levels: list[Level] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --delays`."""
+        return {
+            "type": "delays",
+            "now": self.now_ms,
+            "pending": sum(level.pending for level in self.levels),
+            "overdue": sum(level.overdue for level in self.levels),
+            "levels": [vars(level) for level in self.levels],
+        }
+
+
+def delays(store: Store, now_ms: int, note: Note) -> Delays:
+    """What waits in the delay levels of a store at `now_ms`. Raises Unreadable.
+
+    A message counts as delivered once its queue offset lies before that of delayOffset.json: a
+    killed broker may have delivered more than it had noted.
+    """
+    known = store.layout.options.delay_levels.value
+    progress = _progress(store)
+    if progress is None:
+        note(f"{_FILE} cannot be read: all messages of the delay levels count as pending")
+        progress = {}
+    levels: dict[int, Level] = {}
+    for batch in topic_records(store, SCHEDULE_TOPIC, note):
+        queue_ids = batch.columns.ints("queue_id")
+        offsets = batch.columns.ints("queue_offset").astype(np.int64)
+        due = _due(batch, known)
+        for queue_id in np.unique(queue_ids).tolist():
+            number = queue_id + 1
+            if number not in levels:
+                wait_ms = known[queue_id] if 0 <= queue_id < len(known) else None
+                levels[number] = Level(number, wait_ms, progress.get(number))
+            mine = queue_ids == queue_id
+            levels[number].add(offsets[mine], due[mine], now_ms)
+    return Delays(now_ms, [levels[number] for number in sorted(levels)])
+
+
+def _due(batch: Batch, levels: tuple[int, ...]) -> Ints:
+    """When each message of a batch fires; a broker delivers one without DELAY at once."""
+    stored = batch.columns.ints("store_timestamp").astype(np.int64)
+    texts = Items(batch.columns.ragged("properties")).find(names.DELAY)
+    waits = {text: delay_ms(text.decode("utf-8", "replace"), levels) or 0 for text in {*texts}}
+    return stored + np.array([waits[text] for text in texts], np.int64)
+
+
+def _progress(store: Store) -> Mapping[int, int] | None:
+    """Level → next queue offset to be delivered, of delayOffset.json, else of its .bak.
+
+    Empty where there is neither: nothing was delivered. None where one is there, and damaged.
+    """
+    damaged = False
+    for name in (_FILE, f"{_FILE}.bak"):
+        try:
+            file = read_config_file(store.layout.config / name, _KIND)
+        except Missing:
+            continue
+        damaged = True
+        if file.problem is None:
+            return {
+                row["delay_level"]: row["offset"]
+                for row in file.records()
+                if row["type"] == "delay_offset"
+                and isinstance(row.get("delay_level"), int)
+                and isinstance(row.get("offset"), int)
+            }
+    return None if damaged else {}
+
+
+RETRY, DEAD_LETTER = "%RETRY%", "%DLQ%"
+_ORIGIN = "RETRY_TOPIC"
+_DEAD_ORIGIN = "DLQ_ORIGIN_TOPIC"
+
+
+class Key(NamedTuple):
+    """Messages that are counted together. kind: `retry` or `dead_letter`."""
+
+    kind: str
+    group: str
+    original_topic: str
+
+
+@dataclass
+class Returned:
+    """Messages that a group gave back; times in ms since 1970.
+
+    not_consumed: behind the group's progress in this topic, None where it has none.
+    """
+
+    messages: int = 0
+    not_consumed: int | None = None
+    most_reconsumed: int = 0
+    first_store_timestamp: int = 0
+    last_store_timestamp: int = 0
+
+    def add(self, times: npt.NDArray[Any], reconsumed: npt.NDArray[Any]) -> None:
+        """Count messages by store time and times of consumption."""
+        first, last = int(times.min()), int(times.max())
+        self.first_store_timestamp = (
+            min(first, self.first_store_timestamp) if self.messages else first
+        )
+        self.last_store_timestamp = max(last, self.last_store_timestamp)
+        self.most_reconsumed = max(self.most_reconsumed, int(reconsumed.max()))
+        self.messages += len(times)
+
+
+@dataclass
+class Retries:
+    """Counts by kind, group and original topic."""
+
+    counts: dict[Key, Returned] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --retries`."""
+        rows = [
+            {**key._asdict(), **vars(self.counts[key])}
+            for key in sorted(self.counts, key=lambda key: (key.kind, key.group, key))
+        ]
+        kinds = ("retry", "dead_letter")
+        sums = {kind: sum(r["messages"] for r in rows if r["kind"] == kind) for kind in kinds}
+        return {"type": "retries", **sums, "groups": rows}
+
+
+def retries(store: Store, note: Note) -> Retries:
+    """What lies in the retry and dead letter topics of a store. Raises Unreadable."""
+    progress = read_progress(store.layout.config)
+    groups = {group for known in progress.values() for group in known}
+    found = Retries()
+    for topic in _topics(store):
+        kind, prefix = ("retry", RETRY) if topic.startswith(RETRY) else ("dead_letter", DEAD_LETTER)
+        group = topic.removeprefix(prefix)
+        popped = _of_pop(topic, store.topics, groups) if kind == "retry" else None
+        for batch in topic_records(store, topic, note):
+            if popped is None:
+                _count(found, Key(kind, group, ""), batch, topic, progress)
+                continue
+            times = Items(batch.columns.ragged("properties")).find(pop.FIRST_POP_TIME)
+            again = times.length > 0
+            _count(found, popped, batch.take(again), topic, progress)
+            _count(found, Key(kind, group, ""), batch.take(~again), topic, progress)
+    return found
+
+
+def _count(found: Retries, key: Key, batch: Batch, topic: str, progress: Progress) -> None:
+    """Count the records of a topic that one group gave back, by the origin that `key` or they tell."""
+    columns = batch.columns
+    times, reconsumed = columns.ints("store_timestamp"), columns.ints("reconsume_times")
+    waiting = _waiting(batch, topic, key.group, progress)
+    origins = np.array([key.original_topic or origin for origin in _origins(batch)], np.str_)
+    for origin in np.unique(origins).tolist():
+        mine = origins == origin
+        row = found.counts.setdefault(key._replace(original_topic=origin), Returned())
+        row.add(times[mine], reconsumed[mine])
+        if waiting is not None:
+            row.not_consumed = (row.not_consumed or 0) + int((waiting & mine).sum())
+
+
+def _of_pop(retry_topic: str, topics: Collection[str], groups: Collection[str]) -> Key | None:
+    """Group and topic whose POP retry topic this is; None where the names do not tell."""
+    rest = retry_topic.removeprefix(RETRY)
+    pairs = []
+    for topic in topics:
+        group = rest.removesuffix(topic)[:-1]
+        if group and not topic.startswith(RETRY) and retry_topic in pop.retry_topics(topic, group):
+            pairs.append(Key("retry", group, topic))
+    known = [pair for pair in pairs if pair.group in groups] or pairs
+    return known[0] if len(known) == 1 else None
+
+
+def _topics(store: Store) -> Iterator[str]:
+    for topic in store.topics:
+        if topic.startswith((RETRY, DEAD_LETTER)):
+            yield topic
+
+
+def _waiting(
+    batch: Batch, topic: str, group: str, progress: Progress
+) -> npt.NDArray[np.bool_] | None:
+    """bool[n]: the group has not consumed the message; None where it has no progress here."""
+    offsets = batch.columns.ints("queue_offset")
+    queue_ids = batch.columns.ints("queue_id")
+    known = False
+    waiting = np.zeros(len(batch), np.bool_)
+    for queue_id in np.unique(queue_ids).tolist():
+        reached = progress.get(QueueId(topic, queue_id), {}).get(group)
+        if reached is not None:
+            known = True
+            waiting |= (queue_ids == queue_id) & (offsets >= reached)
+    return waiting if known else None
+
+
+def _origins(batch: Batch) -> list[str]:
+    """The topic that each message had first; "" where it does not tell."""
+    properties = Items(batch.columns.ragged("properties"))
+    dead, retried = properties.find(_DEAD_ORIGIN).tolist(), properties.find(_ORIGIN).tolist()
+    return [(b or a or b"").decode("utf-8", "replace") for a, b in zip(dead, retried, strict=True)]
+
+
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+_CHECKS = "TRANSACTION_CHECK_TIMES"
+
+
+class State(StrEnum):
+    """What became of a prepared message."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    GIVEN_UP = "given_up"
+
+
+@dataclass
+class Transaction:
+    """One prepared message; positions in the log, times in ms since 1970.
+
+    positions: of its half records, the first one is the producer's. checks: how often the broker
+    had asked for a decision.
+    """
+
+    unique_key: str
+    topic: str
+    queue_id: int
+    producer_group: str
+    store_timestamp: int
+    positions: list[int] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    checks: int = 0
+    state: State = State.OPEN
+
+    def to_json(self) -> dict[str, Any]:
+        """One row of `inspect --transactions`."""
+        row = {**vars(self), "state": self.state.value}
+        del row["offsets"]
+        return row
+
+
+@dataclass
+class Transactions:
+    """All prepared messages that the log still has, in log order."""
+
+    rows: list[Transaction]
+
+    def to_json(self) -> dict[str, Any]:
+        """For `inspect --transactions`."""
+        counts = {state.value: sum(row.state is state for row in self.rows) for state in State}
+        return {
+            "type": "transactions",
+            **counts,
+            "transactions": [row.to_json() for row in self.rows],
+        }
+
+
+def transactions(store: Store, note: Note) -> Transactions:
+    """The prepared messages of a store and what became of them. Raises Unreadable."""
+    found: dict[str, Transaction] = {}
+    for message in _messages(store, HALF_TOPIC, note):
+        _add(found, message)
+    if not found:
+        return Transactions([])
+    decided = _decided(store, note)
+    given_up = {_key(message) for message in _messages(store, GIVEN_UP_TOPIC, note)}
+    committed = _committed(store)
+    for key, row in found.items():
+        if committed & set(row.positions):
+            row.state = State.COMMITTED
+        elif key in given_up:
+            row.state = State.GIVEN_UP
+        elif row.offsets[-1] in decided:
+            row.state = State.ROLLED_BACK
+    return Transactions(sorted(found.values(), key=lambda row: row.positions[0]))
+
+
+def _messages(store: Store, topic: str, note: Note) -> Iterator[Message]:
+    for batch in topic_records(store, topic, note):
+        yield from messages(batch)
+
+
+def _key(message: Message) -> str:
+    return message.unique_key or str(message.position)
+
+
+def _add(found: dict[str, Transaction], message: Message) -> None:
+    properties = message.properties
+    key = _key(message)
+    if key not in found:
+        found[key] = Transaction(
+            key,
+            properties.get(names.REAL_TOPIC, ""),
+            _number(properties.get(names.REAL_QID, ""), -1),
+            properties.get(names.PGROUP, ""),
+            message.store_timestamp,
+        )
+    row = found[key]
+    row.positions.append(message.position)
+    row.offsets.append(message.queue_offset)
+    row.checks = max(row.checks, _number(properties.get(_CHECKS, ""), 0))
+
+
+def _number(text: str, otherwise: int) -> int:
+    """A number of a property; `otherwise` for what is none, or one that no broker has written."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else otherwise
+
+
+def _decided(store: Store, note: Note) -> set[int]:
+    """Queue offsets of half messages that op records name."""
+    found: set[int] = set()
+    for message in _messages(store, OP_TOPIC, note):
+        parts = message.stored_body.split(b",")
+        found |= {int(part) for part in parts if part.isdigit() and len(part) < 20}
+    return found
+
+
+def _committed(store: Store) -> set[int]:
+    """Positions of half messages that committed records name: the log is scanned for them."""
+    found: set[int] = set()
+    for item in store.log.scan(crc=False, reuse=True):
+        if not isinstance(item, Batch) or item.mark > Mark.AFTER_DAMAGE:
+            continue
+        state = item.columns.ints("sys_flag") & TRANSACTION_MASK
+        rows = np.flatnonzero(state == SysFlag.COMMIT)
+        if len(rows):
+            places = item.columns.ints("prepared_transaction_offset")[rows]
+            found |= set(places[places >= 0].tolist())
+    return found

@@ -1,0 +1,505 @@
+"""Records that are there and wrong: a header, properties or light queues that were torn, a place that is not theirs.
+
+Queues that a torn record named besides its own: their units tell (spec 2.9; 7.12, B27).
+
+A message for several queues is one record; its properties name the further ones, with its number in
+each. Their units go on naming the record: so the names are proved, and are put back. Without them
+whoever makes these queues anew gives the message no place in them.
+
+Records that a torn write has left without some of their properties (spec 01, 1.6; 7.12, B27).
+
+Every broker takes them for good, with what happens to stand there as names and values. Header and
+body are whole, so the message stays: the items that can be read stay as they are, separators take
+the place of the rest. Every version reads these as nothing (spec 9.1, property padding), and
+the record keeps its size. Further queues whose units name the record are named again.
+
+Records whose header is wrong and whose body is right: put right from what a queue unit says.
+
+No checksum covers a header. A unit names the place and the size of a record; its directory the topic
+and the queue; its number the queue offset. Where the rest of the bytes makes a whole record with them
+(fields that add up, a body with its checksum, the tag of the unit) that is the record which was there.
+
+Records that name light queues without a number for each of them (spec 2.9; 7.12, B11).
+
+The dispatch of a broker throws at one, for ever, or gives it no unit at all. The numbers that light
+queues prove are put back; names that no number is known of, to which no broker could dispatch, are
+taken out. Separators take the place of what is gone: the record keeps its size.
+
+Good records that claim a place in a queue which a unit gives to another place.
+
+The body is whole, the chain of records goes on behind them: a broker takes them for messages of the
+queue that their damaged header names, as soon as it makes the queues anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import EXT_ADDRESS_MAX
+from ...formats.derive import Columns, decode
+from ...formats.hashing import crc31
+from ...formats.message import (
+    COMPRESSION_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MESSAGE,
+    PROPERTIES_BYTES_MAX,
+    SMALLEST,
+    TOPIC_BYTES_MAX_V1,
+    TRANSACTION_MASK,
+    SysFlag,
+)
+from ...formats.message_properties import (
+    CRC32,
+    CRC_ITEM_BYTES,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    ITEM_SEPARATOR,
+    NAME_VALUE_SEPARATOR,
+    crc_item,
+    crc_ok,
+    parse,
+)
+from ..audit.queues import QueueAudit
+from ..broker.dispatch import LMQ_PREFIX, dispatch
+from ..disk.file_queue import MappedFileQueue
+from ..disk.snapshot import QueueId, Snapshot
+from ..log.batch import Batch, torn_properties
+from ..log.commit_log import CommitLog
+from ..log.record_status import Mark
+from ..queues.units import is_valid
+from .fill import Piece
+from .gaps import TornRecord, is_for_service, is_poison
+from .lost_units import LostUnits, units_at
+
+Further = Sequence[tuple[bytes, int]]
+"""Names of queues, and the queue offset of a record in each."""
+_NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
+
+
+def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping[int, Further]:
+    """By position of a record: what units of other queues prove. Raises Unreadable.
+
+    Where no broker makes such units, none is looked for.
+    """
+    found: dict[int, dict[bytes, int]] = {record.position: {} for record in records}
+    if not records or not snapshot.layout.options.multi_dispatch.value:
+        return {}
+    positions = np.array(sorted(found), np.int64)
+    for queue in sorted(snapshot.queues):
+        mine = {record.position: record for record in records if _may_name(record, queue)}
+        if not mine:
+            continue
+        name = queue.topic.encode("utf-8", "surrogateescape")
+        units = units_at(snapshot, queue, positions)
+        rows = zip(
+            units.position.tolist(), units.size.tolist(), units.queue_offset.tolist(), strict=True
+        )
+        for position, size, offset in rows:
+            if position in mine and size == mine[position].size:
+                found[position].setdefault(name, offset)
+    return {position: list(names.items()) for position, names in found.items()}
+
+
+def _may_name(record: TornRecord, queue: QueueId) -> bool:
+    """A further queue has the number of the record's own, a light one 0."""
+    topic = record.topic.decode("utf-8", "surrogateescape")
+    light = queue.topic.startswith(LMQ_PREFIX)
+    return queue.topic != topic and queue.queue_id == (0 if light else record.queue_id)
+
+
+def with_further(text: bytes, further: Further, room: int, *, ended: bool) -> bytes:
+    """A property text with these queues, as it is where they do not fit or where it names its own.
+
+    room: bytes that it may have. ended: a separator has to end it.
+    """
+    items = [item for item in text.split(ITEM_SEPARATOR) if item]
+    known = dict(item.split(NAME_VALUE_SEPARATOR, 1) for item in items)
+    names, offsets = known.get(_NAMES, b""), known.get(_OFFSETS, b"")
+    if not further or (names and offsets and not is_poison(names, offsets)):
+        return text
+    known[_NAMES] = _COMMA.join(name for name, _ in further)
+    known[_OFFSETS] = _COMMA.join(b"%d" % offset for _, offset in further)
+    made = b"".join(
+        name + NAME_VALUE_SEPARATOR + value + ITEM_SEPARATOR for name, value in known.items()
+    )
+    if len(made) > room and not ended:
+        made = made.removesuffix(ITEM_SEPARATOR)
+    return made if len(made) <= room else text
+
+
+_NUL = b"\0"
+_CRC_NAME = CRC32.encode() + NAME_VALUE_SEPARATOR
+
+
+@dataclass(frozen=True)
+class CutProperties:
+    """A message that has lost properties. data: its record as it will be; lost_bytes: of its
+    property text. properties: those that are left, and the further queues that units prove.
+    """
+
+    position: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    properties: dict[str, str]
+    lost_bytes: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of `plan.torn_properties`."""
+        row = {name: value for name, value in vars(self).items() if name != "data"}
+        return {**row, "size": len(self.data)}
+
+
+def cut_properties(
+    queue: MappedFileQueue,
+    records: Sequence[TornRecord],
+    further: Mapping[int, Further],
+    *,
+    with_crc: bool,
+) -> list[CutProperties]:
+    """What becomes of records that have lost properties. Raises Unreadable.
+
+    further: by position, queues that name the record. with_crc: records of this log end with a
+    checksum of the whole.
+    """
+    if not records:
+        return []
+    ended = _items_are_ended(queue)
+    found = []
+    for record in records:
+        data = queue.read(record.position, record.size)
+        more = further.get(record.position, ())
+        text, made = mended(data, more, with_crc=with_crc, ended=ended)
+        found.append(
+            CutProperties(
+                record.position,
+                record.topic.decode("utf-8", "replace"),
+                record.queue_id,
+                record.queue_offset,
+                parse(text),
+                MESSAGE.parse(data).properties_length - len(text),
+                made,
+            )
+        )
+    return found
+
+
+def mended(
+    record: bytes, further: Further = (), *, with_crc: bool, ended: bool
+) -> tuple[bytes, bytes]:
+    """The property text that is left, and the record with it; ended: a separator ends the last item."""
+    values = MESSAGE.parse(record)
+    length = len(values.properties)
+    text = _readable(values.properties, ended=ended)
+    with_crc = with_crc and length - len(text) >= CRC_ITEM_BYTES
+    text = with_further(text, further, length - CRC_ITEM_BYTES * with_crc, ended=ended or with_crc)
+    return text, with_text(values, text, with_crc=with_crc)
+
+
+def with_text(values: Any, text: bytes, *, with_crc: bool) -> bytes:
+    """A record with another property text, as long as it is: separators, and the checksum last.
+
+    values: of the record; there is room for both.
+    """
+    padding = len(values.properties) - len(text) - CRC_ITEM_BYTES * with_crc
+    padded = text + ITEM_SEPARATOR * padding + bytes(CRC_ITEM_BYTES * with_crc)
+    made: bytes = MESSAGE.build({**values, "properties": padded})
+    return made[:-CRC_ITEM_BYTES] + crc_item(made[:-CRC_ITEM_BYTES]) if with_crc else made
+
+
+def without_crc(text: bytes) -> tuple[bytes, bool]:
+    """A property text without the checksum of the whole record that may end it; whether it does."""
+    has = text[-CRC_ITEM_BYTES:].startswith(_CRC_NAME)
+    return (text[:-CRC_ITEM_BYTES] if has else text), has
+
+
+def _readable(text: bytes, *, ended: bool) -> bytes:
+    """The items that are whole. Of one that was cut nobody knows how far its value went."""
+    if ended and text[-2:].count(_NUL) == 1 and text.endswith(_NUL):
+        text = text[:-1] + ITEM_SEPARATOR  # nothing but the separator is lost
+    items = text.split(ITEM_SEPARATOR)
+    whole = [item for item in items if NAME_VALUE_SEPARATOR in item and _NUL not in item]
+    return b"".join(item + ITEM_SEPARATOR for item in whole)
+
+
+def _items_are_ended(queue: MappedFileQueue) -> bool:
+    """This log's writer puts a separator behind the last item, as the first records of files tell."""
+    starts = np.array([file.start for file in queue.files], np.int64)
+    texts = CommitLog(queue).records(starts).columns.ragged("properties").tolist()
+    return any(text.endswith(ITEM_SEPARATOR) for text in texts)
+
+
+Ints = npt.NDArray[np.int64]
+Levels = tuple[int, ...] | None
+_KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
+_CLOCK_MS = 30 * 24 * 3600 * 1000
+"""How far the time of a record may lie from that of its neighbour."""
+_RECORD_BYTES_MAX = 64 << 20
+_PART_BYTES = 8 << 20
+_KEPT = ("body_crc", "flag", "sys_flag", "born_timestamp", "store_timestamp", "reconsume_times")
+_PREPARED = "prepared_transaction_offset"
+
+
+def all_put_right(
+    log: MappedFileQueue, units: LostUnits, near_ms: int, delay_levels: Levels
+) -> dict[int, bytes]:
+    """By position, the records of one gap that their bytes prove. Raises Unreadable.
+
+    near_ms: store time of the record before the gap, 0: not known. delay_levels: ms of levels 1, 2, …;
+    None for the usual ones.
+    """
+    found: dict[int, bytes] = {}
+    for rows in np.split(np.arange(len(units)), _cuts(units.position)):
+        if not len(rows):
+            continue
+        begin, end = int(units.position[rows[0]]), int(units.end[rows].max())
+        file = log.file_at(begin)
+        if file is None:
+            continue
+        data = np.frombuffer(log.read_file(file, begin - file.start, end - begin), np.uint8)
+        rows = rows[units.end[rows] <= begin + len(data)]
+        starts, ends = units.position[rows] - begin, units.end[rows] - begin
+        columns = decode(MESSAGE, data, starts, ends)
+        born, stored = (columns.ints(f"{name}_timestamp") for name in ("born", "store"))
+        worth = (born > 0) & (stored > 0)  # neither zeros nor, mostly, noise
+        if near_ms:
+            worth &= np.abs(stored // 2 - near_ms // 2) <= _CLOCK_MS // 2
+        for row in rows[worth].tolist():
+            piece = put_right(log, units, row, near_ms, delay_levels)
+            if piece is not None:
+                found[piece[0]] = bytes(piece[1])
+    return found
+
+
+def _cuts(positions: Ints) -> Ints:
+    """Where a new part begins, of so many bytes that they can be read at once."""
+    cuts: Ints = np.flatnonzero(np.diff(positions // _PART_BYTES)) + 1
+    return cuts
+
+
+def put_right(
+    log: MappedFileQueue, units: LostUnits, row: int, near_ms: int, delay_levels: Levels
+) -> Piece | None:
+    """The record that unit `row` names as it was, None where its bytes do not prove it.
+
+    near_ms: store time of a neighbour, 0: not known. delay_levels: as in `all_put_right`. Raises Unreadable.
+    """
+    position, size = int(units.position[row]), int(units.size[row])
+    queue = units.queues[int(units.queue[row])]
+    file = log.file_at(position)
+    if file is None or not SMALLEST <= size <= _RECORD_BYTES_MAX:
+        return None
+    if queue.topic.startswith(LMQ_PREFIX):
+        return None  # what its units name are records of other topics
+    raw = log.read_file(file, position - file.start, size)
+    topic = queue.topic.encode("utf-8", "surrogateescape")
+    fields = _fields(raw, topic) if len(raw) == size else None
+    if fields is None or not _is_plausible(fields, near_ms):
+        return None
+    offset = int(units.queue_offset[row])
+    fields |= {"queue_id": queue.queue_id, "queue_offset": offset, "physical_offset": position}
+    text_bytes = size - len(MESSAGE.build({**fields, "properties": b""}))
+    if not 0 <= text_bytes <= PROPERTIES_BYTES_MAX:
+        return None
+    record: bytes = MESSAGE.build({**fields, "properties": raw[size - text_bytes :]})
+    if crc_ok(record) is False or not _has_tag(record, int(units.tags_code[row]), delay_levels):
+        return None
+    if torn_properties(_decoded(record))[0]:
+        # a header that is right does not bring them back: for a service the message is nothing
+        if is_for_service(topic):
+            return None
+        record = mended(record, with_crc=False, ended=False)[1]
+    return position, record
+
+
+def _fields(raw: bytes, topic: bytes) -> dict[str, Any] | None:
+    """What a record of that topic has before its properties, None where its body is not whole."""
+    limits = np.zeros(1, np.int64), np.full(1, len(raw), np.int64)
+    columns = decode(MESSAGE, np.frombuffer(raw, np.uint8), *limits)
+    length = int(columns.ints("body_length")[0])
+    if not 0 <= length <= len(raw) - SMALLEST - len(topic):
+        return None
+    body = columns.ragged("body")[0]
+    if len(body) != length or (body and crc31(body) != int(columns.ints("body_crc")[0])):
+        return None
+    fields: dict[str, Any] = {name: int(columns.ints(name)[0]) for name in (*_KEPT, _PREPARED)}
+    for host in ("born_host", "store_host"):
+        port = int(columns.ints(f"{host}.port")[0])
+        fields[host] = {"ip": columns.ragged(f"{host}.ip")[0], "port": port}
+    magic = MAGIC_V2 if len(topic) > TOPIC_BYTES_MAX_V1 else MAGIC_V1
+    # no unit names a prepared record or one that was rolled back
+    state = SysFlag.COMMIT if fields[_PREPARED] else 0
+    flags = fields["sys_flag"] & ~TRANSACTION_MASK | state
+    return {**fields, "magic_code": magic, "sys_flag": flags, "topic": topic, "body": body}
+
+
+def _is_plausible(fields: dict[str, Any], near_ms: int) -> bool:
+    """Times and flags that a broker could have written: no zeros, no noise."""
+    stored, born = fields["store_timestamp"], fields["born_timestamp"]
+    near = not near_ms or abs(stored - near_ms) <= _CLOCK_MS
+    return stored > 0 and born > 0 and near and not fields["sys_flag"] & ~_KNOWN_FLAGS
+
+
+def _has_tag(record: bytes, tags_code: int, delay_levels: Levels) -> bool:
+    """The record would get a unit with this tags code, which may be an address in the ext file."""
+    columns = _decoded(record)
+    batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
+    made = dispatch(
+        batch, index_tags=False, index=False, multi_dispatch=False, delay_levels=delay_levels
+    ).units
+    return len(made) == 1 and (tags_code <= EXT_ADDRESS_MAX or int(made.tags_code[0]) == tags_code)
+
+
+def _decoded(record: bytes) -> Columns:
+    """The fields of one record."""
+    limits = np.zeros(1, np.int64), np.full(1, len(record), np.int64)
+    return decode(MESSAGE, np.frombuffer(record, np.uint8), *limits)
+
+
+NumberOf = Callable[[bytes], int | None]
+"""The queue offset of a record in a light queue, None: not known."""
+_NUMBER = re.compile(rb"\+?[0-9]{1,18}")
+_COMMA = b","
+_NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
+
+
+def light_items(
+    queue: MappedFileQueue, records: Sequence[TornRecord], audits: Mapping[QueueId, QueueAudit]
+) -> Iterator[Piece]:
+    """The records as they will be. audits: of the queues, which have seen the log. Raises Unreadable."""
+    given = set[tuple[bytes, int]]()
+    for record in records:
+
+        def number(name: bytes, position: int = record.position) -> int | None:
+            topic = name.decode("utf-8", "surrogateescape")
+            audit = audits.get(QueueId(topic, 0))
+            found = _number_in(audit, position) if audit is not None else None
+            if found is None or (name, found) in given:
+                return None
+            given.add((name, found))
+            return found
+
+        data = queue.read(record.position, record.size)
+        made = with_numbers(data, number)
+        if made is not None:
+            yield record.position, made
+
+
+def _number_in(audit: QueueAudit, position: int) -> int | None:
+    """By the unit that names the record, or by the place that its neighbours in the queue leave."""
+    for first, units in audit.on_disk():
+        rows = (units["physical_offset"] == position).nonzero()[0]
+        if len(rows):
+            return first + int(rows[0])
+    if audit.first < 0:
+        return None
+    for hole in audit.missing():
+        if hole.end - hole.begin == 1 and hole.low <= position < hole.high:
+            return hole.begin
+    return audit.next if position > audit.last_position else None
+
+
+def with_numbers(record: bytes, number: NumberOf) -> bytes | None:
+    """The record with as many numbers as names, None: nobody knows what it said."""
+    values = MESSAGE.parse(record)
+    text, with_crc = without_crc(values.properties)
+    items = text.split(ITEM_SEPARATOR)
+    named = {part: _of(items, part) for part in (_NAMES, _OFFSETS)}
+    if len(named[_NAMES]) != 1 or len(named[_OFFSETS]) > 1:
+        return None
+    names = _value(items, named[_NAMES]).split(_COMMA)
+    offsets = _value(items, named[_OFFSETS]).split(_COMMA)
+    if len(offsets) > len(names):
+        offsets = []  # which of them is whose nobody knows
+    offsets += [b""] * (len(names) - len(offsets))
+    pairs = [
+        (name, _right(name, offset, number)) for name, offset in zip(names, offsets, strict=True)
+    ]
+    kept = [(name, offset) for name, offset in pairs if name and offset]
+    for part, row in ((_NAMES, 0), (_OFFSETS, 1)):
+        value = _COMMA.join(pair[row] for pair in kept)
+        for at in named[part]:
+            items[at] = part + NAME_VALUE_SEPARATOR + value if kept else b""
+    made = ITEM_SEPARATOR.join(item for item in items if item) + ITEM_SEPARATOR
+    if len(made) > len(text):
+        made = made.removesuffix(ITEM_SEPARATOR)
+    return with_text(values, made, with_crc=with_crc) if len(made) <= len(text) else None
+
+
+def _right(name: bytes, offset: bytes, number: NumberOf) -> bytes:
+    """A number as it stands there, or as a light queue has it; none where nobody knows it."""
+    if _NUMBER.fullmatch(offset):
+        return offset
+    found = number(name) if name else None
+    return b"" if found is None else b"%d" % found
+
+
+def _of(items: Sequence[bytes], name: bytes) -> list[int]:
+    return [at for at, item in enumerate(items) if item.partition(NAME_VALUE_SEPARATOR)[0] == name]
+
+
+def _value(items: Sequence[bytes], at: Sequence[int]) -> bytes:
+    return items[at[0]].partition(NAME_VALUE_SEPARATOR)[2] if at else b""
+
+
+Place = tuple[int, int, int, int, int]
+"""Position, size, number of the queue, queue offset, tags code."""
+
+
+def misnamed(
+    log: CommitLog,
+    audits: Mapping[QueueId, QueueAudit],
+    misplaced: Sequence[TornRecord],
+    silent: Sequence[Ints],
+) -> LostUnits:
+    """What units say of records whose header is wrong.
+
+    audits: of all simple queues, once they have seen the log. misplaced: records that name another
+    position than theirs. silent: positions of those that get no unit. Raises Unreadable.
+    """
+    queues = sorted(queue for queue in audits if not queue.topic.startswith(LMQ_PREFIX))
+    rows: list[Place] = []
+    if any(audits[queue].is_odd() for queue in queues):
+        unnamed = [audits[queue].unnamed() for queue in queues]
+        wanted = np.unique(np.concatenate([*unnamed, *silent, np.zeros(0, np.int64)]))
+        for number, queue in enumerate(queues):
+            rows += _named_elsewhere(log, audits[queue], number, wanted)
+    known = {row[0] for row in rows}
+    for record in misplaced:
+        if record.position in known or record.sys_flag & TRANSACTION_MASK:
+            continue
+        queues.append(QueueId(record.topic.decode("utf-8", "surrogateescape"), record.queue_id))
+        place = (len(queues) - 1, record.queue_offset, EXT_ADDRESS_MAX)
+        rows.append((record.position, record.size, *place))
+    columns = np.array(rows, np.int64).reshape(-1, 5).T
+    found = LostUnits(queues, *columns)
+    # a record that two queues claim is left alone
+    once = np.isin(found.position, _repeated(found.position), invert=True)
+    return found.take(once)
+
+
+def _repeated(positions: Ints) -> Ints:
+    values, counts = np.unique(positions, return_counts=True)
+    repeated: Ints = values[counts > 1]
+    return repeated
+
+
+def _named_elsewhere(
+    log: CommitLog, audit: QueueAudit, number: int, wanted: Ints
+) -> Iterable[Place]:
+    """Units of a queue that name records which no unit at their own place names."""
+    for first, units in audit.on_disk():
+        position = units["physical_offset"].astype(np.int64)
+        used = is_valid(units) & np.isin(position, wanted)
+        for at in np.flatnonzero(used).tolist():
+            if audit.is_misnamed_at(log, first + at):
+                size, tags = int(units["size"][at]), int(units["tags_code"][at])
+                yield int(position[at]), size, number, first + at, tags

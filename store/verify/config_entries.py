@@ -1,0 +1,328 @@
+"""Entries of `config/` held against the queues and against each other (I-142 … I-154, and segments).
+
+Offsets that the configuration keeps, against the queues (I-144 … I-146, I-152), and segments.
+
+Topics, groups, filters and static topics: entries that contradict themselves or the store.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from ...formats.consumer_offset import OFFSET_TABLES
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.topics import is_system_topic
+from ..disk.snapshot import QueueId
+from ..queues.read import queue_directories
+from .catalogue import Severity
+from .config_files import ConfigTables, Row, Told, config_tables
+from .context import Scene
+from .queue_bounds import queue_bounds
+from .register import after, before
+
+_CLAMPS_SINCE = "4.9"
+_DELETED, _NEW = 2, 0
+_LIGHT_TABLE = "lmqOffsetTable"
+_SYSTEM_GROUPS = "CID_RMQ_SYS_"
+_VALUE = "config_value"
+
+
+@after("I-144")
+def consumers_are_inside_their_queues(scene: Scene) -> None:
+    """What a group has consumed lies between the ends of the queue."""
+    tables, told = config_tables(scene), Told(scene, "I-144")
+    topics = tables.names("topic_config", "topic")
+    for row in tables.entries("consumer_offset", scene.scope.topic):
+        if row.values.get("table") == _LIGHT_TABLE:
+            continue
+        queue = QueueId(row.values["topic"], row.values["queue_id"])
+        if scene.scope.queue_id not in (None, queue.queue_id):
+            continue
+        offset, group = row.values["offset"], row.values["group"]
+        text, severity = _outside(scene, queue, offset, known=queue.topic in topics)
+        if text:
+            told.add(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
+    for row in tables.entries(_VALUE):
+        table, _, key = str(row.values.get("name", "")).partition(".")
+        if table in OFFSET_TABLES and row.values.get("problem"):
+            told.add(row.path, f"{key!r} in {table} is no offset of a topic, group and queue")
+    told.tell()
+
+
+def _outside(
+    scene: Scene, queue: QueueId, offset: int, *, known: bool
+) -> tuple[str, Severity | None]:
+    """(what is wrong with an offset of a group, its severity), "" for nothing."""
+    if offset < 0:
+        return f"offset {offset}", None
+    bounds = queue_bounds(scene).of(queue)
+    if bounds is None:
+        sure = known and scene.log.complete and scene.log.start == 0 and offset > 0
+        return (
+            (f"offset {offset}, and the queue has never had a message", None)
+            if sure
+            else ("", None)
+        )
+    first, end = bounds
+    if offset > end and scene.log.complete:
+        return f"offset {offset} is behind the end of the queue, {end}", None
+    if offset < first:
+        return f"offset {offset}, the queue begins at {first}: expired", Severity.INFO
+    return "", None
+
+
+@before("I-145")
+def offsets_are_of_known_ones(scene: Scene) -> None:
+    """The topic and the group of an offset are known."""
+    tables, told = config_tables(scene), Told(scene, "I-145")
+    topics = tables.names("topic_config", "topic")
+    groups = tables.names("subscription_group", "group")
+    for row in tables.entries("consumer_offset", scene.scope.topic):
+        topic, group = row.values["topic"], row.values["group"]
+        if group.startswith(_SYSTEM_GROUPS):
+            continue
+        if topics and topic not in topics and not topic.startswith(LMQ_PREFIX):
+            told.add(row.path, f"an offset of {group!r} on {topic!r}, and there is no such topic")
+        elif groups and group not in groups and not group.startswith(LMQ_PREFIX):
+            told.add(row.path, f"an offset of {group!r} on {topic!r}, and there is no such group")
+    told.tell()
+
+
+@after("I-146")
+def delays_are_inside_their_queues(scene: Scene) -> None:
+    """A delay level exists, and what was delivered of it lies inside its queue."""
+    if scene.scope.topic not in (None, SCHEDULE_TOPIC):
+        return
+    told = Told(scene, "I-146")
+    option = scene.store.layout.options.delay_levels
+    levels, given = len(option.value), option.is_given
+    clamps = scene.profile.version >= _CLAMPS_SINCE
+    for row in config_tables(scene).entries("delay_offset"):
+        level, offset = row.values["delay_level"], row.values["offset"]
+        if not 1 <= level <= levels:
+            text = f"delay level {level} is not of 1 to {levels}"
+            # where the log has all there ever was, a level without a queue delivered nothing
+            guess = level > levels and not given and (scene.log.start > 0 or offset == 0)
+            text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
+            told.add(row.path, text, Severity.WARNING if guess else None)
+            continue
+        bounds = queue_bounds(scene).of(QueueId(SCHEDULE_TOPIC, level - 1))
+        if bounds is None and scene.log.start > 0:
+            continue
+        first, end = bounds or (0, 0)
+        text = f"delay level {level}: offset {offset} is outside the queue, {first} to {end}"
+        if offset < 0 or (offset > end and scene.log.complete):
+            more = ": a start of 4.9 or later moves it to the end" if clamps else ""
+            told.add(row.path, text + more, Severity.WARNING if clamps else None)
+        elif offset < first:
+            told.add(row.path, text + ": expired", Severity.INFO)
+    told.tell()
+
+
+@after("I-152")
+def light_consumers_are_inside_their_queues(scene: Scene) -> None:
+    """An offset of a light queue names one, and is not behind its end."""
+    told = Told(scene, "I-152")
+    for row in config_tables(scene).entries("consumer_offset", scene.scope.topic):
+        if row.values.get("table") != _LIGHT_TABLE:
+            continue
+        topic, offset = row.values["topic"], row.values["offset"]
+        bounds, light = queue_bounds(scene).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
+        end = 0 if bounds is None else bounds[1]
+        if not light and bounds is None:
+            told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
+        elif offset < 0 or (
+            offset > end and scene.log.complete and (bounds or not scene.log.start)
+        ):
+            told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
+        elif not light:
+            text = f"{topic!r} is no light queue, and a group for light queues consumes it"
+            told.add(row.path, text, Severity.INFO)
+    told.tell()
+
+
+@before("I-153")
+def tiered_segments_are_contiguous(scene: Scene) -> None:
+    """Segments of one tiered file follow one another, and only the last one is open."""
+    by_path: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in config_tables(scene).entries("tiered_segment"):
+        if row.values.get("status") != _DELETED:
+            table = str(row.values.get("table"))
+            by_path[row.path, table, row.values["path"]].append(row.values)
+    told = Told(scene, "I-153")
+    for (path, _, name), segments in by_path.items():
+        segments.sort(key=lambda segment: int(segment["base_offset"]))
+        for one, later in pairwise(segments):
+            end = one["base_offset"] + one.get("size", 0)
+            if end != later["base_offset"]:
+                text = f"{name}: a segment ends at {end}, the next begins at {later['base_offset']}"
+                told.add(path, text)
+            elif one.get("status") == _NEW:
+                told.add(path, f"{name}: the segment at {one['base_offset']} is open, not the last")
+    told.tell()
+
+
+PERM_MOST = 15
+_POLICY, _COMPACTION = "cleanup.policy", "COMPACTION"
+_ATTRIBUTES: dict[str, frozenset[str] | None] = {
+    "queue.type": frozenset({"SimpleCQ", "BatchCQ", "RocksDBCQ"}),
+    _POLICY: frozenset({"DELETE", _COMPACTION}),
+    "message.type": frozenset(
+        {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "PRIORITY", "LITE"}
+    ),
+    "reserve.time": None,
+}
+"""Attributes of a topic and what they may be; None: any number."""
+MODES = frozenset({"PULL", "POP"})
+
+
+@before("I-142")
+def topics_are_possible(scene: Scene) -> None:
+    """A topic has its own name, permissions that exist, and queues."""
+    told = Told(scene, "I-142")
+    for row in config_tables(scene).entries("topic_config", scene.scope.topic):
+        if text := _wrong_topic(row.values):
+            told.add(row.path, text)
+    told.tell()
+
+
+def _wrong_topic(entry: dict[str, Any]) -> str:
+    topic = entry["topic"]
+    if (name := entry.get("topic_name", topic)) != topic:
+        return f"topic {topic!r} is called {name!r} in its entry"
+    if not 0 <= entry.get("perm", 0) <= PERM_MOST:
+        return f"topic {topic!r}: perm {entry['perm']} is not of 0 to {PERM_MOST}"
+    for column in ("read_queue_nums", "write_queue_nums"):
+        if entry.get(column, 1) <= 0:
+            return f"topic {topic!r}: {column} is {entry[column]}"
+    return ""
+
+
+@before("I-143")
+def groups_are_possible(scene: Scene) -> None:
+    """A consumer group has its own name."""
+    told = Told(scene, "I-143")
+    for row in config_tables(scene).entries("subscription_group"):
+        group = row.values["group"]
+        if (name := row.values.get("group_name", group)) != group:
+            told.add(row.path, f"group {group!r} is called {name!r} in its entry")
+    told.tell()
+
+
+@after("I-148")
+def attributes_are_known(scene: Scene) -> None:
+    """Attributes of topics are ones that brokers know, and fit the compaction directories."""
+    tables, told = config_tables(scene), Told(scene, "I-148")
+    compacted = set()
+    for row in tables.entries("topic_config", scene.scope.topic):
+        attributes = row.values.get("attributes", {})
+        if attributes.get(_POLICY) == _COMPACTION:
+            compacted.add(row.values["topic"])
+        for text in _odd_attributes(row.values["topic"], attributes):
+            told.add(row.path, text)
+    _compare_compaction(scene, tables, compacted, told)
+    told.tell()
+
+
+def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
+    for name, value in attributes.items():
+        if name not in _ATTRIBUTES:
+            yield f"topic {topic!r}: no broker knows the attribute {name!r}"
+            continue
+        known = _ATTRIBUTES[name]
+        number = isinstance(value, int) or str(value).removeprefix("-").isdecimal()
+        if (value not in known) if known is not None else not number:
+            yield f"topic {topic!r}: {name} is {value!r}"
+
+
+def _compare_compaction(
+    scene: Scene, tables: ConfigTables, compacted: set[str], told: Told
+) -> None:
+    layout = scene.store.layout
+    there = {queue.topic for queue in queue_directories(layout.compaction_queues)}
+    if not tables.rows["topic_config"]:
+        return
+    for topic in sorted(there - compacted):
+        if scene.scope.topic in (None, topic):
+            text = f"topic {topic!r} has compaction files, and its {_POLICY} is not {_COMPACTION}"
+            told.add(os.fspath(layout.compaction_queues / topic), text)
+    in_log = {queue.topic for queue in scene.log.next_offset}
+    enabled = scene.store.config.get_bool("enableCompaction", default=True)
+    for topic in sorted((compacted & in_log) - there) if enabled else ():
+        text = f"topic {topic!r} is to be compacted, has messages, and no compaction files"
+        told.add(os.fspath(layout.compaction_queues), text)
+
+
+@before("I-149")
+def filters_name_themselves(scene: Scene) -> None:
+    """A filter has the topic and the group that it is filed under."""
+    told = Told(scene, "I-149")
+    for row in config_tables(scene).entries("consumer_filter", scene.scope.topic):
+        topic, group = row.values["topic"], row.values["group"]
+        inner = row.values.get("more", {}).get("topic", topic)
+        own = row.values.get("consumer_group", group)
+        if (inner, own) != (topic, group):
+            text = f"the filter of {topic!r} and {group!r} says that it is of {inner!r} and {own!r}"
+            told.add(row.path, text)
+    told.tell()
+
+
+@before("I-150")
+def queues_have_a_topic(scene: Scene) -> None:
+    """Each topic with queues is in topics.json."""
+    tables = config_tables(scene)
+    known = tables.names("topic_config", "topic")
+    told = Told(scene, "I-150")
+    topics = {queue.topic for queue in scene.store.queues}
+    free = not scene.profile.dispatch.light_closed and scene.profile.dispatch.multi_dispatch
+    for topic in sorted(topics - known):
+        if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
+            continue
+        if scene.scope.topic in (None, topic):
+            text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
+            legal = "; a 4.9 broker makes queues of any name that a message asks for"
+            path = os.fspath(scene.store.layout.consume_queue)
+            told.add(path, text + (legal if free else ""), Severity.INFO if free else None)
+    told.tell()
+
+
+@before("I-151")
+def static_topics_are_ordered(scene: Scene) -> None:
+    """A static topic is of this broker, and the parts of its queues follow one another."""
+    told = Told(scene, "I-151")
+    own = scene.store.config.get("brokerName")
+    for row in config_tables(scene).entries("topic_queue_mapping", scene.scope.topic):
+        for text in _odd_mapping(row, own):
+            told.add(row.path, text)
+    told.tell()
+
+
+def _odd_mapping(row: Row, own: str | None) -> Iterator[str]:
+    topic, broker = row.values["topic"], row.values.get("bname")
+    if own is not None and broker not in (None, own):
+        yield f"static topic {topic!r} is of the broker {broker!r}, this one is {own!r}"
+    for queue, items in row.values.get("hosted_queues", {}).items():
+        parts = [part for part in items or [] if isinstance(part, dict)]
+        for one, later in pairwise(parts):
+            for name in ("gen", "logicOffset"):
+                before_, then = one.get(name), later.get(name)
+                ordered = isinstance(before_, int) and isinstance(then, int) and before_ <= then
+                if not ordered and not (name == "logicOffset" and then == -1):
+                    yield f"static topic {topic!r}, queue {queue}: {name} {then} behind {before_}"
+
+
+@before("I-154")
+def modes_are_known(scene: Scene) -> None:
+    """A group pulls or pops."""
+    told = Told(scene, "I-154")
+    for row in config_tables(scene).entries("message_request_mode", scene.scope.topic):
+        mode = row.values.get("mode")
+        if mode not in MODES:
+            topic, group = row.values["topic"], row.values["group"]
+            told.add(row.path, f"{group!r} on {topic!r}: mode {mode!r} is neither PULL nor POP")
+    told.tell()

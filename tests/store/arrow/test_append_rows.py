@@ -1,0 +1,126 @@
+"""Files of rows as one stream in order: sorted as they are, in memory, or in pieces on the disk."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mqstore.store.arrow import append_rows
+from mqstore.store.arrow.append_rows import files_of, sorted_batches
+from mqstore.store.errors import InvalidInput, Missing
+
+from ...cli.datadriven import run_here
+from ...stores import unpack
+from .test_rows_again import given, table_of
+
+KEYS = ("store_timestamp", "store", "position")
+
+
+def table(count: int, seed: int) -> pa.Table:
+    rng = random.Random(seed)
+    return pa.table(
+        {
+            "topic": ["T"] * count,
+            "body": [rng.randbytes(rng.randrange(60)) for _ in range(count)],
+            "store": pa.array([rng.choice("ab") for _ in range(count)]),
+            "store_timestamp": [rng.randrange(count) for _ in range(count)],
+            "position": [rng.randrange(3) for _ in range(count)],
+            "number": range(seed * 1000, seed * 1000 + count),
+        }
+    )
+
+
+def write(rows: pa.Table, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=50)
+    else:
+        with pa.ipc.new_file(path, rows.schema) as file:
+            file.write_table(rows, max_chunksize=50)
+    return path
+
+
+def wanted(tables: list[pa.Table]) -> pa.Table:
+    """By a plain sort; stores in the order in which they are met, what is equal as it stands."""
+    rows = [row for one in tables for row in one.to_pylist()]
+    met = list(dict.fromkeys(row["store"] for row in rows))
+    order = [(r["store_timestamp"], met.index(r["store"]), r["position"]) for r in rows]
+    return [rows[n] for n in sorted(range(len(rows)), key=order.__getitem__)]
+
+
+@pytest.mark.parametrize("piece_bytes", [1 << 30, 4000, 100])
+@pytest.mark.parametrize("block_bytes", [1, 500])
+def test_any_files(
+    piece_bytes: int, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append_rows, "_PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr(append_rows, "_BLOCK_BYTES_MAX", block_bytes)
+    tables = [table(300, 1), table(1, 2), table(0, 3), table(150, 4)]
+    names = ("a.parquet", "b.arrow", "c.parquet", "d/topic=x/e.feather")
+    for rows, name in zip(tables, names, strict=True):
+        write(rows, tmp_path / name)
+    told: list[int] = []
+    files = files_of([tmp_path])
+    found = [row for batch in sorted_batches(files, told.append) for row in batch.to_pylist()]
+    assert found == wanted(tables)
+    assert sum(told) == sum(path.stat().st_size for path in files if "c.par" not in path.name)
+
+
+def test_files_in_order_are_read_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their names: nothing of them is kept."""
+    monkeypatch.setattr(append_rows, "_Pieces", None)
+    for name, first in (("b.parquet", 0), ("a.parquet", 100), ("c.parquet", 200)):
+        times = pa.array(range(first, first + 100), pa.timestamp("ms", "UTC"))
+        write(pa.table({"topic": ["T"] * 100, "store_timestamp": times}), tmp_path / name)
+    found = pa.Table.from_batches(sorted_batches(files_of([tmp_path])))
+    assert found.column("store_timestamp").cast(pa.int64()).to_pylist() == list(range(300))
+
+
+def test_columns_that_some_files_lack(tmp_path: Path) -> None:
+    """A topic may be in the path alone; a column of few different values has others in each file."""
+    few = pa.array(["x", "y"]).dictionary_encode()
+    write(pa.table({"tags": few, "store_timestamp": [3, 1]}), tmp_path / "topic=a%2Fb/1.parquet")
+    write(
+        pa.table({"topic": ["c"], "store_timestamp": pa.array([2], pa.int32())}),
+        tmp_path / "2.arrow",
+    )
+    found = pa.Table.from_batches(sorted_batches(files_of([tmp_path]))).to_pylist()
+    assert [(row["topic"], row["tags"], row["store_timestamp"]) for row in found] == [
+        ("a/b", "y", 1),
+        ("c", None, 2),
+        ("a/b", "x", 3),
+    ]
+
+
+def test_what_is_no_file_of_rows(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="no Parquet or Arrow file there"):
+        files_of([tmp_path])
+    with pytest.raises(InvalidInput, match=r"not a file of \.parquet"):
+        files_of([tmp_path / "x.csv"])
+    with pytest.raises(Missing):
+        list(sorted_batches([tmp_path / "none.parquet"]))
+    for name in ("a.parquet", "b.arrow"):
+        (tmp_path / name).write_bytes(b"PAR1 cut")
+        with pytest.raises(InvalidInput, match=f"not a .* file: .*{name}"):
+            list(sorted_batches([tmp_path / name]))
+    write(pa.table({"topic": ["a"]}), tmp_path / "c.parquet")
+    write(pa.table({"topic": [[1]]}), tmp_path / "d.parquet")
+    with pytest.raises(InvalidInput, match="do not fit together"):
+        list(sorted_batches([tmp_path / "c.parquet", tmp_path / "d.parquet"]))
+
+
+def test_put_from_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append_rows, "_PIECE_BYTES", 20_000)
+    root, new = unpack("4.9.7-clean", tmp_path), tmp_path / "new"
+    rows = table_of(root, body="plain").combine_chunks()
+    for number in range(3):
+        write(rows.take(list(range(number, rows.num_rows, 3))), tmp_path / f"in/{number}.parquet")
+    words = ["put", str(new), "--from", str(tmp_path / "in"), "--keep-times", "--no-answers"]
+    assert run_here(words).code == 0
+    assert given(table_of(new, body="plain")) == given(rows)

@@ -1,0 +1,116 @@
+"""A store without a log: a wrong path, an unmounted disk, or one that is gone for good."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.errors import Refused
+from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.plan import Plan
+from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
+
+from ... import recovery_cases
+from ...recovery_cases import CONFIG
+from ..put.faults import CountingFiles, Killed, KilledFiles
+from ..recover.recovered import content, started
+
+VERSION = "5.3.3"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store whose log directory is empty."""
+    root = tmp_path / "store"
+    shutil.copytree(recovery_cases.base("5.3.3-halt-1", tmp_path), root)
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    return root
+
+
+def found(root: Path, policy: Policy = Policy.KEEP, *, force: bool = True) -> Recovery:
+    layout = Layout.open(root, CONFIG)
+    return examine(layout, VERSION, policy=policy, force_empty_log=force)
+
+
+def carried_out(root: Path, before: Recovery, files: Files | None = None) -> None:
+    def again() -> Plan:
+        return plan_again(Layout.open(root, CONFIG), VERSION, before.wish)
+
+    apply(Layout.open(root, CONFIG), before.plan, again, files or Files())
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_it_is_refused_unless_it_is_meant(root: Path, policy: Policy) -> None:
+    refused = found(root, policy, force=False)
+    assert refused.plan is None and isinstance(refused.refusal, Refused)
+    assert "a wrong path, or a disk that is not mounted" in str(refused.refusal)
+    assert refused.prediction.case.label == "no-commit-log"
+    assert found(root, policy).plan is not None
+
+
+def test_a_full_index_tells_of_a_log_as_queues_do(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    refused = found(root, force=False)
+    assert refused.plan is None and "beside a full index" in str(refused.refusal)
+    carried_out(root, found(root))
+    assert not any((root / "index").iterdir())
+
+
+def test_what_it_costs_is_told(root: Path) -> None:
+    """All messages that the queues name; nothing is told that is not known."""
+    units = sum(
+        any(path.read_bytes()[at : at + 12])
+        for path in (root / "consumequeue").rglob("0000*")
+        if path.is_file()
+        for at in range(0, path.stat().st_size, 20)
+    )
+    plan = found(root).plan
+    assert plan is not None and plan.lost.messages == units > 100
+
+
+def test_all_of_it_is_put_away_and_comes_back(root: Path) -> None:
+    before = content(root)
+    carried_out(root, found(root))
+    data = ("commitlog/", "consumequeue/", "index/", "abort")
+    assert not [name for name in content(root) if name.startswith(data) and name != "abort.bak"]
+    after = found(root, force=False)
+    assert after.nothing_to_do and not after.harmful
+    for version in ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5"):
+        start = started(root, CONFIG, version)
+        assert not start.refusal and not start.hangs and not start.log_end
+    layout = Layout.open(root, CONFIG)
+    undo(layout, session_to_undo(layout), Files())
+    again = content(root)
+    again.pop("lock", None)
+    before.pop("lock", None)
+    assert again == before
+
+
+def test_without_the_directory_nobody_could_be_kept_out(root: Path) -> None:
+    (root / "commitlog").rmdir()
+    refused = found(root)
+    assert refused.plan is None and "no commit log directory" in str(refused.refusal)
+
+
+def test_cut_off_anywhere(root: Path, tmp_path: Path) -> None:
+    """Run again, it ends as if it had not been cut off; a copy for every fifteenth step."""
+    counted = tmp_path / "counted"
+    shutil.copytree(root, counted)
+    files = CountingFiles()
+    carried_out(counted, found(counted), files)
+    ended = content(counted)
+    for step in range(1, len(files.steps), 15):
+        copy = tmp_path / f"copy{step}"
+        shutil.copytree(root, copy)
+        with pytest.raises(Killed):
+            carried_out(copy, found(copy), KilledFiles(step))
+        carried_out(copy, found(copy))
+        assert content(copy) == ended, step
+        shutil.rmtree(copy)

@@ -1,0 +1,278 @@
+"""Every lost message is named: by its record, by queue units, by the index, by its neighbours."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.formats.hashing import index_hash
+from mqstore.formats.message_properties import KEYS, UNIQ_KEY
+from mqstore.formats.message_properties import parse as parse_properties
+from mqstore.store.audit.messages import Messages
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.plan.groups import GroupLoss, read_progress
+from mqstore.store.plan.lost_messages import MOST, LostMessages
+from mqstore.store.plan.observer import Policy
+from mqstore.store.queues.rocksdb import readable
+from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
+
+from ... import stores
+from ..recover.recovered import content, units_of
+
+STORE = "5.3.3-killed"
+PAGE, PAGE_BYTES = 61440, 4096
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    found = stores.unpack(STORE, tmp_path)
+    (found / "timerwheel").unlink(missing_ok=True)
+    return found
+
+
+def config_of(root: Path) -> BrokerConfig:
+    return BrokerConfig().with_set(stores.config_set(STORE, root))
+
+
+def truth(root: Path) -> dict[int, dict[str, Any]]:
+    """What the records of the whole store say, by position."""
+    found: dict[int, dict[str, Any]] = {}
+    for item in CommitLog.open(Layout.open(root, config_of(root))).scan():
+        if isinstance(item, Batch):
+            for i, position in enumerate(item.position.tolist()):
+                columns = item.columns
+                found[position] = {
+                    "topic": columns.ragged("topic")[i].decode(),
+                    "time": int(columns.ints("store_timestamp")[i]),
+                    "properties": parse_properties(columns.ragged("properties")[i]),
+                }
+    return found
+
+
+def damage(root: Path, offset: int, data: bytes) -> None:
+    with (root / "commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def examined(root: Path, policy: Policy = Policy.KEEP) -> Recovery:
+    found = examine(Layout.open(root, config_of(root)), "5.3", policy=policy)
+    found.name_lost()
+    return found
+
+
+def test_a_lost_page_message_by_message(root: Path) -> None:
+    before, units = truth(root), units_of(root, config_of(root))
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    whole = truth(root)  # a record that ends in the page has lost its properties only
+    found = examined(root)
+    rows = found.named["plan"]
+    named = {
+        (str(queue), offset): unit
+        for queue, many in units.items()
+        for offset, unit in many.items()
+        if unit[0] in before and unit[0] not in whole
+    }
+    assert {(f"{r['topic']}/{r['queue_id']}", r["queue_offset"]) for r in rows} == named.keys()
+    assert found.plan is not None and found.plan.lost.messages == len(rows) > 3
+    hashed = 0
+    for row in rows:
+        record = before[row["position"]]
+        unit = named[f"{row['topic']}/{row['queue_id']}", row["queue_offset"]]
+        assert (row["position"], row["size"], row["tags_code"]) == unit
+        assert row["not_before"] <= record["time"] <= row["not_after"]
+        keys = [*record["properties"].get(KEYS, "").split()]
+        keys += [key for key in (record["properties"].get(UNIQ_KEY),) if key]
+        hashes = {index_hash(row["topic"], key) for key in keys}
+        assert set(row["key_hashes"]) <= hashes
+        hashed += len(row["key_hashes"])
+    assert hashed > 3
+
+
+def test_a_broken_body_leaves_the_rest(root: Path) -> None:
+    """Topic, keys and id are in the record still."""
+    position, record = next(
+        (position, row)
+        for position, row in truth(root).items()
+        if row["properties"].get(KEYS) and 2000 < position < 100_000
+    )
+    log = CommitLog.open(Layout.open(root, config_of(root)))
+    batch = log.record(position)
+    at = position + int(batch.columns.ragged("body").start[0])
+    damage(root, at, bytes([batch.columns.ragged("body")[0][0] ^ 1]))
+    (row,) = examined(root).named["plan"]
+    assert row["known_from"] == "torn_record" and row["position"] == position
+    assert row["keys"] == record["properties"][KEYS].split()
+    assert row["unique_key"] == record["properties"].get(UNIQ_KEY)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("policy", list(Policy))
+def test_what_a_start_loses_is_whole(root: Path, policy: Policy) -> None:
+    before = truth(root)
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    (root / "checkpoint").unlink()  # the recovery begins with the first file
+    found = examined(root, policy)
+    rows = found.named["prediction"]
+    assert len(rows) == found.prediction.lost.messages > 100
+    for row in rows:
+        record = before[row["position"]]
+        assert row["known_from"] == "record" and row["store_timestamp"] == record["time"]
+        assert row["unique_key"] == record["properties"].get(UNIQ_KEY)
+    if policy is Policy.BROKER:
+        assert len(found.named["plan"]) == len(rows)
+
+
+def test_without_queues_the_index_still_tells(root: Path) -> None:
+    before = truth(root)
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    shutil.rmtree(root / "consumequeue")
+    rows = [row for row in examined(root).named["plan"] if row["known_from"] == "index"]
+    assert rows
+    for row in rows:
+        record = before[row["position"]]
+        assert row["topic"] is None and row["key_hashes"]
+        assert row["not_before"] <= record["time"] <= row["not_after"]
+
+
+def test_a_message_that_only_its_neighbours_tell(root: Path) -> None:
+    """Neither unit nor record: the offsets before and behind it in its queue leave room for it."""
+    damage(root, PAGE, bytes(PAGE_BYTES))
+    rows = [r for r in examined(root).named["plan"] if r["known_from"] == "queue_unit"]
+    row = rows[len(rows) // 2]
+    config = config_of(root)
+    size = config.get_int("mappedFileSizeConsumeQueue") or 0
+    at = row["queue_offset"] * UNIT_BYTES
+    path = root / "consumequeue" / row["topic"] / str(row["queue_id"])
+    with (path / file_name(at // size * size)).open("r+b") as file:
+        file.seek(at % size)
+        file.write(bytes(UNIT_BYTES))
+    again = examined(root).named["plan"]
+    place = (row["topic"], row["queue_id"], row["queue_offset"])
+    found = [r for r in again if (r["topic"], r["queue_id"], r["queue_offset"]) == place]
+    assert [r["known_from"] for r in found] == ["neighbours"]
+
+
+def test_damaged_bytes_are_kept_by_position(root: Path) -> None:
+    """Apply keeps each damaged range as a file; undo leaves the store as it was."""
+    damage(root, PAGE, b"\xa5" * PAGE_BYTES)
+    before = content(root)
+    found = examined(root)
+    assert found.plan is not None
+    layout = Layout.open(root, config_of(root))
+    log = (root / "commitlog" / file_name(0)).read_bytes()
+    applied = apply(layout, found.plan, lambda: plan_again(layout, "5.3", found.wish), Files())
+    folder = layout.journal / applied.session / "damaged"
+    ranges = found.to_json()["plan"]["damaged"]
+    assert any(r["position"] + r["size"] > PAGE for r in ranges)
+    for r in ranges:
+        kept = (folder / file_name(r["position"])).read_bytes()
+        assert kept == log[r["position"] : r["position"] + r["size"]]
+    undo(layout, session_to_undo(layout), Files())
+    assert content(root) == before
+
+
+def test_a_bounded_number_is_named(tmp_path: Path) -> None:
+    lost = LostMessages()
+    count = MOST // 2 + 1
+    numbers, flags = np.arange(count, dtype=np.int64), np.ones(count, np.bool_)
+    many = Messages(QueueId("a", 0), numbers, numbers, numbers, numbers, numbers, flags, ~flags)
+    for _ in range(3):
+        lost.add(many)
+    assert lost.count == 3 * count
+    log = CommitLog.open(Layout.of(tmp_path))
+    assert sum(len(part.offset) for part in lost.messages(log, MOST)) == MOST
+
+
+# -- groups -----------------------------------------------------------------------------------------
+
+A, LIGHT = QueueId("a", 1), QueueId("%LMQ%q", 0)
+
+
+def write(config: Path, name: str, text: str) -> None:
+    config.mkdir(exist_ok=True)
+    (config / name).write_text(text)
+
+
+def test_progress_of_light_queues_and_others(tmp_path: Path) -> None:
+    """A broker with light queues keeps all in another file; the later of two counts."""
+    old = '{"dataVersion":{"timestamp":1},"offsetTable":{"a@g":{1:5},"%RETRY%g@g":{0:2}}}'
+    new = (
+        '{"dataVersion":{"timestamp":2},"lmqOffsetTable":{"%LMQ%q@%LMQ%g":7},'
+        '"offsetTable":{"a@g":{1:8}}}'
+    )
+    write(tmp_path, "consumerOffset.json", old)
+    write(tmp_path, "lmqConsumerOffset.json", new)
+    found = read_progress(tmp_path)
+    assert found == {A: {"g": 8}, QueueId("%RETRY%g", 0): {"g": 2}, LIGHT: {"%LMQ%g": 7}}
+    write(tmp_path, "consumerOffset.json", old.replace('"timestamp":1', '"timestamp":3'))
+    assert read_progress(tmp_path)[A] == {"g": 5}
+
+
+def test_a_file_that_cannot_be_read_has_a_backup(tmp_path: Path) -> None:
+    write(tmp_path, "consumerOffset.json.bak", '{"offsetTable":{"a@g":{1:5}}}')
+    (tmp_path / "consumerOffset.json").mkdir()
+    assert read_progress(tmp_path) == {A: {"g": 5}}
+
+
+@pytest.mark.skipif(not readable(), reason="the extra for RocksDB is not installed")
+def test_progress_in_a_rocksdb(tmp_path: Path) -> None:
+    root = stores.unpack("5.5.0-rocksdb-killed", tmp_path)
+    progress = read_progress(root / "config")
+    queues = stores.truth("5.5.0-rocksdb-killed")["queues"]
+    assert any(progress.values())
+    for queue, groups in progress.items():
+        for offset in groups.values():
+            assert 0 <= offset <= queues.get(str(queue), {"max_offset": offset})["max_offset"]
+
+
+def test_unconsumed_is_what_lies_behind_the_progress() -> None:
+    loss = GroupLoss({A: {"early": 2, "late": 9}, LIGHT: {"light": 0}})
+    offsets, flags = np.array([1, 2, 3], np.int64), np.ones(3, np.bool_)
+    for queue in (A, LIGHT, QueueId("b", 0)):
+        loss.add(Messages(queue, offsets, offsets, offsets, offsets, offsets, flags, ~flags))
+    rows = {(r["group"], r["topic"]): r["unconsumed_lost"] for r in loss.to_json()}
+    assert rows == {("early", "a"): 2, ("light", "%LMQ%q"): 3}
+
+
+def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
+    """Light queues name records of other topics: their consumers lose them, too."""
+    name = "5.3.3-lmq"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    units = units_of(root, config)
+    (light, offset), unit = next(
+        ((queue, k), unit)
+        for queue, many in units.items()
+        if queue.topic.startswith("%LMQ%")
+        for k, unit in sorted(many.items())[1:]
+    )
+    log = CommitLog.open(Layout.open(root, config))
+    body = log.record(unit[0]).columns.ragged("body")
+    path = Path(next(f.path for f in log.files if f.start <= unit[0] < f.end))
+    start = next(f.start for f in log.files if f.path == str(path))
+    with path.open("r+b") as file:
+        file.seek(unit[0] - start + int(body.start[0]))
+        file.write(bytes([body[0][0] ^ 1]))
+    table = f'{{"lmqOffsetTable":{{"{light.topic}@%LMQ%g":{offset}}},"offsetTable":{{}}}}'
+    write(root / "config", "lmqConsumerOffset.json", table)
+    found = examine(Layout.open(root, config), "5.3", policy=Policy.KEEP)
+    found.name_lost()
+    places = {(r["topic"], r["queue_offset"]) for r in found.named["plan"]}
+    named = {(q.topic, k) for q, many in units.items() for k, u in many.items() if u[0] == unit[0]}
+    assert places == named and (light.topic, offset) in places and len(places) > 1
+    assert found.plan is not None and found.plan.lost.messages == len(places)
+    rows = {row["group"]: row["unconsumed_lost"] for row in found.plan.groups.to_json()}
+    assert rows == {"%LMQ%g": 1}

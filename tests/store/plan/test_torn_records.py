@@ -1,0 +1,251 @@
+"""Records that a torn write has left without properties: the message stays, what can be read of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats.hashing import crc31
+from mqstore.formats.message import MESSAGE
+from mqstore.formats.message_properties import (
+    CRC_ITEM_BYTES,
+    ITEM_SEPARATOR,
+    crc_item,
+    crc_ok,
+    ends_with_crc,
+    format_properties,
+    parse,
+)
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.log.commit_log import Batch, CommitLog
+from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.plan.torn_records import mended
+from mqstore.store.recover.recovery import plan_again
+from mqstore.store.search.store import Store
+from mqstore.store.session.apply import apply
+from mqstore.store.session.undo import session_to_undo, undo
+from mqstore.store.verify.context import Scope
+from mqstore.store.verify.run import verify
+
+from ... import recovery_cases, stores
+from ...recovery_cases import CONFIG
+from ..recover.recovered import changes_of_starts, content, record_bytes, units_of
+
+MADE_MS = 1_795_300_000_000
+FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
+TEXT = format_properties({"KEYS": "k1 k2", "TAGS": "a", "UNIQ_KEY": "0123456789ABCDEF"})
+
+
+def record(text: bytes, topic: str = "t") -> bytes:
+    host = {"ip": b"\x7f\0\0\1", "port": 1}
+    zeros = ("queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp")
+    more = ("store_timestamp", "reconsume_times", "prepared_transaction_offset")
+    made: bytes = MESSAGE.build(
+        {
+            **dict.fromkeys((*zeros, *more), 0),
+            **dict.fromkeys(("born_host", "store_host"), host),
+            "magic_code": 0xDAA320A7,
+            "body": b"body",
+            "body_crc": crc31(b"body"),
+            "topic": topic.encode(),
+            "properties": text,
+        }
+    )
+    return made
+
+
+def cut(whole: bytes, count: int) -> bytes:
+    """The last bytes never reached the disk."""
+    return whole[: len(whole) - count] + bytes(count)
+
+
+@pytest.mark.parametrize("count", range(1, len(TEXT) + 1))
+def test_whole_items_stay_and_nothing_else(count: int) -> None:
+    """Whatever the length of the cut: what is left is a part of what was there, at the same size."""
+    whole = record(TEXT)
+    text, made = mended(cut(whole, count), with_crc=False, ended=True)
+    assert len(made) == len(whole) and made[: len(whole) - len(TEXT)] == whole[: -len(TEXT)]
+    left = parse(MESSAGE.parse(made).properties)
+    assert left == parse(text) and left.items() <= parse(TEXT).items()
+    assert len(left) == 3 if count == 1 else len(left) < 3
+    assert MESSAGE.parse(made).properties.removeprefix(text).strip(ITEM_SEPARATOR) == b""
+
+
+def test_where_no_separator_ends_the_text_the_last_value_is_doubtful() -> None:
+    """A writer of 4.9: one byte at the end may be the last one of a value."""
+    whole = record(TEXT[:-1])
+    text, _ = mended(cut(whole, 1), with_crc=False, ended=False)
+    assert parse(text).keys() == {"KEYS", "TAGS"}
+
+
+def test_a_page_in_the_middle() -> None:
+    text = format_properties({"a": "1", "b": "2" * 5000, "c": "3"})
+    whole = record(text)
+    at = whole.index(b"2222")
+    torn = whole[: at + 100] + bytes(4096) + whole[at + 4196 :]
+    _, made = mended(torn, with_crc=False, ended=True)
+    assert parse(MESSAGE.parse(made).properties) == {"a": "1", "c": "3"}
+
+
+def test_a_checksum_of_the_whole_is_made_anew() -> None:
+    whole = record(TEXT + bytes(CRC_ITEM_BYTES))
+    whole = whole[:-CRC_ITEM_BYTES] + crc_item(whole[:-CRC_ITEM_BYTES])
+    _, made = mended(cut(whole, 40), with_crc=True, ended=True)
+    assert len(made) == len(whole) and ends_with_crc(MESSAGE.parse(made).properties)
+    assert crc_ok(made)
+
+
+def planned(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
+    wish = Wish(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+    return plan_again(Layout.open(root, config), version, wish)
+
+
+def tear(root: Path, config: BrokerConfig = CONFIG, topic: str = "") -> tuple[int, int]:
+    """Cut the properties of a message in the middle of the log; returns position and size."""
+    layout = Layout.open(root, config)
+    log, file_bytes = CommitLog.open(layout), layout.sizes.commit_log.value
+    rows = [
+        (position, int(size), int(text))
+        for item in log.scan()
+        if isinstance(item, Batch)
+        for position, size, text, name in zip(
+            item.position.tolist(),
+            item.columns.ints("total_size").tolist(),
+            item.columns.ragged("properties").length.tolist(),
+            item.columns.ragged("topic").tolist(),
+            strict=True,
+        )
+        if text > 20 and (not topic or name == topic.encode())
+    ]
+    position, size, text = rows[len(rows) // 2]
+    path = root / "commitlog" / file_name(position // file_bytes * file_bytes)
+    with path.open("r+b") as file:
+        file.seek(position % file_bytes + size - text // 2)
+        file.write(bytes(text // 2))
+    return position, size
+
+
+@pytest.mark.parametrize("name", ["4.3.1-clean-1", "4.9.7-halt-1", "5.3.3-halt-2", "5.5.0-clean-1"])
+def test_the_message_stays(name: str, tmp_path: Path) -> None:
+    """Body, header, unit as they were; a start of any version changes nothing; undo takes it back."""
+    base, root = recovery_cases.base(name, tmp_path), tmp_path / "store"
+    version = name.partition("-")[0]
+    shutil.copytree(base, root)
+    position, size = tear(root)
+    before = content(root)
+    plan = planned(root, version)
+    assert plan.lost.messages == 0
+    (row,) = plan.cut
+    assert (row.position, len(row.data)) == (position, size) and row.lost_bytes > 0
+    layout = Layout.open(root, CONFIG)
+    applied = apply(layout, plan, lambda: planned(root, version), Files())
+    made = MESSAGE.parse(record_bytes(root, FILE_BYTES, position, size))
+    whole = MESSAGE.parse(record_bytes(base, FILE_BYTES, position, size))
+    assert made.body == whole.body and made.queue_offset == whole.queue_offset
+    assert b"\0" not in made.properties
+    assert parse(made.properties).items() <= parse(whole.properties).items()
+    assert units_of(root, CONFIG) == units_of(base, CONFIG) or "halt" in name
+    assert planned(root, version).edits == []
+    assert not changes_of_starts(root, CONFIG, plan, (version.rpartition(".")[0],))
+    kept = layout.journal / applied.session / "damaged" / f"{position:020d}"
+    assert len(kept.read_bytes()) == size
+    undo(layout, session_to_undo(layout), Files())
+    assert content(root) == before
+
+
+def test_a_service_of_the_broker_needs_the_properties(tmp_path: Path) -> None:
+    """A delayed message without its own topic stops a delay level of 4.9: a tombstone passes."""
+    name = "4.9.7-killed"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    position, _ = tear(root, config, SCHEDULE_TOPIC)
+    plan = planned(root, "4.9.7", config)
+    assert not plan.cut and plan.lost.by_topic() == {SCHEDULE_TOPIC: 1}
+    layout = Layout.open(root, config)
+    apply(layout, plan, lambda: planned(root, "4.9.7", config), Files())
+    batch = CommitLog.open(Layout.open(root, config)).record(position)
+    assert "REAL_TOPIC" in parse(batch.columns.ragged("properties")[0])
+
+
+NAMED = {"INNER_MULTI_DISPATCH": "b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "18,7"}
+NAMED_AT = 44640
+"""In 4.9.7-lmq: a record of mqtt/0 that names copy_topic and three light queues."""
+FURTHER = [(b"b", 18), (b"%LMQ%c", 7)]
+
+
+@pytest.mark.parametrize("with_crc", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 3, 30, 31, 60, 67])
+def test_further_queues_are_named_again(count: int, with_crc: bool) -> None:
+    """Whatever is lost of the names and the numbers: they are there with both or not at all."""
+    text = format_properties({"KEYS": "k", **NAMED})
+    crc = CRC_ITEM_BYTES * with_crc
+    whole = record(text + bytes(crc))
+    torn = cut(whole, count + crc)
+    _, made = mended(torn, FURTHER, with_crc=with_crc, ended=True)
+    left = MESSAGE.parse(made).properties
+    assert len(made) == len(whole)
+    assert NAMED.items() <= parse(left).items()
+    assert ends_with_crc(left) == with_crc and (not with_crc or crc_ok(made))
+
+
+def test_where_no_separator_ends_the_text_there_is_room_for_it_all() -> None:
+    whole = record(format_properties({"KEYS": "k", **NAMED}).removesuffix(ITEM_SEPARATOR))
+    _, made = mended(cut(whole, 1), FURTHER, with_crc=False, ended=False)
+    assert made == whole
+
+
+def test_names_that_do_not_fit_and_those_that_are_whole_stay_out() -> None:
+    for text, further in (
+        (TEXT, [(b"b" * len(TEXT), 1)]),
+        (format_properties(NAMED | {"KEYS": "k"}), [(b"b", 18)]),
+    ):
+        torn = cut(record(text), 3)
+        assert mended(torn, further, with_crc=False, ended=True) == mended(
+            torn, with_crc=False, ended=True
+        )
+
+
+def tear_named(root: Path, *, all_of_it: bool) -> None:
+    """A record that units of other queues name loses its properties, or all behind the names."""
+    path = root / "commitlog" / file_name(0)
+    data = path.read_bytes()
+    whole = CommitLog.open(Layout.open(root, BrokerConfig())).record(NAMED_AT)
+    size, text = int(whole.columns.ints("total_size")[0]), whole.columns.ragged("properties")[0]
+    lost = len(text) if all_of_it else len(text) - text.index(b"INNER_MULTI_QUEUE_OFFSET")
+    end = NAMED_AT + size
+    path.write_bytes(data[: end - lost] + bytes(lost) + data[end:])
+
+
+def places(root: Path, config: BrokerConfig) -> set[tuple[QueueId, int, int]]:
+    """(queue, queue offset, position) of all units."""
+    return {(q, n, u[0]) for q, units in units_of(root, config).items() for n, u in units.items()}
+
+
+@pytest.mark.parametrize("all_of_it", [False, True])
+def test_queues_that_their_units_prove_keep_the_message(all_of_it: bool, tmp_path: Path) -> None:
+    """A record of a queue that names others: their units stay, and verify finds it named there."""
+    name = "4.9.7-lmq"
+    root = stores.unpack(name, tmp_path)
+    config = BrokerConfig().with_set(stores.config_set(name, root))
+    before = places(root, config)
+    tear_named(root, all_of_it=all_of_it)
+    plan = planned(root, "4.9.7", config)
+    (row,) = plan.cut
+    names = row.properties["INNER_MULTI_DISPATCH"].split(",")
+    assert "copy_topic" in names
+    assert len(names) == len(row.properties["INNER_MULTI_QUEUE_OFFSET"].split(","))
+    apply(Layout.open(root, config), plan, lambda: planned(root, "4.9.7", config), Files())
+    assert places(root, config) == before
+    with Store(root, config) as store:
+        left = {finding.code for finding in verify(store, Scope()).serious}
+    assert left <= {"I-065", "I-100"}, (
+        "keys and tags are lost, and what units and index say of them"
+    )

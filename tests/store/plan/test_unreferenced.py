@@ -1,0 +1,104 @@
+"""Op records of transactions that are lost: what they said is proven by the committed messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.formats import message_properties as names
+from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.disk.files import Files
+from mqstore.store.disk.layout import Layout
+from mqstore.store.log.message import Message
+from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC
+from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.plan import Plan
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.producer import Wishes, as_stored, committed, decided, open_half
+from mqstore.store.recover.recovery import plan_again
+from mqstore.store.session.apply import apply
+
+from ..put.test_producer_transaction import HOST, log_of
+from ..put.writing import NOW, TINY, writer
+from .narrow import overwrite
+
+LOG_FILE, QUEUE_FILE = 4096, 200
+HALVES = ("A", "B", "C", "D")
+DECIDED = ("A", "B", "C")
+
+
+def made(root: Path, version: str) -> list[Message]:
+    """Four half messages, three of them committed. Returns the op records."""
+    with writer(root, version) as store:
+        for key in HALVES:
+            text = names.format_properties({"UNIQ_KEY": key, "PGROUP": "g"})
+            message = NewMessage(b"orders", b"body " * 30, queue_id=0, properties=text)
+            store.append(as_stored(message, Wishes(half=True), store))
+    for key in DECIDED:
+        with writer(root, version) as store:
+            half = open_half(store.layout, key)
+            store.append(committed(half, store.profile))
+            store.append(decided(half, store.profile, HOST, NOW))
+    return [message for message in log_of(root, TINY) if message.topic == OP_TOPIC]
+
+
+def lose(root: Path, op: Message, *, unit: bool) -> None:
+    """Noise in the place of a record; unit: its unit is gone, too."""
+    overwrite(root / "commitlog", LOG_FILE, op.position, b"\xa5" * op.total_size)
+    if unit:
+        queue = root / "consumequeue" / OP_TOPIC / "0"
+        overwrite(queue, QUEUE_FILE, op.queue_offset * UNIT_BYTES, bytes(UNIT_BYTES))
+
+
+def kept(root: Path, version: str) -> Plan:
+    wish = Wish(Policy.KEEP, NOW, (version,))
+
+    def again() -> Plan:
+        return plan_again(Layout.open(root, TINY), version, wish)
+
+    plan = again()
+    apply(Layout.open(root, TINY), plan, again, Files())
+    assert again().edits == []
+    return plan
+
+
+def named(root: Path) -> list[int]:
+    """Queue offsets of half messages that op records name, as a broker reads them."""
+    bodies = [m.stored_body.decode() for m in log_of(root, TINY) if m.topic == OP_TOPIC]
+    return sorted(int(text) for body in bodies for text in body.split(",") if text)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("version", ["4.3", "4.9", "5.5"])
+@pytest.mark.parametrize("unit", [False, True])
+def test_what_a_lost_op_record_said(version: str, unit: bool, tmp_path: Path) -> None:
+    """No committed message comes a second time: every decided half is named."""
+    ops = made(tmp_path, version)
+    halves = [m.queue_offset for m in log_of(tmp_path, TINY) if m.topic == HALF_TOPIC]
+    assert named(tmp_path) == halves[: len(DECIDED)]
+    lose(tmp_path, ops[1], unit=unit)
+    assert kept(tmp_path, version).lost.messages == 1
+    assert named(tmp_path) == halves[: len(DECIDED)]
+    found = [m for m in log_of(tmp_path, TINY) if m.topic == OP_TOPIC]
+    assert [m.queue_offset for m in found] == [m.queue_offset for m in ops]
+    assert found[1].properties["TAGS"] == "d" and found[1].properties["LOST"]
+
+
+def test_what_nothing_proves_is_asked_again(tmp_path: Path) -> None:
+    """The committed message is gone, too: then the op record may not name its half."""
+    ops = made(tmp_path, "5.3")
+    final = next(m for m in log_of(tmp_path, TINY) if m.topic == "orders" and m.unique_key == "B")
+    lose(tmp_path, ops[1], unit=False)
+    overwrite(tmp_path / "commitlog", LOG_FILE, final.position, b"\xa5" * final.total_size)
+    assert kept(tmp_path, "5.3").lost.messages == 2
+    assert named(tmp_path) == [-1, 0, 2]
+
+
+def test_several_lost_op_records(tmp_path: Path) -> None:
+    """Two op records lost side by side, one of them without its unit."""
+    ops = made(tmp_path, "5.5")
+    lose(tmp_path, ops[0], unit=True)
+    lose(tmp_path, ops[1], unit=False)
+    assert kept(tmp_path, "5.5").lost.messages == 2
+    assert [offset for offset in named(tmp_path) if offset >= 0] == [0, 1, 2]

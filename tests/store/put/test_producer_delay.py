@@ -1,0 +1,171 @@
+"""Delay levels, timers and compression: what a producer asks for, as real brokers store it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.formats.message_properties import format_properties, parse
+from mqstore.formats.sys_flag import SysFlag
+from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.broker.profiles import writer_profile
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.errors import InvalidInput, LimitExceeded
+from mqstore.store.log.body import unpack
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.producer import Wishes, as_stored, delayed, timed
+from mqstore.store.put.stored_body import compressed
+from mqstore.store.put.writer import StoreWriter, WriterOptions
+from mqstore.store.search.store import Store
+
+from ...stores import messages, truth
+from ..choices import stores_where
+
+NOW_MS = 1_795_300_000_123
+VERSIONS = ("4.3", "4.9", "5.1", "5.3", "5.4", "5.5")
+Record = dict[str, Any]
+
+
+def original(record: Record, *made: str) -> NewMessage:
+    """The message that a producer sent, from the record that the broker made of it."""
+    properties = {k: v for k, v in record["properties"].items() if k not in made}
+    return NewMessage(
+        record["properties"]["REAL_TOPIC"].encode(),
+        b"body",
+        queue_id=int(record["properties"]["REAL_QID"]),
+        properties=format_properties(properties),
+    )
+
+
+@pytest.mark.parametrize("name", stores_where(lambda t: "clean" in t["name"]))
+def test_delay_levels_of_real_stores(name: str) -> None:
+    profile = writer_profile(truth(name)["broker_version"])
+    scheduled = [m for m in messages(name) if m["topic"] == SCHEDULE_TOPIC]
+    for record in scheduled:
+        level = int(record["properties"]["DELAY"])
+        sent = original(record, "DELAY", "REAL_TOPIC", "REAL_QID")
+        made = delayed(sent, level, 18, profile)
+        assert (made.topic.decode(), made.queue_id) == (SCHEDULE_TOPIC, record["queue_id"])
+        assert parse(made.properties) == record["properties"]
+
+
+@pytest.mark.parametrize("name", stores_where(lambda t: "timer-clean" in t["name"]))
+def test_timers_of_real_stores(name: str) -> None:
+    """The time in TIMER_OUT_MS follows from the one that was asked for."""
+    profile = writer_profile(truth(name)["broker_version"])
+    checked = 0
+    for record in messages(name):
+        properties = record["properties"]
+        if record["topic"] != TIMER_TOPIC or "TIMER_DELIVER_MS" not in properties:
+            continue
+        if "TIMER_ROLL_TIMES" in properties:
+            continue
+        sent = original(record, "TIMER_OUT_MS", "REAL_TOPIC", "REAL_QID")
+        deliver_ms = int(properties["TIMER_DELIVER_MS"])
+        made = timed(sent, deliver_ms, deliver_ms - 1, profile, max_delay_seconds=10**9)
+        assert (made.topic.decode(), made.queue_id) == (TIMER_TOPIC, 0)
+        assert parse(made.properties) == properties
+        checked += 1
+    assert checked
+
+
+MESSAGE = NewMessage(b"orders", b"hello", queue_id=2, properties=format_properties({"KEYS": "k"}))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_level_above_the_highest(version: str) -> None:
+    made = delayed(MESSAGE, 99, 18, writer_profile(version))
+    assert made.queue_id == 17
+    assert parse(made.properties) == {
+        "KEYS": "k",
+        "DELAY": "18",
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "2",
+    }
+
+
+def test_what_cannot_be_delayed() -> None:
+    profile = writer_profile("5.3")
+    with pytest.raises(InvalidInput, match="begin with 1"):
+        delayed(MESSAGE, 0, 18, profile)
+    half = replace(MESSAGE, sys_flag=int(SysFlag.PREPARED))
+    with pytest.raises(InvalidInput, match="half message"):
+        delayed(half, 1, 18, profile)
+    with pytest.raises(InvalidInput, match=r"4\.9 have no timers"):
+        timed(MESSAGE, NOW_MS + 5000, NOW_MS, writer_profile("4.9"))
+    with pytest.raises(LimitExceeded, match="timerMaxDelaySec 259200"):
+        timed(MESSAGE, NOW_MS + 4 * 86_400_000, NOW_MS, profile)
+
+
+@pytest.mark.parametrize(
+    ("deliver_ms", "out_ms"),
+    [(NOW_MS + 1, 1_795_300_000_000), (1_795_300_005_000, 1_795_300_004_000)],
+)
+def test_the_tick_of_a_timer(deliver_ms: int, out_ms: int) -> None:
+    made = timed(MESSAGE, deliver_ms, NOW_MS, writer_profile("5.3"))
+    assert parse(made.properties)["TIMER_OUT_MS"] == str(out_ms)
+
+
+def test_a_time_that_is_past_goes_to_the_topic_at_once() -> None:
+    made = timed(MESSAGE, NOW_MS - 1, NOW_MS, writer_profile("5.3"))
+    assert (made.topic, made.queue_id) == (b"orders", 2)
+    assert "TIMER_OUT_MS" not in parse(made.properties)
+
+
+@pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
+def test_compression(kind: str) -> None:
+    message = replace(MESSAGE, body=b"x" * 5000)
+    made = compressed(message, kind, writer_profile("5.3"))
+    assert len(made.body) < 200
+    body = unpack(made.body, made.sys_flag, 10_000)
+    assert (body.data, body.compression) == (b"x" * 5000, kind)
+    assert compressed(MESSAGE, kind, writer_profile("5.3")) is MESSAGE
+    with pytest.raises(InvalidInput, match="compressed already"):
+        compressed(made, kind, writer_profile("5.3"))
+
+
+def test_compression_of_4() -> None:
+    message = replace(MESSAGE, body=b"x" * 5000)
+    assert compressed(message, "zlib", writer_profile("4.9")).sys_flag == int(SysFlag.COMPRESSED)
+    with pytest.raises(InvalidInput, match="zlib only"):
+        compressed(message, "zstd", writer_profile("4.9"))
+
+
+@pytest.mark.parametrize(
+    "wishes", [Wishes(delay_level=3), Wishes(deliver_ms=NOW_MS + 60_000)], ids=["level", "time"]
+)
+def test_the_real_topic_is_made_known(wishes: Wishes, tmp_path: Path) -> None:
+    """A broker delivers only to topics that it knows; the delay topic has a queue for each level."""
+    root = tmp_path / "store"
+    options = WriterOptions(as_broker="5.3")
+    with StoreWriter.open(root, BrokerConfig(), options, clock=lambda: NOW_MS) as writer:
+        made = as_stored(MESSAGE, wishes, writer)
+        stored = writer.append(made)
+        assert writer.topics is not None
+    assert writer.topics.queues("orders") == 4
+    assert writer.topics.queues(SCHEDULE_TOPIC) == (18 if wishes.delay_level else None)
+    with Store(root) as store:
+        assert store.message_at(stored.physical_offset).properties["REAL_TOPIC"] == "orders"
+        with store.queues.open(stored.topic, stored.queue_id) as queue:
+            unit = queue.unit(0)
+        assert unit is not None
+        assert unit.tags_code == (NOW_MS + 10_000 if wishes.delay_level else 0)
+
+
+def test_properties_ask_as_options_do(tmp_path: Path) -> None:
+    asked = {"DELAY": "2"}, {"TIMER_DELAY_SEC": "60"}, {"TIMER_DELAY_MS": "60000"}
+    with StoreWriter.open(tmp_path / "store", clock=lambda: NOW_MS) as writer:
+        topics = [
+            as_stored(replace(MESSAGE, properties=format_properties(p)), Wishes(), writer).topic
+            for p in asked
+        ]
+        assert topics == [SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode(), TIMER_TOPIC.encode()]
+        both = replace(MESSAGE, properties=format_properties(asked[0]))
+        with pytest.raises(InvalidInput, match="not both"):
+            as_stored(both, Wishes(deliver_ms=NOW_MS + 1), writer)
+        odd = replace(MESSAGE, properties=format_properties({"TIMER_DELAY_SEC": "soon"}))
+        with pytest.raises(InvalidInput, match="not a number"):
+            as_stored(odd, Wishes(), writer)

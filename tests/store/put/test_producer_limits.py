@@ -1,0 +1,85 @@
+"""What a producer is refused, and what an old broker's limit counts; tests/interop asks the real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.errors import InvalidInput, LimitExceeded
+from mqstore.store.put.new_message import NewMessage
+from mqstore.store.put.producer import Wishes, as_stored, check_producer
+
+from .writing import TINY, VERSIONS, writer
+
+SMALL = BrokerConfig({**TINY, "maxMessageSize": "1000"})
+HEAD = 91 + 1
+LONG = b"%RETRY%" + b"g" * 200
+
+
+@pytest.mark.parametrize(
+    ("message", "said", "since"),
+    [
+        (NewMessage(b"a b", b"x"), "no topic for a producer", "4.3"),
+        (NewMessage(b"T", b""), "an empty body", "4.3"),
+        (NewMessage(b"T", bytes(1001)), "more than maxMessageSize 1000", "4.3"),
+        (NewMessage(b"t" * 128, b"x"), "128 characters", "4.3"),
+        (NewMessage(b"SCHEDULE_TOPIC_XXXX", b"x"), "let nobody send", "4.9"),
+        (NewMessage(b"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", b"x"), "let nobody send", "5.4"),
+        (NewMessage(b"T", b"x", queue_id=4), "T has 4 queues in topics.json", "4.3"),
+    ],
+)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_producer_is_refused(
+    version: str, message: NewMessage, said: str, since: str, tmp_path: Path
+) -> None:
+    with writer(tmp_path, version, config=SMALL) as open_store:
+        open_store.append(NewMessage(b"T", b"first"))
+    with writer(tmp_path, version, config=SMALL) as open_store:
+        if version >= since:
+            with pytest.raises((InvalidInput, LimitExceeded), match=said):
+                as_stored(message, Wishes(), open_store)
+        else:
+            assert as_stored(message, Wishes(), open_store) == message
+
+
+def test_long_topics_of_groups(tmp_path: Path) -> None:
+    """Since 5.4; a copy of a record may have one before."""
+    message = NewMessage(LONG, b"x")
+    with writer(tmp_path / "old", "5.3") as open_store:
+        with pytest.raises(InvalidInput, match="207 characters"):
+            check_producer(message, open_store)
+        open_store.append(message)
+    with writer(tmp_path / "new", "5.4") as open_store:
+        check_producer(message, open_store)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_the_limit_counts(version: str, tmp_path: Path) -> None:
+    """Up to 4.9.3 whole records, and of a batch all of them; later bodies."""
+    old = version == "4.3"
+    fits = NewMessage(b"T", bytes(1000 - HEAD if old else 1000))
+    with writer(tmp_path, version, config=SMALL) as open_store:
+        open_store.append(fits)
+        for ways in ("append", "append_together"):
+            over = NewMessage(b"T", fits.body + b"x")
+            with pytest.raises(LimitExceeded, match="maxMessageSize 1000") as caught:
+                open_store.append(over) if ways == "append" else open_store.append_together([over])
+            assert "--set maxMessageSize" in str(caught.value.hint)
+        half = NewMessage(b"T", bytes(500 - HEAD))
+        open_store.append_together([half, half])
+        more = NewMessage(b"T", half.body + b"x")
+        if old:
+            with pytest.raises(LimitExceeded, match="record of 1001 bytes"):
+                open_store.append_together([half, more])
+        else:
+            open_store.append_together([half, more])
+
+
+def test_a_compressed_body_is_measured_before(tmp_path: Path) -> None:
+    with writer(tmp_path, "5.3", config=SMALL) as open_store:
+        asked = Wishes(compress="zlib", over_bytes=0)
+        with pytest.raises(LimitExceeded, match="1001 bytes"):
+            as_stored(NewMessage(b"T", bytes(1001)), asked, open_store)
+        assert len(as_stored(NewMessage(b"T", bytes(1000)), asked, open_store).body) < 100

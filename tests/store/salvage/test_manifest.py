@@ -1,0 +1,83 @@
+"""A renumbered store: the same messages, through the writer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mqstore.formats.hashing import crc31
+from mqstore.store.salvage.manifest import Selection
+from mqstore.store.salvage.runs import Grade
+from mqstore.store.salvage.salvage import LayoutKind
+from mqstore.store.search.selection import TimeRange
+from mqstore.store.search.store import Store
+from tests.stores import messages, unpack
+
+from .images import SMALL, fake, image, manifest, salvaged
+
+STORE = "5.3.3-clean"
+CONFIG = SMALL.with_set(["mappedFileSizeCommitLog=262144"])
+COMPACT: dict[str, Any] = {"layout": LayoutKind.COMPACT, "config": CONFIG}
+
+
+def test_the_same_messages_in_their_order(tmp_path: Path) -> None:
+    root, new = unpack(STORE, tmp_path), tmp_path / "new"
+    salvaged(new, root / "commitlog", **COMPACT)
+    lines = manifest(new)
+    rows = list(messages(STORE))
+    assert [line["physical_offset"] for line in lines] == [row["physical_offset"] for row in rows]
+    with Store(new, CONFIG) as store, Store(root) as old:
+        for line in lines:
+            mine, its = store.message_at(line["to"]), old.message_at(line["physical_offset"])
+            for name in ("topic", "queue_id", "properties", "store_timestamp", "born_host"):
+                assert getattr(mine, name) == getattr(its, name), (name, line)
+            assert mine.body().data == its.body().data
+
+
+def test_only_what_is_asked_for(tmp_path: Path) -> None:
+    root, new = unpack(STORE, tmp_path), tmp_path / "new"
+    rows = list(messages(STORE))
+    middle = rows[len(rows) // 2]["store_timestamp"]
+    wanted = Selection(frozenset([b"orders"]), TimeRange(middle))
+    done = salvaged(new, root / "commitlog", selection=wanted, **COMPACT)
+    expected = [
+        row["physical_offset"]
+        for row in rows
+        if row["topic"] == "orders" and row["store_timestamp"] >= middle
+    ]
+    kept = [line["physical_offset"] for line in manifest(new) if line["fate"] == "kept"]
+    assert expected
+    assert kept == expected
+    assert done.written is not None
+    assert done.written.left_out == len(rows) - len(kept)
+
+
+@pytest.mark.parametrize(("grade", "stored"), [(Grade.BODY, 2), (Grade.WHOLE, 1)])
+def test_torn_properties(grade: Grade, stored: int, tmp_path: Path) -> None:
+    """They mean nothing: the message comes without them, or not at all."""
+    torn = bytearray(fake(4096, b"body", crc=crc31(b"body")))
+    whole = fake(0, b"body", crc=crc31(b"body"))
+    torn[-2:] = (5).to_bytes(2, "big")
+    torn[:4] = (len(torn) + 5).to_bytes(4, "big")
+    path = image(tmp_path, whole + bytes(50) + bytes(torn) + bytes(50))
+    done = salvaged(tmp_path / "new", path, grade=grade, **COMPACT)
+    assert done.grades == {"whole": 1, "body": 1, "structure": 0}
+    assert done.written is not None
+    assert done.written.stored == stored
+    assert not done.complete
+
+
+def test_a_message_that_the_writer_refuses_is_told(tmp_path: Path) -> None:
+    """The others of its step are put."""
+    data = b"".join(
+        fake(4096 * n, body, crc=crc31(body)) + bytes(9)
+        for n, body in enumerate([b"a", b"b" * 3000, b"c"])
+    )
+    limit = CONFIG.with_set(["maxMessageSize=1000"])
+    asked = {**COMPACT, "config": limit}
+    done = salvaged(tmp_path / "new", image(tmp_path, data), **asked)
+    assert done.written is not None
+    assert (done.written.stored, done.written.refused) == (2, 1)
+    assert [line["fate"] for line in manifest(tmp_path / "new")] == ["kept", "refused", "kept"]
