@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..store.put.stored_body import OnDamage
+from ..store.put.on_damage import OnDamage
 
 __all__ = ["OnDamage", "OnDamageOption"]
 

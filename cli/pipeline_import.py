@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..store.counted import counted
-from ..store.put.stored_body import CorruptedBodies, OnDamage
+from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
 from .exit_codes import ExitCode

@@ -22,7 +22,7 @@ from ..store.errors import StoreError
 from ..store.log.splits import split_bytes_for
 from ..store.output.publishing import Into, publish_job
 from ..store.output.stage import DRAFT, REPLACES, Stage, publish
-from ..store.put.stored_body import OnDamage
+from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

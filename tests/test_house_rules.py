@@ -29,8 +29,7 @@ LONG_MODULES: dict[str, str] = {}
 
 # modules that read bytes themselves: why
 READERS = {
-    "store/disk/byte_reader.py": "the one reader",
-    "store/disk/byte_reader.py": "its way around the page cache",
+    "store/disk/byte_reader.py": "the one reader, and its way around the page cache",
     "store/plan/replica.py": "maps a temporary file",
 }
 

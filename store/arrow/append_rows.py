@@ -34,7 +34,7 @@ from ..put.keys import UniqueKeys
 from ..put.message_columns import columns_of
 from ..put.message_json import MessageReader, is_message
 from ..put.new_message import NewMessage, WriterOptions
-from ..put.stored_body import CorruptedBodies, OnDamage
+from ..put.on_damage import CorruptedBodies, OnDamage
 from ..put.writer import StoreWriter
 from .ask import BODY, BODY_CRC_OK, parse_object
 from .messages import columns_of_rows, corrupted_rows, record_of

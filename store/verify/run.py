@@ -40,12 +40,11 @@ if TYPE_CHECKING:
 
 
 MODULES = {
-    "commit_log": "log_chain log_dledger log_keys log_order log_properties log_records log_system log_topics",
+    "commit_log": "log_chain log_order log_records log_system",
     "consume_queue": "consume_queue queue_batches queue_ext queue_files queue_messages",
     "index": "index_chains index_files index_log",
     "timer": "timer_log timer_progress timer_records timer_wheel",
-    "compaction": "compaction high_availability",
-    "config": "config_files config_offsets config_start config_topics",
+    "config": "config_files config_entries",
 }
 """The modules with the checks of a group; one that is not here has the name of its group."""
 _ATTEMPTS = 3
