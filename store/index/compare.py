@@ -11,22 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-from ...formats.derive import dtype_of
-from ...formats.index_file import ITEM, SLOT, SLOT_BYTES, items_offset, slots_offset
+from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
 from ..disk.edits import Edit
-from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import Entry, FileBytes, Snapshot
+from ..disk.snapshot import Entry, Snapshot
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
-from .files import Geometry
-from .start import IndexHeader, read_header
+from .files import Geometry, Header
+from .start import StoredIndex, stored_files
 
-_ITEM_DTYPE = dtype_of(ITEM)
-_SLOT_DTYPE = dtype_of(SLOT)
-_WINDOW_ITEMS = 1 << 16
 _NOTHING = (0, -1)
 #: Content of older files above this size is taken on trust: their headers are checked.
 _CHECKED_BYTES = 64 << 20
@@ -36,27 +30,24 @@ _CHECKED_BYTES = 64 << 20
 class IndexFiles:
     """The index files of a store, oldest first. sound: how many of the first ones are sound."""
 
-    headers: list[IndexHeader]
+    files: list[StoredIndex]
     geometry: Geometry
     sound: int
 
     @classmethod
-    def of(cls, snapshot: Snapshot, geometry: Geometry) -> IndexFiles:
+    def of(cls, snapshot: Snapshot) -> IndexFiles:
         """Look at the index files of a store. Raises Unreadable."""
-        entries = snapshot.index
-        named = [e for e in entries if not e.directory and e.name.isascii() and e.name.isdigit()]
-        headers = [read_header(entry) for entry in named]
+        geometry = snapshot.layout.sizes.of_index
+        files = list(stored_files(snapshot.index))
         sound = 0
-        for i, header in enumerate(headers):
-            checked = i == len(headers) - 1 or header.entry.size <= _CHECKED_BYTES
-            if i == len(headers) - 1 and _waits(headers, geometry, snapshot):
-                sound += 1
-                break
-            timed = _is_timed(header, snapshot)
-            if not timed or not is_sound(header, geometry, content=checked):
-                break
+        for file in files:
+            newest = file is files[-1]
+            if not (newest and _waits(files, geometry, snapshot)):
+                checked = newest or file.entry.size <= _CHECKED_BYTES
+                if not is_sound(file, geometry, snapshot, content=checked):
+                    break
             sound += 1
-        return cls(headers, geometry, sound)
+        return cls(files, geometry, sound)
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
@@ -65,8 +56,15 @@ class IndexFiles:
             (header.begin_physical_offset, header.end_physical_offset)
             if header.index_count > 1
             else _NOTHING
-            for header in self.headers[: self.sound]
+            for _, header in self.files[: self.sound]
         ]
+
+    def fix(self, kept: list[StoredIndex]) -> IndexFix:
+        """Go on behind the last full one of these, which are the first of the files."""
+        while kept and kept[-1].header.index_count < self.geometry.items:
+            kept.pop()
+        gone = [file.entry for file in self.files[len(kept) :]]
+        return IndexFix(kept[-1] if kept else None, gone)
 
 
 def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) -> int | None:
@@ -82,22 +80,15 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
     return int(items.physical_offset[0]) if len(items) else None
 
 
-def index_files(snapshot: Snapshot) -> IndexFiles:
-    """Those of a store. Raises Unreadable."""
-    sizes = snapshot.layout.sizes
-    return IndexFiles.of(snapshot, Geometry(sizes.index_slots.value, sizes.index_items.value))
-
-
 @dataclass
 class IndexAudit:
     """The index while the log is read.
 
-    headers: all index files, oldest first. sound: how many of the first ones are sound and lie
-    before the log end. tagged: tags are indexed, too.
+    sound: how many of the first files are sound and lie before the log end. tagged: tags are
+    indexed, too.
     """
 
-    headers: list[IndexHeader]
-    geometry: Geometry
+    files: IndexFiles
     sound: int
     log_end: int
     tagged: bool
@@ -114,15 +105,7 @@ class IndexAudit:
         ends = [end for _, end in files.ranges]
         sound = next((i for i, end in enumerate(ends) if end >= log_end), files.sound)
         ranges, given_up = files.ranges[:sound], files.ranges[sound:]
-        return cls(
-            files.headers,
-            files.geometry,
-            sound,
-            log_end,
-            tagged,
-            ranges=ranges,
-            given_up=given_up,
-        )
+        return cls(files, sound, log_end, tagged, ranges=ranges, given_up=given_up)
 
     def records(self, batch: Batch) -> None:
         """Records of the log, in order."""
@@ -147,32 +130,25 @@ class IndexAudit:
 
     def finish(self) -> IndexFix | None:
         """What is to be done, None: nothing."""
-        kept = self.headers[: self.sound]
+        kept, all_files = self.files.files[: self.sound], self.files.files
         if self.uncovered is not None:
-            kept = [h for h in kept if h.end_physical_offset < self.uncovered]
-        if self.uncovered is not None or len(kept) < len(self.headers):
-            while kept and kept[-1].index_count < self.geometry.items:
-                kept.pop()
-        gone = self.headers[len(kept) :]
-        if not gone and self.uncovered is None:
+            kept = [file for file in kept if file.header.end_physical_offset < self.uncovered]
+        elif len(kept) == len(all_files):
             return None
-        return IndexFix(
-            kept[-1].entry if kept else None,
-            kept[-1].end_physical_offset if kept else -1,
-            [header.entry for header in gone],
-        )
+        return self.files.fix(kept)
 
 
 @dataclass(frozen=True)
 class IndexFix:
-    """Index files to give up, and where indexing goes on: behind the items of `last_kept`.
+    """Index files to give up, and where indexing goes on: behind the items of a full file."""
 
-    last_kept is a full file. indexed_to: position of the last record in it, -1 without one.
-    """
-
-    last_kept: Entry | None
-    indexed_to: int
+    last_kept: StoredIndex | None
     gone: list[Entry]
+
+    @property
+    def indexed_to(self) -> int:
+        """Position of the last record in the last file kept, -1 without one."""
+        return self.last_kept.header.end_physical_offset if self.last_kept else -1
 
 
 def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
@@ -184,98 +160,54 @@ def index_edits(snapshot: Snapshot, fix: IndexFix) -> list[Edit]:
     return [*edits, Edit("rebuild", str(snapshot.layout.index), reason, ("I-101",), begin)]
 
 
-def is_sound(header: IndexHeader, geometry: Geometry, *, content: bool) -> bool:
+def is_sound(file: StoredIndex, geometry: Geometry, snapshot: Snapshot, *, content: bool) -> bool:
     """The file has its length and a header that makes sense; with `content`, good items and slots."""
-    whole = items_offset(geometry.slots) + geometry.items * _ITEM_DTYPE.itemsize
-    if header.entry.size != whole or not 1 < header.index_count <= geometry.items:
+    header = file.header
+    if file.entry.size != file_size(*geometry) or not 1 < header.index_count <= geometry.items:
         return False
     if header.begin_physical_offset > header.end_physical_offset:
         return False
-    return not content or _content_is_sound(header, geometry)
+    timed = header.begin_timestamp <= header.end_timestamp
+    if not (timed or stored_as_told(header, CommitLog.open(snapshot.layout))):
+        return False
+    if not content:
+        return True
+    with file.open(geometry) as opened:
+        return opened.content_is_valid
 
 
-def _waits(headers: Sequence[IndexHeader], geometry: Geometry, snapshot: Snapshot) -> bool:
+def _waits(files: Sequence[StoredIndex], geometry: Geometry, snapshot: Snapshot) -> bool:
     """The newest file has no item yet: a broker begins it at the first message behind a full one, and
     messages without a key put nothing into it (spec 3.3). Its header is preset with the end before it,
     of a file that may have expired with its part of the log.
     """
-    newest, older = headers[-1], headers[-2:-1]
-    whole = items_offset(geometry.slots) + geometry.items * _ITEM_DTYPE.itemsize
-    if newest.entry.size != whole or newest.index_count not in (0, 1):
+    header, older = files[-1].header, files[-2:-1]
+    if files[-1].entry.size != file_size(*geometry) or header.index_count not in (0, 1):
         return False
-    begin = (newest.begin_timestamp, newest.begin_physical_offset)
-    end = (newest.end_timestamp, newest.end_physical_offset)
+    begin = (header.begin_timestamp, header.begin_physical_offset)
+    end = (header.end_timestamp, header.end_physical_offset)
     if older:
-        before = (older[0].end_timestamp, older[0].end_physical_offset)
-        preset = end == before and older[0].index_count == geometry.items
+        last = older[0].header
+        before = (last.end_timestamp, last.end_physical_offset)
+        preset = end == before and last.index_count == geometry.items
     else:
         starts = [int(entry.name) for entry in snapshot.log if entry.name.isdigit()]
         preset = end == (0, 0) or end[1] < min(starts, default=0)
-    used = items_offset(geometry.slots) + 2 * _ITEM_DTYPE.itemsize
-    data = FileBytes(newest.entry.path)
-    return preset and begin == end and not data[slots_offset() : min(used, whole)].any()
+    if not preset or begin != end:
+        return False
+    with files[-1].open(geometry) as opened:
+        return opened.is_untouched
 
 
-def _is_timed(header: IndexHeader, snapshot: Snapshot) -> bool:
-    """Its times rise, or are those of its first and its last record: the clock was set back."""
-    if header.begin_timestamp <= header.end_timestamp:
-        return True
-    begin = _stored_at(snapshot, header.begin_physical_offset)
-    end = _stored_at(snapshot, header.end_physical_offset)
-    return (begin, end) == (header.begin_timestamp, header.end_timestamp)
-
-
-def _stored_at(snapshot: Snapshot, position: int) -> int:
-    """The store timestamp of the record at a log position, -1 without one."""
-    for entry in snapshot.log:
-        offset = position - int(entry.name) if entry.name.isdigit() else -1
-        if entry.directory or not 0 <= offset < entry.size:
-            continue
-        with MappedFileQueue.of_file(entry.path, int(entry.name)) as queue:
-            columns = CommitLog(queue).records(np.array([position], np.int64)).columns
-        if len(columns) and int(columns.ints("physical_offset")[0]) == position:
-            return int(columns.ints("store_timestamp")[0])
-    return -1
-
-
-def _content_is_sound(header: IndexHeader, geometry: Geometry) -> bool:
-    data = FileBytes(header.entry.path)
-    for begin in range(0, geometry.slots, _WINDOW_ITEMS):
-        stop = min(geometry.slots, begin + _WINDOW_ITEMS)
-        at, end = (slots_offset() + number * SLOT_BYTES for number in (begin, stop))
-        part = data[at:end].view(_SLOT_DTYPE)["item"]
-        if (part < 0).any() or (part >= header.index_count).any():
-            return False
-    return all(
-        _items_are_sound(header, data, first, geometry)
-        for first in range(1, header.index_count, _WINDOW_ITEMS)
+def stored_as_told(header: Header, log: CommitLog) -> bool:
+    """The first and the last record of a file were stored when its header says: where its times fall,
+    the clock was set back.
+    """
+    ends = np.array([header.begin_physical_offset, header.end_physical_offset], np.int64)
+    found = log.records(ends)
+    times = [header.begin_timestamp, header.end_timestamp]
+    return bool(
+        len(found) == len(ends)
+        and (found.columns.ints("physical_offset") == ends).all()
+        and found.columns.ints("store_timestamp").tolist() == times
     )
-
-
-def _items_are_sound(header: IndexHeader, data: FileBytes, first: int, geometry: Geometry) -> bool:
-    """Items have hashes, lie in the header's range, and point back."""
-    count = min(_WINDOW_ITEMS, header.index_count - first)
-    items = items_at(data, geometry, first, count)
-    positions = items["physical_offset"].astype(np.int64)
-    previous = items["previous"].astype(np.int64)
-    if items["key_hash"].min() < 0 or previous.min() < 0:
-        return False
-    if (previous >= np.arange(first, first + count)).any():
-        return False
-    inside = header.begin_physical_offset <= int(positions.min())
-    return inside and int(positions.max()) <= header.end_physical_offset
-
-
-def items_at(data: FileBytes, geometry: Geometry, first: int, count: int) -> npt.NDArray[np.void]:
-    """Items `first` … of an index file."""
-    begin = items_offset(geometry.slots) + first * _ITEM_DTYPE.itemsize
-    return data[begin : begin + count * _ITEM_DTYPE.itemsize].view(_ITEM_DTYPE)
-
-
-def tail_items(entry: Entry, geometry: Geometry, position: int) -> int:
-    """How many of the last items of a file belong to the record at `position`."""
-    header = read_header(entry)
-    first = max(1, header.index_count - _WINDOW_ITEMS)
-    items = items_at(FileBytes(entry.path), geometry, first, header.index_count - first)
-    other = np.flatnonzero(items["physical_offset"] != position)
-    return len(items) - (int(other[-1]) + 1 if len(other) else 0)

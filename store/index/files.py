@@ -25,13 +25,17 @@ from ...formats.index_file import (
     items_offset,
     slots_offset,
 )
-from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, unread_of
+from ..disk.byte_reader import Unread, failed, fill_any, next_data, note, refusing, unread_of
 from ..disk.compressed import open_any
+from ..disk.file_queue import is_zero
 from ..errors import UnreadableRange
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
 _HEADER = numbers_of(HEADER)
 _SLOT = numbers_of(SLOT)
@@ -40,6 +44,8 @@ _NEWEST = 64
 """Items that tell one geometry from another."""
 WINDOW_ITEMS = 1 << 16
 """Items that are read at once."""
+WINDOW_SLOTS = 1 << 18
+"""The same of slots."""
 
 
 class Header(NamedTuple):
@@ -69,11 +75,24 @@ class Geometry(NamedTuple):
     items: int
 
 
+def cannot_follow(number: Ints, previous: npt.NDArray[np.integer]) -> Flags:
+    """bool[n]: what items have for the one before them in their slot is no older item, nor 0."""
+    found: Flags = (previous < 0) | (previous >= number)
+    return found
+
+
+def is_outside(position: Ints, header: Header) -> Flags:
+    """bool[n]: records of items that lie before the first one or behind the last one of a file."""
+    begin, end = header.begin_physical_offset, header.end_physical_offset
+    found: Flags = (position < begin) | (position > end)
+    return found
+
+
 class IndexFile:
     """An index file opened for reading. Use as a context manager or `close`.
 
     slots and items are those given; see `find_geometry`. What a short file lacks reads as zeros, as
-    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_column` read; the
+    a broker maps it. rate_bytes: most bytes per second that `columns` and `slot_columns` read; the
     page cache is then left as it was.
     """
 
@@ -121,10 +140,20 @@ class IndexFile:
 
         Raises Missing, Unreadable.
         """
-        data, unread = self._fill(0, HEADER_BYTES)
-        for each in unread:
-            note(each)
-        return Header(*_HEADER.unpack(bytes(HEADER_BYTES) if unread else data))
+        try:
+            return self.read_header()
+        except UnreadableRange as error:
+            note(unread_of(error))
+            return Header(*_HEADER.unpack(bytes(HEADER_BYTES)))
+
+    def read_header(self) -> Header:
+        """The header; zeros where the file is too short. Raises Missing, Unreadable, UnreadableRange."""
+        return Header(*_HEADER.unpack(self._read(0, HEADER_BYTES)))
+
+    @property
+    def full(self) -> bool:
+        """No further item fits."""
+        return self.header.index_count >= self.items
 
     @property
     def last(self) -> int:
@@ -165,17 +194,57 @@ class IndexFile:
             if begin < count:
                 yield number + begin, np.frombuffer(data, dtype)[begin:]
 
-    def slot_column(self, first: int, count: int) -> npt.NDArray[np.void]:
-        """Slots `first` … as a structured array of SLOT."""
+    def slot_columns(self) -> Iterator[tuple[int, Ints]]:
+        """All slots as (number of the first, newest items int64[n]), in windows.
+
+        Raises UnreadableRange.
+        """
         import numpy as np
 
         from ...formats.derive import dtype_of
 
-        at, size = slots_offset() + first * SLOT_BYTES, count * SLOT_BYTES
-        data, unread = self._read_slowly(at, size)
-        if unread:
-            raise failed(unread[0])
-        return np.frombuffer(data, dtype_of(SLOT))
+        for first in range(0, self.slots, WINDOW_SLOTS):
+            size = min(WINDOW_SLOTS, self.slots - first) * SLOT_BYTES
+            data, unread = self._read_slowly(slots_offset() + first * SLOT_BYTES, size)
+            if unread:
+                raise failed(unread[0])
+            yield first, np.frombuffer(data, dtype_of(SLOT))["item"].astype(np.int64)
+
+    @property
+    def content_is_valid(self) -> bool:
+        """Slots name items of the file; items have hashes, lie in the header's range, point back.
+
+        Raises UnreadableRange.
+        """
+        import numpy as np
+
+        with refusing():
+            for _, newest in self.slot_columns():
+                if (newest < 0).any() or (newest >= self.header.index_count).any():
+                    return False
+            for first, items in self.columns():
+                number = np.arange(first, first + len(items))
+                wrong = cannot_follow(number, items["previous"]) | (items["key_hash"] < 0)
+                wrong |= is_outside(items["physical_offset"].astype(np.int64), self.header)
+                if wrong.any():
+                    return False
+        return True
+
+    @property
+    def is_untouched(self) -> bool:
+        """Neither a slot nor the first item was ever written. Raises UnreadableRange."""
+        used = items_offset(self.slots) + 2 * ITEM_BYTES - slots_offset()
+        return is_zero(self._read(slots_offset(), used))
+
+    def items_of_last(self) -> int:
+        """How many of the last items are of the record at the header's end. Raises UnreadableRange."""
+        import numpy as np
+
+        with refusing():
+            for _, items in self.columns(max(1, self.last + 1 - WINDOW_ITEMS)):
+                other = items["physical_offset"] != self.header.end_physical_offset
+                return len(items) - int(np.append(np.flatnonzero(other) + 1, 0).max())
+        return 0
 
     @property
     def consistent(self) -> bool:

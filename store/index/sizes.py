@@ -13,6 +13,7 @@ from ..disk.file_queue import MappedFileQueue, size_of
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
+    from .files import Geometry
 
 Origin = Literal["files", "configuration", "default"]
 QUEUES_LOOKED_AT = 64
@@ -34,6 +35,13 @@ class Sizes(NamedTuple):
     index_slots: Size
     index_items: Size
     timer_log: Size
+
+    @property
+    def of_index(self) -> Geometry:
+        """Numbers of slots and of items of an index file."""
+        from .files import Geometry
+
+        return Geometry(self.index_slots.value, self.index_items.value)
 
 
 def sizes_of(layout: Layout) -> Sizes:

@@ -53,7 +53,7 @@ class IndexWriter:
 
     Items are written at once, slots and header by `flush`: until then the file is the one it was.
     now: the clock for file names, local time. count_every_put: see `IndexImage`. before: the header
-    of the full file before the first one, which lies elsewhere.
+    of the full file before the first one, which lies elsewhere. behind: its name.
     """
 
     def __init__(
@@ -65,6 +65,7 @@ class IndexWriter:
         count_every_put: bool = False,
         now: Callable[[], datetime] = datetime.now,
         before: Header | None = None,
+        behind: str = "",
     ) -> None:
         if geometry.slots <= 0 or geometry.items <= 1:
             raise InvalidInput(
@@ -77,7 +78,7 @@ class IndexWriter:
         self._geometry = geometry
         self._count_every_put = count_every_put
         self._now = now
-        self._before = before
+        self._before, self._behind = before, behind
         self._newest = self._find_newest()
         self._file: OpenFile | None = None
         self._image: IndexImage | None = None
@@ -87,9 +88,7 @@ class IndexWriter:
     @classmethod
     def of(cls, files: Files, layout: Layout, *, count_every_put: bool) -> IndexWriter:
         """Of a store, with its sizes. Raises InvalidInput."""
-        sizes = layout.sizes
-        geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-        return cls(files, layout.index, geometry, count_every_put=count_every_put)
+        return cls(files, layout.index, layout.sizes.of_index, count_every_put=count_every_put)
 
     def _find_newest(self) -> str:
         """Name of the newest file, empty where there is none."""
@@ -182,7 +181,7 @@ class IndexWriter:
         self._close_file()
         if not self._newest:
             self._files.make_directory(self.directory)
-        self._newest = file_name(self._now(), self._newest)
+        self._newest = file_name(self._now(), self._newest or self._behind)
         self._file = self._files.create(self.directory / self._newest)
         self._file.truncate(file_size(*self._geometry))
         self._created = True

@@ -24,7 +24,7 @@ from ..audit.messages import Messages, messages_of
 from ..audit.verified import SoundRun, Stretch
 from ..broker.dispatch import LMQ_PREFIX
 from ..disk.snapshot import QueueId, Snapshot
-from ..index.files import Geometry, IndexFile
+from ..index.start import stored_files
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.scan import PEEK_BYTES
@@ -294,15 +294,11 @@ def _items(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, 
     """(position, key hash, time) of index items that point into the gaps, sorted by begin."""
     begins = np.array([gap.begin for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
-    sizes = snapshot.layout.sizes
-    geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    for entry in snapshot.index:
-        if entry.directory or not (entry.name.isascii() and entry.name.isdigit()):
+    for stored in stored_files(snapshot.index):
+        header = stored.header
+        if header.end_physical_offset < begins[0] or header.begin_physical_offset > ends[-1]:
             continue
-        with IndexFile(entry.path, geometry) as file:
-            header = file.header
-            if header.end_physical_offset < begins[0] or header.begin_physical_offset > ends[-1]:
-                continue
+        with stored.open(snapshot.layout.sizes.of_index) as file:
             for _, items in file.columns():
                 position = items["physical_offset"].astype(np.int64)
                 at = np.searchsorted(begins, position, side="right") - 1

@@ -34,7 +34,7 @@ from ..counted import counted
 from ..disk.edits import Edit
 from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..errors import Refused, from_os_error
-from ..index.start import read_header
+from ..index.start import stored_files
 from ..queues.edits import is_whole_file, last_byte
 from ..queues.start_ext import ExtDamage, units_end
 from ..queues.units import read_units
@@ -120,7 +120,7 @@ def what_a_log_left(snapshot: Snapshot) -> str:
     """What names messages, "" for nothing. Raises Unreadable."""
     if has_queues(snapshot):
         return "full queues"
-    named = any(read_header(entry).end_physical_offset > 0 for entry in snapshot.index)
+    named = any(file.header.end_physical_offset > 0 for file in stored_files(snapshot.index))
     return "a full index" if named else ""
 
 

@@ -25,7 +25,7 @@ from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..disk.snapshot import QueueId, Snapshot
 from ..errors import InvalidInput
-from ..index.compare import IndexAudit, IndexFiles, index_files
+from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.write import queue_directory
 from ..start.config_load import load_config
@@ -109,7 +109,7 @@ class Maker(Auditor):
         index: IndexFiles | None = None,
     ) -> None:
         rules, tagged = profile.queues, profile.dispatch.index_tags
-        self._index_files = index or index_files(snapshot)
+        self._index_files = index or IndexFiles.of(snapshot)
         self.snapshot, self.log, self.retag = snapshot, log, bool(wish.lost_tag)
         self.exact, self.renumber = wish.exact, wish.renumber
         self.index = IndexAudit.of(self._index_files, log.end, tagged=tagged)

@@ -396,10 +396,10 @@ def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> N
     """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
     old = Checkpoint(**snapshot.checkpoint)
     plan.items = maker.all_items
-    headers = maker.index.headers
-    kept = headers[: len(headers) - len(plan.index.gone)] if plan.index else headers
-    items = snapshot.layout.sizes.index_items.value
-    full = [header.end_timestamp for header in kept if header.index_count >= items]
+    index = maker.index.files
+    kept = index.files[: len(index.files) - len(plan.index.gone)] if plan.index else index.files
+    items = index.geometry.items
+    full = [file.header.end_timestamp for file in kept if file.header.index_count >= items]
     plan.sound_checkpoint = new_checkpoint(
         old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
     )

@@ -17,7 +17,6 @@ from ..broker.load_rules import size_at
 from ..broker.profiles import Profile
 from ..disk.file_queue import file_name
 from ..disk.snapshot import Entry, QueueId, Snapshot
-from ..index.files import Geometry, IndexFile
 from ..plan.groups import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
 from ..queues.start import QueueState
@@ -36,16 +35,15 @@ def index_items_lost(outcome: Outcome) -> int:
     """Items of deleted files whose records lie before the place where the recovery begins: these
     records are not dispatched again, so no key finds them any more. Raises Unreadable.
     """
-    sizes = outcome.snapshot.layout.sizes
-    geometry = Geometry(sizes.index_slots.value, sizes.index_items.value)
-    lost = 0
-    for header in outcome.index.deleted:
+    geometry, lost = outcome.snapshot.layout.sizes.of_index, 0
+    for stored in outcome.index.deleted:
+        header = stored.header
         if header.begin_physical_offset >= outcome.scan_start:
             continue
         if header.end_physical_offset < outcome.scan_start:
             lost += max(0, header.index_count - 1)
             continue
-        with IndexFile(header.entry.path, geometry) as file:
+        with stored.open(geometry) as file:
             for _, items in file.columns():
                 lost += int((items["physical_offset"] < outcome.scan_start).sum())
     return lost
@@ -254,8 +252,8 @@ def _changes(outcome: Outcome) -> Iterator[FileChange]:
         if queue.ext is not None:
             place = snapshot.layout.consume_queue_ext / name.topic / str(name.queue_id)
             yield from _ext_changes(queue.ext, place)
-    for header in outcome.index.deleted:
-        yield FileChange(header.entry.path, "removed", 0, header.entry.size)
+    for entry, _ in outcome.index.deleted:
+        yield FileChange(entry.path, "removed", 0, entry.size)
 
 
 def _given_up(entry: Entry, begin: int, *, units: bool = False) -> Iterator[FileChange]:

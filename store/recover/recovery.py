@@ -20,7 +20,7 @@ from ..disk.lock import holder
 from ..disk.snapshot import Snapshot
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
-from ..index.compare import index_files
+from ..index.compare import IndexFiles
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill
 from ..plan.groups import GroupLoss, read_progress
@@ -325,7 +325,7 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
         light = Light(profile.version, further if rules.multi_dispatch else None)
     log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
     tagged = profile.dispatch.index_tags
-    return Proof(snapshot, log, queues, index_files(snapshot), tagged, light)
+    return Proof(snapshot, log, queues, IndexFiles.of(snapshot), tagged, light)
 
 
 def switches_of(snapshot: Snapshot) -> Switches:

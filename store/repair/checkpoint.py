@@ -13,7 +13,8 @@ from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
 from ..disk.snapshot import Snapshot
-from ..index.compare import IndexFix, index_files
+from ..index.compare import IndexFix
+from ..index.start import stored_files
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..plan.plan import Plan, checkpoint_edit
 
@@ -95,8 +96,8 @@ def _full_time(snapshot: Snapshot, fix: IndexFix) -> int:
     gone = {entry.path for entry in fix.gone}
     items = snapshot.layout.sizes.index_items.value
     times = (
-        header.end_timestamp
-        for header in index_files(snapshot).headers
-        if header.entry.path not in gone and header.index_count >= items
+        file.header.end_timestamp
+        for file in stored_files(snapshot.index)
+        if file.entry.path not in gone and file.header.index_count >= items
     )
     return max(times, default=0)

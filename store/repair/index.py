@@ -20,8 +20,8 @@ from ...formats.message_properties import CRC_DIGITS_AT, CRC_ITEM_BYTES, crc_ite
 from ...formats.property_columns import ends_with_misnamed_crc_item
 from ..disk.edits import Edit
 from ..disk.snapshot import Snapshot
-from ..index.compare import IndexFix, index_files
-from ..index.start import IndexHeader
+from ..index.compare import IndexFiles, IndexFix
+from ..index.start import StoredIndex, stored_files
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark
 from ..search.store import Store
@@ -41,10 +41,10 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
     lost: ranges of the log whose records are gone, or have lost properties, once the plan is carried
     out.
     """
-    files = index_files(snapshot)
-    headers = files.headers
-    names = {header.entry.path: number for number, header in enumerate(headers)}
-    wrong = min((_holding(headers, *span) for span in lost), default=len(headers))
+    index = IndexFiles.of(snapshot)
+    files = index.files
+    names = {file.entry.path: number for number, file in enumerate(files)}
+    wrong = min((_holding(files, *span) for span in lost), default=len(files))
     layout, scope = snapshot.layout, Scope(groups=frozenset({_GROUP}), broker_version=version)
     with Store(layout.root, layout.broker_config) as store:
         starts = {Path(file.path).name: file.start for file in store.log_files.files}
@@ -58,24 +58,15 @@ def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]])
                 first -= 1  # which of the two headers is wrong is not known
             if first is None:  # told of a record that the index lacks
                 position = _position(finding, starts)
-                ends = (i for i, h in enumerate(headers) if h.end_physical_offset >= position)
-                first = next(ends, len(headers) - 1)
+                ends = (i for i, f in enumerate(files) if f.header.end_physical_offset >= position)
+                first = next(ends, len(files) - 1)
             wrong = min(wrong, first)
-    if wrong >= len(headers):
-        return None
-    kept = headers[: max(wrong, 0)]
-    while kept and kept[-1].index_count < files.geometry.items:
-        kept.pop()
-    return IndexFix(
-        kept[-1].entry if kept else None,
-        kept[-1].end_physical_offset if kept else -1,
-        [header.entry for header in headers[len(kept) :]],
-    )
+    return None if wrong >= len(files) else index.fix(files[: max(wrong, 0)])
 
 
 def stray_files(snapshot: Snapshot) -> Iterator[Edit]:
     """Files among the index files with a name that no broker gives: they are put aside."""
-    known = {header.entry.path for header in index_files(snapshot).headers}
+    known = {file.entry.path for file in stored_files(snapshot.index)}
     for entry in snapshot.index:
         if not entry.directory and entry.path not in known:
             yield Edit("move", entry.path, "no name of an index file", ("I-091",))
@@ -86,12 +77,12 @@ def _is_wrong(finding: Finding) -> bool:
     return finding.severity >= least
 
 
-def _holding(headers: list[IndexHeader], begin: int, end: int) -> int:
+def _holding(files: list[StoredIndex], begin: int, end: int) -> int:
     """The first file that can have items of the records of a range."""
-    for number, header in enumerate(headers):
+    for number, (_, header) in enumerate(files):
         if header.begin_physical_offset < end and header.end_physical_offset >= begin:
             return number
-    return len(headers)
+    return len(files)
 
 
 def _position(finding: Finding, starts: dict[str, int]) -> int:

@@ -24,7 +24,7 @@ from ..audit.verified import SoundLog, SoundRun, Stretch
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
 from ..disk.snapshot import QueueId, Snapshot
-from ..index.compare import IndexFiles, index_files
+from ..index.compare import IndexFiles
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.tail_history import LOOK_BACK
@@ -53,7 +53,7 @@ def made_anew(
     compared = any(snapshot.queues.values()) or snapshot.batch_topics or snapshot.index
     if not snapshot.log or compared:
         return None
-    log, index = CommitLog.open(snapshot.layout), index_files(snapshot)
+    log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
     levels = snapshot.layout.options.delay_waits()
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None) -> SoundLog:

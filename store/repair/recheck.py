@@ -22,7 +22,7 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.edits import Edit
 from ..disk.layout import Layout
 from ..disk.snapshot import QueueId, Snapshot
-from ..index.compare import index_files
+from ..index.start import stored_files
 from ..next_commands import Command, Given, by_hand_for, cure_of
 from ..plan.plan import Plan
 from ..search.store import Store
@@ -54,8 +54,8 @@ def examine_again(
 def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
     """A file holds what the plan says. Raises Unreadable."""
     if edit.kind == "rebuild":
-        headers = index_files(Snapshot.of(layout)).headers
-        there = sum(header.index_count - 1 for header in headers)
+        files = stored_files(Snapshot.of(layout).index)
+        there = sum(file.header.index_count - 1 for file in files)
         return there == sum(len(batch.key_hash) for batch in plan.items or ())
     path = Path(edit.path)
     if edit.kind in ("move", "remove"):

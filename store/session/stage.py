@@ -13,11 +13,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from ...formats.index_file import HEADER_BYTES, file_size
+from ...formats.index_file import file_size
 from ..audit.messages import Messages, survey
 from ..broker.dispatch import Dispatched
 from ..counted import counted
-from ..disk.byte_reader import pieces, read_at
+from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue, file_name
@@ -26,8 +26,7 @@ from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
 from ..disk.take_lock import LockWas
 from ..errors import NoSpace, Refused, Unreadable
-from ..index.compare import IndexFix, tail_items
-from ..index.files import Geometry
+from ..index.compare import IndexFix
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..plan.lost_messages import damaged_ranges
@@ -396,18 +395,17 @@ def _stage_index(
 
     Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
     """
-    geometry = Geometry(layout.sizes.index_slots.value, layout.sizes.index_items.value)
+    geometry = layout.sizes.of_index
     made = folder / _INDEX_FOLDER
     files.make_directory(made)
-    stub, skipped = None, 0
+    before, behind, skipped = None, "", 0
     if fix.last_kept is not None:
-        # the writer continues from the header of the last full file: a hole with that header
-        stub = made / fix.last_kept.name
-        with files.create(stub) as target:
-            target.truncate(file_size(*geometry))
-            target.pwrite(read_at(fix.last_kept.path, HEADER_BYTES, 0), 0)
-        skipped = tail_items(fix.last_kept, geometry, fix.indexed_to)
-    writer = IndexWriter(files, made, geometry, count_every_put=plan.counts_puts)
+        before, behind = fix.last_kept.header, fix.last_kept.entry.name
+        with fix.last_kept.open(geometry) as kept:
+            skipped = kept.items_of_last()
+    writer = IndexWriter(
+        files, made, geometry, count_every_put=plan.counts_puts, before=before, behind=behind
+    )
     if plan.items is not None:
         for packed in plan.items:
             if len(packed.key_hash):
@@ -417,13 +415,12 @@ def _stage_index(
         _read_items(layout, plan, _Indexer(writer, fix, skipped, plan.log_end))
     writer.sync()
     writer.close()
-    if stub is not None:
-        files.unlink(stub)
     edits = [
         Edit("create", str(layout.index / path.name), "indexed anew", ("I-101",), 0, 0)
         for path in sorted(made.iterdir())
     ]
-    return edits, writer.full_end_timestamp or 0
+    full_before = before.end_timestamp if before and edits else 0
+    return edits, writer.full_end_timestamp or full_before
 
 
 def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:

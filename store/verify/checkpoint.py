@@ -133,7 +133,7 @@ def index_time(scene: Scene) -> None:
 def _newest_full(scene: Scene) -> int | None:
     """End time of the newest full index file, 0 without one, None where they cannot be read."""
     try:
-        ends = [file.header.end_timestamp for file in _index_files(scene) if _is_full(file)]
+        ends = [file.header.end_timestamp for file in _index_files(scene) if file.full]
     except StoreError:  # I-090 and others tell what is wrong with it
         return None
     return max(ends, default=0)
@@ -141,10 +141,6 @@ def _newest_full(scene: Scene) -> int | None:
 
 def _index_files(scene: Scene) -> list[IndexFile]:
     return scene.store.index.files
-
-
-def _is_full(file: IndexFile) -> bool:
-    return file.header.index_count >= file.items
 
 
 @after("I-113")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...formats.index_file import ITEM_BYTES, SLOT_BYTES, items_offset, slots_offset
 from ..counted import counted
 from ..errors import Missing
-from ..index.files import IndexFile
+from ..index.files import IndexFile, cannot_follow, is_outside
 from .catalogue import Severity
 from .context import Scene
 from .findings import Flags
@@ -31,7 +31,6 @@ _TOLD_APART = 4096
 """More wrong links in one window are not told one by one."""
 _WALKED = 1000
 """Items that are followed to see whether a chain comes back to where it was."""
-_SLOTS_AT_ONCE = 1 << 18
 
 
 @before("I-093", "I-094", "I-095", "I-096", "I-097", "I-098")
@@ -108,7 +107,7 @@ class _Chains:
 
     def _links(self, numbers: Ints, slots: Ints, previous: Ints, expected: Ints) -> None:
         """Items whose `previous` is not the item before them in their slot."""
-        impossible = (previous < 0) | (previous >= numbers)
+        impossible = cannot_follow(numbers, previous)
         if len(numbers) > _TOLD_APART:
             self._all_wrong(numbers, impossible)
             return
@@ -160,9 +159,7 @@ class _Chains:
         begin, end = header.begin_physical_offset, header.end_physical_offset
         before = np.empty_like(positions)
         before[0], before[1:] = self._position, positions[:-1]
-        outside = (positions < begin) | (positions > end)
-        if not self._settled:
-            outside = positions < begin
+        outside = is_outside(positions, header) if self._settled else positions < begin
         back = positions < before
 
         def told(row: int) -> str:
@@ -177,9 +174,7 @@ class _Chains:
         """Each slot names the newest item of it."""
         file, count = self._file, self._file.header.index_count
         used = 0
-        for first in range(0, file.slots, _SLOTS_AT_ONCE):
-            some = file.slot_column(first, min(_SLOTS_AT_ONCE, file.slots - first))
-            items = some["item"].astype(np.int64)
+        for first, items in file.slot_columns():
             used += int((items != 0).sum())
             newest = self._newest[first : first + len(items)]
             for row in np.flatnonzero(items != newest)[:_TOLD_APART].tolist():

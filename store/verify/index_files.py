@@ -6,12 +6,12 @@ import os
 from itertools import pairwise
 from typing import Any
 
-from ...formats.index_file import HEADER_BYTES, file_size, items_offset
+from ...formats.index_file import HEADER_BYTES, file_size
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
+from ..index.compare import stored_as_told
 from ..index.files import IndexFile
-from ..log.one_record import read_message
 from .catalogue import Severity
 from .context import Scene
 from .register import after, before
@@ -90,7 +90,7 @@ def headers(scene: Scene) -> None:
                 severity = Severity.INFO if back else None
                 header_only(scene, "I-092", file, text, severity=severity)
     for file in files[:-1]:
-        if file.header.index_count < file.items:
+        if not file.full:
             count = file.header.index_count
             text = f"it has room ({count} of {file.items}), but a newer file follows"
             header_only(scene, "I-103", file, text)
@@ -112,13 +112,10 @@ def _is_new(scene: Scene, file: IndexFile) -> bool:
 
 def _clock_went_back(scene: Scene, file: IndexFile) -> bool:
     """The first and the last message of the file were stored when its header says."""
-    header, log = file.header, scene.store.log.queue
-    ends = (header.begin_physical_offset, header.end_physical_offset)
     try:
-        stored = [read_message(log, position).store_timestamp for position in ends]
+        return stored_as_told(file.header, scene.store.log)
     except StoreError:
         return False  # it is told where the log is read
-    return stored == [header.begin_timestamp, header.end_timestamp]
 
 
 @before("I-107")
@@ -139,9 +136,7 @@ def unused_items(scene: Scene) -> None:
 
 def _unused_from(file: IndexFile) -> int:
     """Byte behind the last item."""
-    one = items_offset(file.slots)
-    item_bytes = file_size(file.slots, 1) - one
-    return one + max(1, file.last + 1) * item_bytes
+    return file_size(file.slots, max(1, file.last + 1))
 
 
 _BLOCK_BYTES = 1 << 20
