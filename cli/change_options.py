@@ -22,7 +22,7 @@ from .terminal_page import on_terminal
 if TYPE_CHECKING:
     from ..store.disk.files import Files
     from ..store.disk.layout import Layout
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[

@@ -11,10 +11,10 @@ from .options import Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from ..store.findings.catalogue import Invariant
     from ..store.log.record_status import MarkStory
     from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
-    from ..store.verify.catalogue import Invariant
 
 app = command_app()
 
@@ -72,10 +72,10 @@ _COLUMNS = (
 
 def _everything() -> Iterator[tuple[str, dict[str, Any]]]:
     """What there is to explain, by what is typed."""
+    from ..store.findings.catalogue import catalogue
     from ..store.log.record_status import mark_stories
     from ..store.recover.broker_bugs import bugs
     from ..store.recover.cases import CASES
-    from ..store.verify.catalogue import catalogue
 
     yield from ((code, _of_invariant(told)) for code, told in catalogue().items())
     yield from ((case.label, _of_case(case)) for case in CASES)
@@ -101,7 +101,7 @@ def _find(code: str) -> dict[str, Any]:
 
 
 def _of_invariant(told: Invariant) -> dict[str, Any]:
-    from ..store.next_commands import command_in_general
+    from ..store.findings.next_commands import command_in_general
 
     return {
         "type": "explanation",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
     from ..store.disk.layout import Layout
     from ..store.errors import UnreadableRange
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
     from .output import Output
     from .progress import Progress
 
@@ -130,7 +130,7 @@ class Common:
         follow_links: bool = False,
     ) -> Given:
         """What was said of the broker and of how to write: a command that is proposed repeats it."""
-        from ..store.next_commands import Given
+        from ..store.findings.next_commands import Given
 
         config = [word for each in self.set or () for word in ("--set", each)]
         if self.broker_config is not None:
@@ -313,7 +313,7 @@ def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[
 
 def _with_command(error: UnreadableRange, common: Common, store: Path | None) -> UnreadableRange:
     """The error with the command that helps, as it stands with the options of this one."""
-    from ..store.next_commands import copying_first
+    from ..store.findings.next_commands import copying_first
 
     if common.broker_config is not None and error.path == str(common.broker_config):
         error.hint = "restore it, or name its options with --set"

@@ -64,7 +64,7 @@ def metrics(
 
 
 def _values(verdict: Verdict, now_s: float) -> Iterator[tuple[str, dict[str, str], float]]:
-    from ..store.verify.catalogue import Severity
+    from ..store.findings.catalogue import Severity
     from ..store.verify.verdict import Status
 
     for status in Status:

@@ -16,7 +16,7 @@ from .options import Common, Format, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
     from ..store.session.apply import Applied
     from ..store.verify.run import Judged
 

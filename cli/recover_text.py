@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from ..store.next_commands import (
+from ..store.findings.next_commands import (
     NOTHING_GIVEN,
     Command,
     Given,

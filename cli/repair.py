@@ -16,7 +16,7 @@ from .options import Common, command_app, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
     from ..store.repair.parts import Choice
     from ..store.repair.recheck import Beyond
     from ..store.repair.repair import Repair

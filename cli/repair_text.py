@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..store.counted import counted
-from ..store.next_commands import Command, next_commands, renumbering, repair_command
+from ..store.findings.next_commands import Command, next_commands, renumbering, repair_command
 from ..store.repair.parts import queue_text
 from ..store.verify.verdict import CUT_OFF, Status, first_sentence
 from .recover_text import ROWS, folded, steps_text
@@ -14,7 +14,7 @@ from .terminal import escape
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
     from ..store.repair.recheck import Beyond
     from ..store.repair.repair import Repair
     from ..store.session.apply import Applied

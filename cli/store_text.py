@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
-from ..store.next_commands import Command, Given, command, next_commands
+from ..store.findings.next_commands import Command, Given, command, next_commands
 from ..store.verify.verdict import first_sentence
 from .terminal import bytes_text, escape, time_text
 from .verdict_text import verdict_json
@@ -16,8 +16,8 @@ from .verdict_text import verdict_json
 if TYPE_CHECKING:
     from ..store.index.sizes import Size
     from ..store.inspect.description import Description
-    from ..store.inspect.options import Option
     from ..store.queues.read import QueueSummary
+    from ..store.settings.options import Option
     from ..store.verify.verdict import Verdict
 
 TOPICS_SHOWN = 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from .terminal import escape
 
 if TYPE_CHECKING:
-    from ..store.verify.findings import Finding
+    from ..store.findings.findings import Finding
     from ..store.verify.verdict import Verdict
 
 
@@ -23,7 +23,7 @@ def by_code(verdict: Verdict) -> dict[str, list[Finding]]:
 
 def verdict_json(verdict: Verdict, root: PathLike[str] | str) -> dict[str, Any]:
     """status, the first sentence, and an object for each code that has errors."""
-    from ..store.verify.catalogue import catalogue
+    from ..store.findings.catalogue import catalogue
     from ..store.verify.verdict import first_sentence
 
     rows = [
@@ -47,7 +47,7 @@ def error_lines(verdict: Verdict, root: PathLike[str] | str) -> Iterator[str]:
 
     What the next start does as a whole is told elsewhere.
     """
-    from ..store.verify.catalogue import catalogue
+    from ..store.findings.catalogue import catalogue
     from ..store.verify.start import GROUP
 
     for code, mine in by_code(verdict).items():

@@ -20,7 +20,7 @@ from .options import FOUND, Common, command_app, say, shared
 from .selection_options import Since
 
 if TYPE_CHECKING:
-    from ..store.next_commands import Given
+    from ..store.findings.next_commands import Given
     from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
@@ -213,7 +213,7 @@ WORST = (
 
 def groups_of(only: str | None) -> frozenset[str] | None:
     """The groups of checks that `--only` names. Raises BadParameter."""
-    from ..store.verify.catalogue import GROUPS
+    from ..store.findings.catalogue import GROUPS
 
     groups = None if only is None else frozenset(g.strip() for g in only.split(","))
     if groups is not None and (unknown := sorted(groups - set(GROUPS))):
@@ -369,7 +369,7 @@ _COLUMNS = (
 
 def summary_json(path: Path | str, verdict: Verdict) -> dict[str, Any]:
     """The verdict as a JSON object. complete: all was looked at."""
-    from ..store.verify.catalogue import Severity
+    from ..store.findings.catalogue import Severity
 
     counts = {level.label: 0 for level in reversed(Severity)}
     for finding in verdict.findings:

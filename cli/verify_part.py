@@ -24,8 +24,8 @@ from ..store.errors import NotAStore, Unreadable, Unsupported
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
+    from ..store.findings.findings import Finding
     from ..store.verify.context import Scope
-    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 _DEEPEST = 6
@@ -94,7 +94,7 @@ class Part:
 
         Of a directory, what its checks say of the directories above it and of the log counts, too.
         """
-        from ..store.verify.catalogue import catalogue
+        from ..store.findings.catalogue import catalogue
 
         place = Path(finding.path)
         if _inside(place, self.path):

@@ -14,8 +14,8 @@ from ..store.disk.byte_reader import read_regular
 from ..store.errors import InvalidInput, Missing
 
 if TYPE_CHECKING:
+    from ..store.findings.findings import Finding
     from ..store.verify.context import LogFacts
-    from ..store.verify.findings import Finding
     from ..store.verify.verdict import Verdict
 
 _VERSION = 2
@@ -63,8 +63,8 @@ class Resume:
 
     @classmethod
     def _of(cls, path: Path, root: str, asked: dict[str, Any], saved: dict[str, Any]) -> Self:
-        from ..store.verify.catalogue import Severity
-        from ..store.verify.findings import Finding
+        from ..store.findings.catalogue import Severity
+        from ..store.findings.findings import Finding
 
         if saved["mqstore_verify"] != _VERSION:
             raise ValueError("another version")
@@ -83,8 +83,8 @@ class Resume:
 
     def joined(self, verdict: Verdict) -> Verdict:
         """A verdict over what this run has read and what earlier ones have."""
-        from ..store.verify.catalogue import catalogue
-        from ..store.verify.findings import order
+        from ..store.findings.catalogue import catalogue
+        from ..store.findings.findings import order
         from ..store.verify.verdict import status_of
 
         told = catalogue()
@@ -141,7 +141,7 @@ def _before(facts: LogFacts, gaps: array[int]) -> list[int]:
 
 def _facts_of(told: dict[str, Any]) -> LogFacts:
     """The inverse. Raises ValueError, TypeError, KeyError."""
-    from ..store.disk.snapshot import QueueId
+    from ..store.broker.snapshot import QueueId
     from ..store.verify.context import LogFacts
 
     facts = LogFacts(**{name: type(getattr(LogFacts, name))(told[name]) for name in _NUMBERS})

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from ..store.counted import counted
 
 if TYPE_CHECKING:
-    from ..store.next_commands import Command, Given
-    from ..store.verify.findings import Finding
+    from ..store.findings.findings import Finding
+    from ..store.findings.next_commands import Command, Given
     from ..store.verify.verdict import Verdict
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -22,7 +22,7 @@ def page(path: Path | str, verdict: Verdict, given: Given, *, verbose: bool) -> 
     """All lines. given: options that next commands need as well. verbose: every finding and its rule,
     otherwise one of each code.
     """
-    from ..store.verify.catalogue import Severity
+    from ..store.findings.catalogue import Severity
 
     lines = [verdict_line(path, verdict)]
     for severity in reversed(Severity):
@@ -62,7 +62,7 @@ _NARROWEST = 40
 
 def verdict_line(path: Path | str, verdict: Verdict) -> str:
     """What is so, how much is wrong, how much was looked at."""
-    from ..store.verify.catalogue import Severity
+    from ..store.findings.catalogue import Severity
     from ..store.verify.verdict import first_sentence
 
     said = first_sentence(verdict, path)
@@ -88,7 +88,7 @@ def _size(count: float) -> str:
 
 def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[str]:
     """Findings of one severity: a line for each code; verbose: for each place, and what the rule is."""
-    from ..store.verify.catalogue import catalogue
+    from ..store.findings.catalogue import catalogue
 
     by_code: dict[str, list[Finding]] = {}
     for finding in found:
@@ -104,7 +104,7 @@ def _group(path: Path | str, found: list[Finding], verbose: bool) -> Iterator[st
 
 def headline(root: Path | str, mine: list[Finding]) -> str:
     """The fault, told of the largest of findings of one code, how many more there are, and the code."""
-    from ..store.verify.findings import how_many_more
+    from ..store.findings.findings import how_many_more
 
     first = max(mine, key=lambda finding: finding.count)
     more = how_many_more(first, mine)
@@ -120,8 +120,13 @@ _CODES = 6
 def _what_now(path: Path | str, verdict: Verdict, given: Given, verbose: bool) -> Iterator[str]:
     """The commands that mend it all, in order; then why some of it is beyond repair."""
     from ..store.disk.layout import is_uri
-    from ..store.next_commands import calls_for_something, next_commands, refused, tidying_commands
-    from ..store.verify.catalogue import Severity
+    from ..store.findings.catalogue import Severity
+    from ..store.findings.next_commands import (
+        calls_for_something,
+        next_commands,
+        refused,
+        tidying_commands,
+    )
 
     about = [f for f in verdict.findings if calls_for_something(f)]
     if not about:
@@ -180,7 +185,7 @@ def _commands(commands: list[Command]) -> Iterator[str]:
 
 def _beyond(about: list[Finding], commands: list[Command], *, no_plan: bool) -> Iterator[str]:
     """Why no command mends what is left. no_plan: of this store, whatever is wrong with it."""
-    from ..store.next_commands import MENDS, cure_of, refused
+    from ..store.findings.next_commands import MENDS, cure_of, refused
     from ..store.repair.recheck import why_beyond
 
     mended = {code for each in commands if each.changes for code in each.codes}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqstore.store.next_commands import command_in_general
-from mqstore.store.verify.catalogue import GROUPS, Invariant, catalogue
+from mqstore.store.findings.catalogue import GROUPS, Invariant, catalogue
+from mqstore.store.findings.next_commands import command_in_general
 
 _TITLES = {
     "layout": "Layout",
@@ -24,7 +24,7 @@ What `mqstore verify` checks, by code. `mqstore explain CODE` prints the same. H
 found in damaged stores: [detection.md](detection.md). Severity is that of the usual case; a finding
 may have a lower one and says why.
 
-Written by `python man/generate.py` from `store/verify/catalogue`; do not edit.
+Written by `python man/generate.py` from `store/findings/catalogue`; do not edit.
 """
 _PARTS = (
     ("A broker", "broker"),

@@ -12,9 +12,9 @@ from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.stores import folders_of
 from ..store.broker.generation import generation_of
 from ..store.broker.profiles import profile_of
+from ..store.broker.snapshot import list_queues, topics_with_batches, usual_file_bytes
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
-from ..store.disk.snapshot import list_queues, topics_with_batches, usual_file_bytes
 from ..store.errors import InvalidInput, StoreError, Unsupported
 from ..store.search.store import Store
 

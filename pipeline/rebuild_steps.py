@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ..store.broker.profiles import profile_of
+from ..store.broker.snapshot import Snapshot, list_entries
 from ..store.disk.checkpoint import Checkpoint, read_checkpoint
 from ..store.disk.edits import Edit
-from ..store.disk.snapshot import Snapshot, list_entries
 from ..store.log.batch import NO_FILE
 from ..store.output.stage import Stage
 from ..store.plan.plan import checkpoint_edit, new_checkpoint

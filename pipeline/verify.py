@@ -26,10 +26,10 @@ from ..store.arrow.stores import in_directory
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import is_uri
 from ..store.errors import StoreError
+from ..store.findings.catalogue import GROUPS, Severity
+from ..store.findings.findings import Finding, order
 from ..store.search.store import Store
-from ..store.verify.catalogue import GROUPS, Severity
 from ..store.verify.context import Scope
-from ..store.verify.findings import Finding, order
 from ..store.verify.log_pass import not_asked_for
 from ..store.verify.parallel import GROUPS_BESIDE, Left, has_parts
 from ..store.verify.run import LookedAt, look_at, together, verify

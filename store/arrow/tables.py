@@ -47,15 +47,15 @@ from ..disk.layout import (
     is_uri,
 )
 from ..errors import Missing, NotAStore, StoreError, Unreadable
+from ..findings.catalogue import Severity
+from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
-from ..next_commands import Given, settings
 from ..put.tail import batch_queues
 from ..queues.read import ConsumeQueues, QueueSummary
 from ..search.selection import matches
 from ..search.store import Store
 from ..settings.read import config_files, read_config_file
 from ..timer.read import TimerUnits, timer_log
-from ..verify.catalogue import Severity
 from ..verify.context import Scope
 from ..verify.run import verify
 from ..verify.verdict import findings_json

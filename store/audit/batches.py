@@ -16,8 +16,8 @@ import numpy.typing as npt
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import QueueRules
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.edits import Edit
-from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..log.batch import Batch
 from ..queues.edits import is_whole_file, queue_edits
 from ..queues.fix import QueueFix

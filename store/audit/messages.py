@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import Further
+from ..broker.snapshot import QueueId
 from ..columns.dictionary import TopicTable
 from ..columns.ordered import order_of_pairs
-from ..disk.snapshot import QueueId
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
 from ..log.tail_history import Recent

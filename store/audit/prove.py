@@ -20,9 +20,9 @@ from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Further
+from ..broker.snapshot import Snapshot
 from ..columns.dictionary import Dictionary
 from ..disk.byte_reader import fill, opened
-from ..disk.snapshot import Snapshot
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.commit_log import CommitLog
 from ..log.tail_history import LOOK_BACK

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..broker.delay_level import SCHEDULE_TOPIC
-from ..disk.snapshot import Entry, QueueId
+from ..broker.snapshot import Entry, QueueId
 from ..log.commit_log import CommitLog
 from ..queues.fix import Hole, QueueFix
 from ..queues.units import (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 
 if TYPE_CHECKING:
     from .verified import Stretch

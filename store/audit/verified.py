@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..index.compare import IndexFiles
 from ..log.batch import Extent
 from ..log.tail_history import Recent

@@ -25,11 +25,11 @@ from ..disk.byte_reader import note, open_regular, read_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.layout import Layout
-from ..disk.snapshot import Entry, FileBytes, list_entries
 from ..errors import Missing, UnreadableRange, from_os_error
 from .dispatch import LMQ_PREFIX
 from .load_rules import BodyCheck, Failure, walk
 from .profiles import NEWEST, PROFILES, VERSIONS
+from .snapshot import Entry, FileBytes, list_entries
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000

@@ -36,10 +36,10 @@ from ...formats.message_properties import DUP_INFO, crc_ok
 from ...formats.primitives import HOST_V4
 from ...formats.property_columns import find
 from ..counted import counted
-from ..disk.snapshot import Bytes, Entry, FileBytes, Snapshot
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
+from .snapshot import Bytes, Entry, FileBytes, Snapshot
 
 _NOT_MATCHED = "length not matched message store config value"
 

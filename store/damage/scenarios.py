@@ -29,11 +29,11 @@ from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, ITEM_BYTES, items_
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
+from ..broker.snapshot import Entry
 from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.layout import COMPACTION, COMPACTION_LOG
-from ..disk.snapshot import Entry
 from ..errors import NotFound
 from ..index.files import Header
 from ..index.read import open_index_file

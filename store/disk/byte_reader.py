@@ -214,6 +214,8 @@ UNREADABLE = frozenset(
 )
 """What the system says of bytes that a disk, or the machine that has it, does not give."""
 SHORTER = "the file has become shorter"
+COPY_FIRST = "copy the disk first (ddrescue, see docs/guides/failing-disk.md)"
+"""What to do with a disk that does not give all bytes."""
 
 
 class Unread(NamedTuple):
@@ -231,15 +233,13 @@ class Unread(NamedTuple):
 
     def error(self) -> UnreadableRange:
         """It as an error."""
-        from ..next_commands import copying_first  # needed in need only
-
         return UnreadableRange(
             f"cannot read {counted(self.length, 'byte')} ({self.reason})",
             path=self.path,
             offset=self.offset,
             length=self.length,
             reason=self.reason,
-            hint=copying_first(self.path),
+            hint=COPY_FIRST,
         )
 
 

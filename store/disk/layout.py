@@ -22,7 +22,7 @@ from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
 
 if TYPE_CHECKING:
     from ..index.sizes import Sizes
-    from ..inspect.options import Options
+    from ..settings.options import Options
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -229,7 +229,7 @@ class Layout:
     @cached_property
     def options(self) -> Options:
         """Other options of the broker, each with how it is known."""
-        from ..inspect.options import Options
+        from ..settings.options import Options
 
         return Options(self)
 

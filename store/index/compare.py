@@ -14,8 +14,8 @@ import numpy as np
 
 from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
+from ..broker.snapshot import Entry, Snapshot
 from ..disk.edits import Edit
-from ..disk.snapshot import Entry, Snapshot
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from .files import Geometry, Header

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..disk.snapshot import Entry
+from ..broker.snapshot import Entry
 from .files import Geometry, Header, IndexFile
 
 

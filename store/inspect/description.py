@@ -25,6 +25,7 @@ from ...formats.kinds import KINDS
 from ..broker.generation import Generation, generation_of
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
+from ..broker.snapshot import Snapshot, list_entries
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_regular
@@ -32,7 +33,6 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import Foreign, MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..disk.snapshot import Snapshot, list_entries
 from ..errors import Missing, NotFound, from_os_error
 from ..index.files import Header
 from ..index.read import Index
@@ -41,10 +41,10 @@ from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, queue_dire
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_rocksdb import open_queues
 from ..queues.read_sparse import summary_of as sparse_summary
+from ..settings.options import Option
 from ..settings.read import FILES, read_config_file
 from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
 from ..start.log import Switches, start_file
-from .options import Option
 
 _WALKED_BYTES = 64 << 20
 """Queues of compaction with at most this many bytes in all are walked."""

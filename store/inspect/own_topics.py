@@ -32,8 +32,8 @@ from ...formats import pop
 from ...formats.property_columns import Items
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
+from ..broker.snapshot import QueueId
 from ..counted import counted
-from ..disk.snapshot import QueueId
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.message import Message, messages

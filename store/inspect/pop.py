@@ -22,7 +22,7 @@ from ...formats import pop as pop_format
 from ...formats.derive.ragged import Ragged
 from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.record_status import Mark

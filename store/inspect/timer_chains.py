@@ -88,7 +88,7 @@ class Entries:
 def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
     from ..broker.profiles import profile_of
-    from ..disk.snapshot import Snapshot
+    from ..broker.snapshot import Snapshot
     from ..recover.recovery import switches_of
     from ..start.simulate import simulate
 

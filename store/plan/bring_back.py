@@ -25,8 +25,8 @@ from ...formats.derive import decode
 from ...formats.message import MESSAGE
 from ..audit.messages import Auditor, Messages
 from ..broker.dispatch import Dispatched
+from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
-from ..disk.snapshot import QueueId, Snapshot
 from ..errors import Refused
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog, Extent

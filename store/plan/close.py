@@ -17,10 +17,10 @@ from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
 from ..audit.verified import SoundLog
 from ..broker.load_rules import LoadedFile
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
-from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..errors import Refused
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte

@@ -38,7 +38,7 @@ from ..audit.messages import Messages
 from ..audit.verified import SoundRun
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.dispatch import Dispatched, java_split
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..log.batch import Batch, Extent, ExtentKind, torn_properties
 from ..log.record_status import Mark
 

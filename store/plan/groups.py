@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from ..audit.messages import Messages
 from ..audit.verified import SoundRun, Stretch
+from ..broker.snapshot import QueueId
 from ..broker.topics import loads
 from ..disk.byte_reader import read_regular
-from ..disk.snapshot import QueueId
 from ..errors import StoreError, Unreadable
 from .lost_messages import LostMessages
 

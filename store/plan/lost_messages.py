@@ -23,7 +23,7 @@ from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
 from ..audit.verified import SoundRun, Stretch
 from ..broker.dispatch import LMQ_PREFIX
-from ..disk.snapshot import QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..index.start import stored_files
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog

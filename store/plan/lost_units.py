@@ -14,8 +14,8 @@ from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import SoundLog
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..queues.edits import is_whole_file, written_ranges
 from ..queues.start_batches import BATCH_UNIT_DTYPE
 from ..queues.units import is_valid, pre_fill, read_units

@@ -30,9 +30,9 @@ from ...formats.consume_queue_ext import (
 )
 from ...formats.derive import Columns, decode
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
 from ..disk.edits import Edit
-from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..errors import Refused, from_os_error
 from ..index.start import stored_files
 from ..queues.edits import is_whole_file, last_byte
@@ -55,7 +55,7 @@ def mend(
     """
     size = snapshot.log_file_bytes
     if size > LARGEST_FILE_BYTES:
-        from ..next_commands import (  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import (  # which looks at findings, and they at recoveries
             Given,
             salvaging,
         )

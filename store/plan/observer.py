@@ -23,7 +23,7 @@ from ..audit.tally import Tally
 from ..audit.verified import SoundRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
-from ..disk.snapshot import QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent

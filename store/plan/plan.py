@@ -27,10 +27,10 @@ from ..audit.verified import SoundLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
+from ..broker.snapshot import QueueId, Snapshot
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId, Snapshot
 from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog

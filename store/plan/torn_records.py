@@ -68,8 +68,8 @@ from ...formats.message_properties import (
 )
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import LMQ_PREFIX, dispatch
+from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId, Snapshot
 from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark

@@ -25,7 +25,7 @@ from ...formats.derive import Columns
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import LMQ_PREFIX
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark

@@ -82,7 +82,7 @@ def find_tail(layout: Layout) -> Tail:
 
 
 def _unclean(layout: Layout, what: str, offset: int) -> Unclean:
-    from ..next_commands import proposed  # numpy, which a write can do without
+    from ..findings.next_commands import proposed  # numpy, which a write can do without
 
     return Unclean(
         what, path=layout.root, offset=offset, hint=f"run: {proposed(layout, 'recover')}"
@@ -278,7 +278,7 @@ def check_clean(layout: Layout) -> None:
             what = f"{'taking back a recovery' if undoing else 'a recovery'} was cut off"
             command = "undo" if undoing else "recover"
     if what:
-        from ..next_commands import proposed  # numpy, which a write can do without
+        from ..findings.next_commands import proposed  # numpy, which a write can do without
 
         raise Unclean(what, path=layout.root, hint=f"run: {proposed(layout, command)}")
 

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
+from ..broker.snapshot import Entry
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
 from ..disk.edits import Content, Edit
 from ..disk.file_queue import NAME_DIGITS, file_name
-from ..disk.snapshot import Entry
 from .fix import QueueFix
 from .units import Units, pre_fill, read_units
 

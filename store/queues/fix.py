@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from .units import Units
 
 Ints = npt.NDArray[np.int64]

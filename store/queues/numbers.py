@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..broker.snapshot import QueueId, Snapshot
 from ..columns.dictionary import Dictionary, KnownTopics
-from ..disk.snapshot import QueueId, Snapshot
 from .edits import is_whole_file
 
 Numbers = npt.NDArray[np.uint16 | np.int64]

@@ -18,7 +18,7 @@ from ...formats.consume_queue_ext import ADDRESS_BASE, END, HEAD, UNIT_BYTES_MAX
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import overlapping
 from ..broker.load_rules import LoadedFile, truncate
-from ..disk.snapshot import Bytes, Entry, FileBytes, Snapshot
+from ..broker.snapshot import Bytes, Entry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
 
 Ints = npt.NDArray[np.int64]

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT
 from ...formats.derive import dtype_of
+from ..broker.snapshot import Entry
 from ..disk.byte_reader import fill, opened
-from ..disk.snapshot import Entry
 
 Units = npt.NDArray[np.void]
 UNIT_DTYPE = dtype_of(UNIT)

@@ -19,7 +19,7 @@ from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
 from ..audit.messages import HIDDEN
 from ..audit.tally import Share, Tally
 from ..broker.profiles import MinOffset, ReputStart
-from ..disk.snapshot import Entry, QueueId
+from ..broker.snapshot import Entry, QueueId
 from ..log.commit_log import CommitLog
 from ..queues.units import is_valid, pre_fill, read_units
 from ..start.log import LAST_LOOKED_AT

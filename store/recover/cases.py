@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from ..audit.messages import Readability
 from ..broker.load_rules import LoadedFile
-from ..disk.snapshot import Snapshot
+from ..broker.snapshot import Snapshot
 from ..plan.plan import Plan
 from ..queues.edits import is_whole_file, last_byte
 from ..start.simulate import POISON, Outcome

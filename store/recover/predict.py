@@ -15,8 +15,8 @@ from ..audit.messages import Readability
 from ..audit.tally import Tally
 from ..broker.load_rules import size_at
 from ..broker.profiles import Profile
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import file_name
-from ..disk.snapshot import Entry, QueueId, Snapshot
 from ..plan.groups import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
 from ..queues.start import QueueState

@@ -14,10 +14,10 @@ from ..audit.verified import SoundLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.generation import Generation, generation_of
 from ..broker.profiles import Profile, is_exact, profile_of
+from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..disk.snapshot import Snapshot
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.compare import IndexFiles
@@ -360,7 +360,9 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
     yield from layout.options.notes()
     if plan and plan.index is None and layout.options.message_index.is_guess:
-        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import (
+            proposed,  # which looks at findings, and they at recoveries
+        )
 
         yield (
             "there is no index, and nothing tells that there was one (messageIndexEnable=false?): "

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
+from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit
-from ..disk.snapshot import Snapshot
 from ..index.compare import IndexFix
 from ..index.start import stored_files
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind

@@ -29,13 +29,13 @@ from ...formats.message import MESSAGE
 from ...formats.message_properties import crc_ok
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT, UNIT_BYTES
+from ..broker.snapshot import QueueId
 from ..broker.topics import dumps, loads
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.layout import Layout
-from ..disk.snapshot import QueueId
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark

@@ -28,6 +28,7 @@ from ...formats.kinds import KINDS, Syntax
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.profiles import DispatchRules, Profile, WriterProfile
+from ..broker.snapshot import QueueId, Snapshot
 from ..broker.topics import (
     BATCH_QUEUES,
     QUEUE_TYPE,
@@ -42,7 +43,6 @@ from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import start_of
 from ..disk.layout import Layout
-from ..disk.snapshot import QueueId, Snapshot
 from ..errors import InvalidInput, one_line
 from ..queues.read import queue_directories
 from ..settings.read import BACKUP, FILES

@@ -31,11 +31,11 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MIN,
 )
 from ..broker.dispatch import dispatch
+from ..broker.snapshot import Entry, Snapshot
 from ..columns.ordered import rows_of
 from ..counted import counted
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.snapshot import Entry, Snapshot
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_whole_file, last_byte
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at

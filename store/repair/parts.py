@@ -8,6 +8,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from ..broker.snapshot import QueueId
 from ..disk.layout import (
     BATCH_CONSUME_QUEUE,
     COMPACTION,
@@ -17,10 +18,9 @@ from ..disk.layout import (
     Layout,
 )
 from ..disk.layout import INDEX as INDEX_FOLDER
-from ..disk.snapshot import QueueId
 from ..errors import InvalidInput
-from ..next_commands import RECOVER
-from ..verify.catalogue import catalogue
+from ..findings.catalogue import catalogue
+from ..findings.next_commands import RECOVER
 from ..verify.start import GROUP
 
 

@@ -23,7 +23,7 @@ from ..audit.queues import LARGEST_OFFSET
 from ..audit.verified import SoundLog, SoundRun, Stretch
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
-from ..disk.snapshot import QueueId, Snapshot
+from ..broker.snapshot import QueueId, Snapshot
 from ..index.compare import IndexFiles
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog

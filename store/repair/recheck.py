@@ -17,18 +17,18 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..broker.snapshot import QueueId, Snapshot
 from ..disk.byte_reader import opened, read
 from ..disk.checkpoint import read_checkpoint
 from ..disk.edits import Edit
 from ..disk.layout import Layout
-from ..disk.snapshot import QueueId, Snapshot
+from ..findings.catalogue import Severity, catalogue
+from ..findings.findings import Finding
+from ..findings.next_commands import Command, Given, by_hand_for, cure_of
 from ..index.start import stored_files
-from ..next_commands import Command, Given, by_hand_for, cure_of
 from ..plan.plan import Plan
 from ..search.store import Store
-from ..verify.catalogue import Severity, catalogue
 from ..verify.context import Scope
-from ..verify.findings import Finding
 from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict

@@ -18,15 +18,15 @@ from ..audit.verified import SoundLog
 from ..broker.generation import generation_of
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
+from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
 from ..disk.edits import Edit
 from ..disk.layout import Layout
-from ..disk.snapshot import Snapshot
 from ..disk.workers import cores
 from ..errors import NotFound, Refused, Unsupported
+from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
-from ..next_commands import proposed
 from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan, make_plan
 from ..recover.recovery import switches_of

@@ -27,13 +27,13 @@ from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
+from ..broker.snapshot import Bytes, FileBytes, QueueId, list_entries
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.checkpoint import TimerCheck
 from ..disk.edits import Content, Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, start_of
 from ..disk.layout import Layout
-from ..disk.snapshot import Bytes, FileBytes, QueueId, list_entries
 from ..inspect.timer_records import numbers
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid

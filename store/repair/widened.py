@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..broker.profiles import profile_of
+from ..broker.snapshot import Snapshot
 from ..disk.layout import Layout
-from ..disk.snapshot import Snapshot
 from ..errors import InvalidInput
+from ..findings.catalogue import Severity
+from ..findings.findings import Finding
 from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan
 from ..recover.cases import Case, case_named
@@ -20,8 +22,6 @@ from ..recover.recovery import Recovery, switches_of
 from ..recover.recovery import plan_again as recovery_again
 from ..start.config_rules import STATISTICS
 from ..start.log import as_configured
-from ..verify.catalogue import Severity
-from ..verify.findings import Finding
 from .parts import Choice, Part, part_of_code
 from .repair import Request, mend_parts
 

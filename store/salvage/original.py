@@ -31,13 +31,13 @@ from ...formats.message_properties import ends_with_crc
 from ..audit.messages import Messages, survey
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, writer_profile
+from ..broker.snapshot import QueueId
 from ..broker.topics import Topics, now_ms
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files, confine
 from ..disk.layout import COMMIT_LOG, Layout
-from ..disk.snapshot import QueueId
 from ..errors import InvalidInput, Refused
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog

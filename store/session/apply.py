@@ -19,12 +19,12 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 
+from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import pieces
 from ..disk.edits import digest
 from ..disk.files import Files, OpenFile, remove_tree
 from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..disk.snapshot import BARRIER_PREFIX
 from ..disk.take_lock import StoreLock
 from ..errors import InUse, Refused
 from ..plan.plan import Plan
@@ -113,7 +113,9 @@ def _check_barrier(layout: Layout) -> None:
     if journal is None:
         return
     if journal.state is State.UNDO_CUT_OFF:
-        from ..next_commands import proposed  # which looks at findings, and they at recoveries
+        from ..findings.next_commands import (
+            proposed,  # which looks at findings, and they at recoveries
+        )
 
         raise Refused(
             f"taking back {journal.session} was cut off",

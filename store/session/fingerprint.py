@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.layout import Layout
 from ..disk.lock import holder
-from ..disk.snapshot import BARRIER_PREFIX
 from ..errors import StoreError
 
 _SETTLED_NS = 3 * 10**9

@@ -107,7 +107,9 @@ def session_to_undo(layout: Layout, name: str | None = None) -> Journal | None:
         folder = next((f for f in sessions(layout.journal) if f.name == name), None)
         state = State.UNSEALED if folder is None else Journal(layout.root, folder, "").state
         if folder is None or state is State.UNSEALED:
-            from ..next_commands import proposed  # which looks at findings, and they at recoveries
+            from ..findings.next_commands import (
+                proposed,  # which looks at findings, and they at recoveries
+            )
 
             hint = f"{proposed(layout, 'undo', '--list')} names them"
             raise NotFound(f"no such session: {name}", path=layout.root, hint=hint)

@@ -22,6 +22,7 @@ from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.generation import came_through_a_broker
 from ..broker.profiles import Profile
+from ..broker.snapshot import QueueId
 from ..broker.topics import (
     CHECKED_TOO_OFTEN,
     DEAD_LETTER_PREFIX,
@@ -32,7 +33,6 @@ from ..broker.topics import (
 )
 from ..counted import counted
 from ..disk.layout import Layout
-from ..disk.snapshot import QueueId
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases
 from .config_rules import (

@@ -19,9 +19,9 @@ from ...formats.derive import Columns, decode
 from ..audit.verified import SoundRun
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, NormalStart, Profile, profile_of
+from ..broker.snapshot import Snapshot
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
-from ..disk.snapshot import Snapshot
 
 _HEAD_BYTES = 4096
 KEPT_FILES = 3

@@ -26,7 +26,7 @@ from ..broker.load_rules import (
     walk,
 )
 from ..broker.profiles import Profile, QueueCut, ReputStart
-from ..disk.snapshot import Entry, QueueId, Snapshot
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..index.start import IndexState, load_index
 from ..queues.start import QueueState
 from ..queues.start_batches import BatchQueueState, batch_units

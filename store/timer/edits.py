@@ -16,10 +16,10 @@ import numpy as np
 from ...formats.blank import MAGIC_BLANK
 from ...formats.timer_log import BLANK, BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES
+from ..broker.snapshot import Entry, Snapshot
 from ..counted import counted
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.edits import Edit
-from ..disk.snapshot import Entry, Snapshot
 from ..queues.edits import is_whole_file, last_byte
 from .start import entries_end, rebuilt_wheel
 

@@ -21,8 +21,8 @@ from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
+from ..broker.snapshot import Entry, FileBytes, QueueId, Snapshot
 from ..disk.checkpoint import TimerCheck, read_timer_check
-from ..disk.snapshot import Entry, FileBytes, QueueId, Snapshot
 from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
 from ..queues.units import is_valid

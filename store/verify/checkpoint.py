@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..broker.load_rules import load_files
+from ..broker.snapshot import Snapshot
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
-from ..disk.snapshot import Snapshot
 from ..errors import Missing, NotFound, StoreError
+from ..findings.catalogue import Severity
 from ..index.files import IndexFile
 from ..start.log import Switches, start_file
-from .catalogue import Severity
 from .context import Scene
 from .queue_state import may_have_none, queues_of
 from .register import after

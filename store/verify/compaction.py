@@ -20,11 +20,12 @@ from ...formats import message_properties as names
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
+from ..broker.snapshot import QueueId
 from ..columns.ordered import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.snapshot import QueueId
 from ..errors import Missing
+from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
 from ..queues.read import queue_directories
@@ -32,7 +33,6 @@ from ..queues.read_batches import Units, is_valid
 from ..queues.read_sparse import SparseRange, sparse_units
 from ..search.compaction import open_log
 from ..settings.read import BACKUP, ConfigFile, read_config_file
-from .catalogue import Severity
 from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before

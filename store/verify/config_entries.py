@@ -16,10 +16,10 @@ from typing import Any
 from ...formats.consumer_offset import OFFSET_TABLES
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.snapshot import QueueId
 from ..broker.topics import is_system_topic
-from ..disk.snapshot import QueueId
+from ..findings.catalogue import Severity
 from ..queues.read import queue_directories
-from .catalogue import Severity
 from .config_files import ConfigTables, Row, Told, config_tables
 from .context import Scene
 from .queue_bounds import queue_bounds

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS, Syntax
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..errors import Missing, StoreError, Unsupported
+from ..findings.catalogue import Severity
 from ..queues.rocksdb import RocksDb
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile, read_config_file, stand_in
 from ..settings.rocksdb import read_entries
@@ -26,7 +27,6 @@ from ..settings.summary import databases
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK
-from .catalogue import Severity
 from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after, before

@@ -32,15 +32,15 @@ from ...formats.property_columns import Items
 from ..columns.dictionary import Dictionary, dictionary
 from ..columns.ordered import Flags, Ints, Ranges
 from ..disk.lock import holder
+from ..findings.catalogue import Severity
+from ..findings.findings import Finding, Findings
 from ..search.store import Store
-from .catalogue import Severity
-from .findings import Finding, Findings
 
 if TYPE_CHECKING:
     from ..broker.dispatch import Dispatched
     from ..broker.profiles import Profile
+    from ..broker.snapshot import QueueId
     from ..columns.dictionary import TopicTable
-    from ..disk.snapshot import QueueId
     from ..log.commit_log import Batch
 
 

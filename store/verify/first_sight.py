@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from ..broker.load_rules import Refusal
 from ..broker.profiles import profile_of
+from ..broker.snapshot import QueueId, Snapshot
 from ..broker.topics import Topics
 from ..counted import counted
-from ..disk.snapshot import QueueId, Snapshot
 from ..errors import InvalidInput, NotFound, Refused, StoreError, UnreadableRange, Unsupported
+from ..findings.findings import Finding, order
 from ..plan.normalize import mend
 from ..queues.read import has_topic, queue_directories
 from ..search.find import find
@@ -30,7 +31,6 @@ from ..session.journal import unfinished
 from ..start.config import config_start
 from ..timer.start import load_timer
 from .context import Scene, Scope
-from .findings import Finding, order
 from .register import CHECKS, checks_of
 from .run import load_checks
 from .start import cut_off, forgotten

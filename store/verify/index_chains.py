@@ -16,10 +16,10 @@ import numpy.typing as npt
 from ...formats.index_file import ITEM_BYTES, SLOT_BYTES, items_offset, slots_offset
 from ..counted import counted
 from ..errors import Missing
+from ..findings.catalogue import Severity
+from ..findings.findings import Flags
 from ..index.files import IndexFile, cannot_follow, is_outside
-from .catalogue import Severity
 from .context import Scene
-from .findings import Flags
 from .index_files import add, header_only, index_files
 from .register import before
 

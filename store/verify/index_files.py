@@ -10,9 +10,9 @@ from ...formats.index_file import HEADER_BYTES, file_size
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
+from ..findings.catalogue import Severity
 from ..index.compare import stored_as_told
 from ..index.files import IndexFile
-from .catalogue import Severity
 from .context import Scene
 from .register import after, before
 

@@ -19,9 +19,9 @@ from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
 from ..counted import counted
 from ..errors import Missing
+from ..findings.catalogue import Severity
 from ..index.files import IndexFile
 from ..log.record_status import tombstones
-from .catalogue import Severity
 from .context import Carried, Records, Scene, covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus

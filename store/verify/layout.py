@@ -16,17 +16,17 @@ from pathlib import Path
 
 from ...formats.lock import CONTENT
 from ..broker.profiles import OnOddFile
+from ..broker.snapshot import Entry, list_entries
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.compressed import is_compressed_name, plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, file_name, start_of
 from ..disk.layout import JOURNAL
 from ..disk.lock import holder
-from ..disk.snapshot import Entry, list_entries
 from ..errors import Missing, StoreError
+from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from .catalogue import Severity
 from .context import Carried, Scene
 from .register import after, before, of_extents
 

@@ -24,11 +24,11 @@ from ..disk.broker_conf import parse_properties
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import Missing
+from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
 from ..log.record_status import Mark
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
 from ..tiered.dledger_index import index_units
-from .catalogue import Severity
 from .context import Carried, Records, Scene
 from .register import after, of_extents, of_records, of_stale
 

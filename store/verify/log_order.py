@@ -18,7 +18,7 @@ from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
 from ..columns.ordered import Flags, Ints
 from ..counted import counted
-from .catalogue import Severity
+from ..findings.catalogue import Severity
 from .context import Carried, Records, Scene
 from .log_chain import chain_of
 from .register import after, of_records

@@ -18,11 +18,11 @@ import numpy as np
 
 from ..columns.dictionary import TopicTable
 from ..errors import NotFound
+from ..findings.catalogue import GROUPS
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.record_status import Mark
 from ..log.splits import record_behind
 from ..log.tail_history import LOOK_BACK, Recent
-from .catalogue import GROUPS
 from .context import LogFacts, Records, Scene, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
@@ -31,7 +31,7 @@ from .unreadable import Going
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..broker.dispatch import Dispatched
-    from ..disk.snapshot import QueueId
+    from ..broker.snapshot import QueueId
 
 
 CUT_BYTES = 64 << 20

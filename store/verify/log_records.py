@@ -27,7 +27,7 @@ from ...formats.tombstone import FILLER_TOPIC
 from ..broker.dispatch import java_split
 from ..columns.ordered import Flags
 from ..counted import counted
-from .catalogue import Severity
+from ..findings.catalogue import Severity
 from .context import LOOK, Carried, Records, Scene, add_rows
 from .register import after, of_records
 

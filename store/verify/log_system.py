@@ -15,9 +15,9 @@ from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..columns.ordered import Flags, Ints, Ranges, rows_of
+from ..findings.catalogue import Severity
 from ..log.body import unpack
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC
-from .catalogue import Severity
 from .context import Carried, Records, Scene, add_rows
 from .register import of_records
 

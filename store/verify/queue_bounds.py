@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId
 from ..queues.read import queue_directories
 from ..queues.read_batches import BatchConsumeQueue
 from .context import Scene

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from ...formats.message import SMALLEST
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.snapshot import QueueId
 from ..counted import counted
-from ..disk.snapshot import QueueId
-from .catalogue import Severity
+from ..findings.catalogue import Severity
 from .context import Scene
 from .queue_state import Missing, QueueCheck, Queues, may_have_none
 from .queue_units import QueuePass

@@ -12,12 +12,12 @@ from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
 from ..audit.messages import Messages
 from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.snapshot import QueueId
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId
+from ..findings.catalogue import Severity
 from ..queues.read import QueueDirectory, queue_directories
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at
-from .catalogue import Severity
 from .context import Scene
 from .register import after
 

@@ -9,13 +9,13 @@ from typing import Any
 from ...formats import batch_consume_queue, consume_queue
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.snapshot import QueueId, list_entries
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.snapshot import QueueId, list_entries
 from ..errors import Missing
+from ..findings.catalogue import Severity
 from ..queues.read import LARGEST_QUEUE_ID, queue_directories
-from .catalogue import Severity
 from .context import Scene
 from .queue_state import Queues, queues_of
 from .register import after, before

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ..audit.messages import Messages, points_at
 from ..broker.delay_level import SCHEDULE_TOPIC
+from ..findings.catalogue import Severity
 from ..queues.units import Units, is_valid
-from .catalogue import Severity
 from .context import Scene
 from .queue_batches import compare_batches
 from .queue_ext import compare_entries

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ..broker.snapshot import QueueId
 from ..columns.ordered import runs
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name, is_zero
-from ..disk.snapshot import QueueId
 from ..errors import Missing
+from ..findings.findings import Findings
 from ..queues.read import ConsumeQueue
 from ..queues.units import UNIT_DTYPE, Units, is_valid
-from .findings import Findings
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -12,7 +12,7 @@ from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find
 from ..broker.dispatch import LMQ_PREFIX, java_split
-from ..disk.snapshot import QueueId
+from ..broker.snapshot import QueueId
 from ..log.commit_log import Batch
 from ..log.record_status import tombstones
 from ..queues.units import Units

@@ -10,8 +10,8 @@ from construct import ConstructError
 
 from ...formats import rocksdb_consume_queue as formats
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
+from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId
 from ..queues.read import ConsumeQueue, QueueSummary, queue_directories
 from ..queues.read_rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb import RocksDb

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from ..audit.messages import Messages
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.snapshot import QueueId, list_entries
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..columns.ordered import Ranges
 from ..disk.file_queue import MappedFileQueue
-from ..disk.snapshot import QueueId, list_entries
 from ..errors import NotFound, StoreError
 from ..queues.read import queue_directories
 from ..queues.read_batches import BatchConsumeQueue

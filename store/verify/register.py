@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from .catalogue import of_group
+from ..findings.catalogue import of_group
 
 if TYPE_CHECKING:
     from ..audit.messages import Messages

@@ -17,16 +17,16 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..broker.snapshot import unmendable
 from ..disk.byte_reader import aside, noting
-from ..disk.snapshot import unmendable
 from ..disk.workers import beside, cores
 from ..errors import Missing
+from ..findings.catalogue import GROUPS
+from ..findings.findings import order
 from ..recover.recovery import Proved
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
-from .catalogue import GROUPS
 from .context import LogFacts, Scene, Scope, never
-from .findings import order
 from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of
 from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process

@@ -21,9 +21,9 @@ from ..broker.generation import generation_of
 from ..counted import counted
 from ..disk.workers import beside
 from ..errors import StoreError
+from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
 from .context import Carried, Predicted, Scene, Scope
-from .findings import Finding
 from .register import after
 
 if TYPE_CHECKING:

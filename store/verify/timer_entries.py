@@ -15,10 +15,10 @@ from ...formats.derive import dtype_of
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.delay_level import TIMER_TOPIC
+from ..broker.snapshot import Bytes, FileBytes
 from ..columns.ordered import rows_of
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from ..disk.snapshot import Bytes, FileBytes
 from ..timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer.wheel import Ticks
 from .context import Scene

@@ -11,9 +11,9 @@ from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ..counted import counted
 from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile
+from ..findings.catalogue import Severity
 from ..inspect.timer_records import NO_NUMBER
 from ..timer.read import TimerRange
-from .catalogue import Severity
 from .context import Scene
 from .timer_entries import Entries, TimerLog, of_timer, timer_files
 from .timer_records import timer_columns

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ..broker.delay_level import TIMER_TOPIC
+from ..broker.snapshot import QueueId
 from ..counted import counted
-from ..disk.snapshot import QueueId
 from ..errors import Missing
+from ..findings.catalogue import Severity
 from ..inspect.timer_records import NO_NUMBER
 from ..settings.read import read_config_file
-from .catalogue import Severity
 from .context import Scene
 from .queue_bounds import queue_bounds
 from .register import after

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
-from .catalogue import Severity
+from ..findings.catalogue import Severity
 from .context import Scene
 from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
 

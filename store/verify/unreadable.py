@@ -17,8 +17,8 @@ import numpy.typing as npt
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..errors import UnreadableRange
+from ..findings.findings import Finding
 from .context import Scene
-from .findings import Finding
 from .register import last
 
 Ints = npt.NDArray[np.int64]

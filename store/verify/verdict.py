@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..counted import counted
-from ..next_commands import NOTHING_GIVEN, Command, Given, command_for, next_commands, refused
-from .catalogue import Severity, catalogue
+from ..findings.catalogue import Severity, catalogue
+from ..findings.findings import Finding
+from ..findings.next_commands import (
+    NOTHING_GIVEN,
+    Command,
+    Given,
+    command_for,
+    next_commands,
+    refused,
+)
 from .context import LogFacts
-from .findings import Finding
 
 if TYPE_CHECKING:
     from ..audit.verified import SoundLog

@@ -72,8 +72,8 @@ def where(root: str, expression: str) -> dict[str, Any]:
 
 def verify(root: str, groups: str = "", jobs: str = "1") -> dict[str, Any]:
     """Check a store: all groups, or those named. Findings above warning are counted as damage."""
+    from mqstore.store.findings.catalogue import Severity
     from mqstore.store.search.store import Store
-    from mqstore.store.verify.catalogue import Severity
     from mqstore.store.verify.context import Scope
     from mqstore.store.verify.run import load_checks
     from mqstore.store.verify.run import verify as check

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.next_commands import Given, refused, settings
+from mqstore.store.findings.catalogue import Severity, catalogue
+from mqstore.store.findings.next_commands import Given, refused, settings
 from mqstore.store.repair.recheck import why_beyond
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict, findings_json
 

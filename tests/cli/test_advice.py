@@ -16,8 +16,8 @@ from mqstore.store.damage.scenario import scenarios
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import NotFound
+from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity, catalogue
 
 from .. import slices, stores
 from ..store.verify.mutations import copied, mutations, original

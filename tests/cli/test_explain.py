@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.log.batch import ExtentKind
 from mqstore.store.log.record_status import Mark, mark_stories
 from mqstore.store.recover.broker_bugs import bugs
 from mqstore.store.recover.cases import CASES
-from mqstore.store.verify.catalogue import catalogue
 
 from .datadriven import run_here
 from .test_schemas import wrong

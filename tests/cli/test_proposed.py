@@ -18,9 +18,9 @@ from mqstore.cli.verify_text import page
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
-from mqstore.store.next_commands import Given, settings
+from mqstore.store.findings.findings import Finding
+from mqstore.store.findings.next_commands import Given, settings
 from mqstore.store.repair.recheck import beyond_of
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.verdict import Status, Verdict, findings_json
 
 from .. import slices, stores

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mqstore.cli.app import run
 from mqstore.cli.verify_text import folded
-from mqstore.store.verify.catalogue import catalogue
+from mqstore.store.findings.catalogue import catalogue
 
 from .. import stores
 from .datadriven import run_here

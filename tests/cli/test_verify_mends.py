@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from mqstore.store.next_commands import command_for
-from mqstore.store.verify.catalogue import Severity, catalogue
+from mqstore.store.findings.catalogue import Severity, catalogue
+from mqstore.store.findings.next_commands import command_for
 
 from .. import slices
 from ..store.verify.mutations import Mutation, copied, mutations, original, verified

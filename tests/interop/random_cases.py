@@ -23,9 +23,9 @@ from mqstore.formats.checkpoint import CHECKPOINT, FIELDS
 from mqstore.formats.message import SysFlag
 from mqstore.store.broker.load_rules import size_at
 from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import Snapshot
 from mqstore.store.recover.recovery import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 from tests.damage import Span, Victim

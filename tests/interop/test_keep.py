@@ -12,9 +12,9 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.message import MESSAGE
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.recover.recovery import examine
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 from tests.slices import rng, share

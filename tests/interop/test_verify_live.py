@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.run import verify
 
 from .conftest import Judge

@@ -198,7 +198,7 @@ def test_the_package_runs_from_the_zip_that_executors_get(tmp_path: Path) -> Non
     """Its data files are in it: the catalogue of `verify` is read from the zip."""
     check = (
         "import mqstore.pipeline.rebuild_tasks, mqstore.pipeline.verify as v, sys;"
-        "from mqstore.store.verify.catalogue import catalogue;"
+        "from mqstore.store.findings.catalogue import catalogue;"
         "assert v.__file__.startswith(sys.argv[1]), v.__file__; print(len(catalogue()) > 100)"
     )
     archive = package_zip(tmp_path)

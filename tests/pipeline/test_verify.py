@@ -37,9 +37,9 @@ from mqstore.pipeline.verify import (
 from mqstore.store.arrow.stores import log_sizes
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import Missing, StoreError
+from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, Left
 from mqstore.store.verify.run import verify

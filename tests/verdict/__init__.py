@@ -20,6 +20,7 @@ from mqstore.store.disk.byte_reader import noting
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
+from mqstore.store.findings.catalogue import GROUPS, catalogue
 from mqstore.store.inspect.description import describe
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
@@ -32,7 +33,6 @@ from mqstore.store.repair.repair import Repair
 from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.catalogue import GROUPS, catalogue
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.first_sight import at_first_sight
 from mqstore.store.verify.run import verify, with_start

@@ -15,10 +15,10 @@ from mqstore.store.audit import prove, prove_parts
 from mqstore.store.audit.verified import SoundLog
 from mqstore.store.broker.dispatch import LMQ_PREFIX
 from mqstore.store.broker.profiles import VERSIONS, profile_of
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.edits import digest
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import Snapshot
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.observer import Policy

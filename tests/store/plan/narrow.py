@@ -8,9 +8,9 @@ from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
 from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.formats.message_properties import CRC_ITEM_BYTES, crc_item, ends_with_crc
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId, Snapshot
 
 from ..recover.recovered import record_bytes, units_of
 

@@ -9,6 +9,7 @@ import pytest
 
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.log.batch import Batch
 from mqstore.store.log.message import Message
 from mqstore.store.log.record_status import Mark
@@ -18,7 +19,6 @@ from mqstore.store.put.new_message import NewMessage
 from mqstore.store.recover.recovery import Recovery, examine
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 

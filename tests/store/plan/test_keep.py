@@ -18,9 +18,9 @@ from mqstore.formats.pop import REVIVE_TOPIC
 from mqstore.formats.tombstone import FILLER_TOPIC, LOST_ITEM, lost_item
 from mqstore.store.audit.queues import QueueAudit
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import Refused
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.fill import SMALLEST_FILLER, encoded, fill, padded

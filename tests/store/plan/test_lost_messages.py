@@ -14,11 +14,11 @@ from mqstore.formats.hashing import index_hash
 from mqstore.formats.message_properties import KEYS, UNIQ_KEY
 from mqstore.formats.message_properties import parse as parse_properties
 from mqstore.store.audit.messages import Messages
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.groups import GroupLoss, read_progress
 from mqstore.store.plan.lost_messages import MOST, LostMessages

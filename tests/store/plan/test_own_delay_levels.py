@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId, Snapshot
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.queues.units import read_units
 from mqstore.store.repair.ext import _records

@@ -13,12 +13,12 @@ import pytest
 from mqstore.formats.checkpoint import CHECKPOINT
 from mqstore.formats.message import MESSAGE
 from mqstore.store.audit.messages import Messages
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.damage.scenarios import PAGE_BYTES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsupported
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.plan.bring_back import Brought, Part, QueueChain

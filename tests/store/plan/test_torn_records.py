@@ -19,11 +19,11 @@ from mqstore.formats.message_properties import (
     parse,
 )
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan

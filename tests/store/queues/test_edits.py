@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
+from mqstore.store.broker.snapshot import Entry, QueueId
 from mqstore.store.disk.edits import Edit
 from mqstore.store.disk.file_queue import file_name
-from mqstore.store.disk.snapshot import Entry, QueueId
 from mqstore.store.queues.edits import queue_edits
 from mqstore.store.queues.fix import QueueFix
 from mqstore.store.queues.units import UNIT_DTYPE, Units

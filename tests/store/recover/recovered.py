@@ -8,10 +8,10 @@ from pathlib import Path
 
 from mqstore.formats.consume_queue import PRE_FILL
 from mqstore.store.broker.profiles import VERSIONS, profile_of
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId, Snapshot
 from mqstore.store.plan.plan import Plan, make_plan
 from mqstore.store.queues.units import read_units
 from mqstore.store.session.apply import Applied, apply

@@ -10,8 +10,8 @@ import pytest
 from mqstore.store.audit.messages import HIDDEN, MISPLACED
 from mqstore.store.audit.tally import Share, Tally
 from mqstore.store.broker.profiles import VERSIONS, profile_of
+from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId, Snapshot
 from mqstore.store.recover.broker_bugs import bugs, with_bugs
 from mqstore.store.recover.recovery import examine
 from mqstore.store.start.simulate import simulate

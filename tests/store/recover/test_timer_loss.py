@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import Snapshot
 from mqstore.store.recover.timer_loss import TimerLoss, timer_loss
 from mqstore.store.start.simulate import simulate
 

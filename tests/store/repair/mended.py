@@ -8,9 +8,9 @@ from random import Random
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.repair.parts import chosen, part_of_code
 from mqstore.store.session.undo import session_to_undo, undo
-from mqstore.store.verify.catalogue import Severity
 
 from ... import slices, stores
 from ..session.test_undo import everything

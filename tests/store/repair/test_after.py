@@ -12,13 +12,13 @@ from mqstore.store.disk.checkpoint import read_timer_check
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import catalogue
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.repair.parts import Choice, Part
 from mqstore.store.repair.recheck import beyond_repair, beyond_texts
 from mqstore.store.repair.repair import examine
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.catalogue import catalogue
 
 from ... import recovery_cases, stores
 from ...recovery_cases import Case, all_feature_cases, case_of, config_of, feature_cases

@@ -11,11 +11,11 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, Refused, Unsupported
+from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
 from mqstore.store.repair.recheck import beyond_texts
 from mqstore.store.repair.repair import examine
 from mqstore.store.session.apply import apply
-from mqstore.store.verify.catalogue import Severity, catalogue
 from mqstore.store.verify.start import GROUP
 
 from ... import slices, stores

@@ -11,9 +11,9 @@ import pytest
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.formats.derive import offset_of
 from mqstore.formats.message import MESSAGE
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.repair import compaction
 from mqstore.store.repair.parts import Choice, Part, chosen

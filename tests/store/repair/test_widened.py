@@ -15,6 +15,8 @@ from mqstore.store.damage.drill import drill, scenario_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import Recovery, examine
@@ -27,9 +29,7 @@ from mqstore.store.repair.widened import plan_again, widened
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
 
 from ... import recovery_cases, stores

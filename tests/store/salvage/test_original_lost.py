@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mqstore.store.audit.messages import Messages
-from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.salvage.original import Missing, MissingOffsets
 
 _AT = 9_000

@@ -18,8 +18,8 @@ import pytest
 
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
 from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import QueueId
 from mqstore.store.recover.recovery import examine
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
 from mqstore.store.start.config_load import Start, judge, load_config

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from mqstore.store.broker.profiles import profile_of
+from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.snapshot import Snapshot
 from mqstore.store.recover.recovery import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 

@@ -14,15 +14,15 @@ from mqstore.formats.timer_check import PAGE_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.inspect.timers import WAITING, State, timers
 from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.timer.precision import taken_by_a_broker
 from mqstore.store.timer.read import timer_wheel
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
 
 from ... import stores

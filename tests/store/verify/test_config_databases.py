@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue import UNIT, UNIT_BYTES
+from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.columns.ordered import Ranges
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.snapshot import QueueId
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.queue_reader import LARGEST_OFFSET, QueueReader
 from mqstore.store.verify.run import verify
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.index_chains import _Chains, _remainder
 from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.run import verify

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 

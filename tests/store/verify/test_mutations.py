@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from mqstore.store.verify.catalogue import Severity
+from mqstore.store.findings.catalogue import Severity
 
 from ... import slices
 from .mutations import Mutation, copied, detection, mutations, original, verified

@@ -10,10 +10,10 @@ from random import Random
 import pytest
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.context import CACHES, Carried, Scene, Scope
 from mqstore.store.verify.log_pass import LogPass, read, scan
 from mqstore.store.verify.parallel import Beside, Left

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import LogFacts, Scene, Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

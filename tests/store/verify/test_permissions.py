@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.layout import may_write
 from mqstore.store.verify.run import verify
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqstore.formats.timer_log import UNIT_BYTES
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.timer.wheel import Ticks
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.timer_entries import Entries, Flags, Ints
 from mqstore.store.verify.timer_wheel import linked_by_a_start

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.verify.catalogue import Severity
+from mqstore.store.findings.catalogue import Severity
 from mqstore.store.verify.verdict import Verdict
 
 from ... import slices

@@ -23,8 +23,8 @@ from pathlib import Path
 from random import Random
 
 from mqstore.store.disk.broker_conf import BrokerConfig
+from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import GROUPS
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 

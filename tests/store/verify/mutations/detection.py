@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from mqstore.store.verify.catalogue import catalogue
+from mqstore.store.findings.catalogue import catalogue
 
 from . import mutations
 

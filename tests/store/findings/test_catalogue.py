@@ -9,12 +9,12 @@ from collections import Counter
 
 import pytest
 
-from mqstore.store.next_commands import MENDS
-from mqstore.store.verify.catalogue import GROUPS, Severity, catalogue
+from mqstore.store.findings.catalogue import GROUPS, Severity, catalogue
+from mqstore.store.findings.next_commands import MENDS
 from mqstore.store.verify.register import CHECKS
 from mqstore.store.verify.run import load_checks
 
-from .mutations import mutations
+from ..verify.mutations import mutations
 
 RANGES = {
     "layout": ("001-015",),

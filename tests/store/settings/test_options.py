@@ -17,14 +17,14 @@ from mqstore.formats.message_properties import format_properties
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, format_levels, parse_levels
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage, WriterOptions
 from mqstore.store.put.writer import StoreWriter
 from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
-from mqstore.store.verify.catalogue import Severity
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.findings import Finding
 from mqstore.store.verify.run import verify
 
 from ..repair.test_repair import repaired

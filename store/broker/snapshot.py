@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.hashing import java_hash
-from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
+from ..disk.byte_reader import data_ranges, fill, open_regular
+from ..disk.checkpoint import Checkpoint, read_checkpoint
+from ..disk.compressed import refuse_compressed
+from ..disk.file_queue import is_directory
+from ..disk.layout import Layout
 from ..errors import StoreError, Unsupported, from_os_error
-from .byte_reader import data_ranges, fill, open_regular
-from .checkpoint import Checkpoint, read_checkpoint
-from .compressed import refuse_compressed
-from .file_queue import is_directory
-from .layout import Layout
+from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.next_commands import (
+from mqstore.store.findings.catalogue import Severity, catalogue
+from mqstore.store.findings.findings import Finding
+from mqstore.store.findings.next_commands import (
     Given,
     by_hand_for,
     command,
@@ -16,8 +18,6 @@ from mqstore.store.next_commands import (
     next_commands,
     tidying_commands,
 )
-from mqstore.store.verify.catalogue import Severity, catalogue
-from mqstore.store.verify.findings import Finding
 
 GIVEN = Given(("--set", "a=b c"), "5.3", ("--journal", "/mnt/x"))
 TAIL = "--broker-version 5.3 --set 'a=b c' --journal /mnt/x"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mqstore.store.verify.catalogue import Severity
-from mqstore.store.verify.findings import Finding, Findings, how_many_more
+from mqstore.store.findings.catalogue import Severity
+from mqstore.store.findings.findings import Finding, Findings, how_many_more
 
 
 def test_adjacent_rows_are_one_finding() -> None:

@@ -15,10 +15,11 @@ from functools import cache
 from os import PathLike, fspath
 from pathlib import Path
 
-from .disk.layout import COMPACTION, Layout, is_uri
-from .errors import StoreError
-from .verify.catalogue import Severity, catalogue
-from .verify.findings import Finding
+from ..disk.byte_reader import COPY_FIRST
+from ..disk.layout import COMPACTION, Layout, is_uri
+from ..errors import StoreError
+from .catalogue import Severity, catalogue
+from .findings import Finding
 
 RECOVER, ALL, QUEUE = "recover", "all", "queue"
 PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "compaction"})
@@ -123,8 +124,7 @@ def copying_first(
     is known.
     """
     root = _store_above(fspath(Path(path).parent)) or root
-    text = "copy the disk first (ddrescue, see docs/guides/failing-disk.md)"
-    return text if root is None else f"{text}, then: {salvaging(root, given)}"
+    return COPY_FIRST if root is None else f"{COPY_FIRST}, then: {salvaging(root, given)}"
 
 
 @cache
