@@ -92,22 +92,21 @@ def _unit_state(ext: Mapping[int, ExtUnit] | None, record: dict[str, Any]) -> Re
 
     ext: by address, None where consumequeue_ext has nothing of the queue.
     """
-    from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL
+    from ...store.queues.read import Unit
 
-    if record["size"] <= 0 or record["physical_offset"] < 0:
-        return {"state": "invalid"}
-    if all(record[name] == value for name, value in PRE_FILL.items()):
-        return {"state": "pre_fill"}
     address = record["tags_code"]
-    if address > EXT_ADDRESS_MAX:
+    unit = Unit(0, record["physical_offset"], record["size"], address)
+    if not unit.valid or unit.pre_fill:
+        return {"state": "pre_fill" if unit.valid else "invalid"}
+    if unit.ext_address is None:
         return {}
     if ext is None:
         return {"ext_address": address, "ext_problem": "no consumequeue_ext of this queue"}
-    unit = ext.get(address)
-    if unit is None:
+    there = ext.get(address)
+    if there is None:
         return {"ext_address": address, "ext_problem": "no unit there"}
     return {
         "ext_address": address,
-        "ext_tags_code": unit.tags_code,
-        "ext_bit_map": unit.bit_map.hex(),
+        "ext_tags_code": there.tags_code,
+        "ext_bit_map": there.bit_map.hex(),
     }

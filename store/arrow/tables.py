@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ...formats.consume_queue import PRE_FILL, UNIT
+from ...formats.consume_queue import UNIT
 from ...formats.derive import columns_of
 from ...formats.index_file import ITEM
 from ...formats.kinds import KINDS
@@ -52,6 +52,7 @@ from ..findings.next_commands import Given, settings
 from ..index.read import Index, open_index_file
 from ..put.tail import batch_queues
 from ..queues.read import ConsumeQueues, QueueSummary
+from ..queues.units import is_used, is_valid
 from ..search.selection import matches
 from ..search.store import Store
 from ..settings.read import config_files, read_config_file
@@ -290,10 +291,9 @@ def _queue_parts(layout: Layout, ask: Ask) -> Iterator[QueuePart]:
 
 def _values(topic: str, queue_id: int, first: int, units: npt.NDArray[np.void]) -> Values:
     names = units.dtype.names or ()
-    invalid = (units["size"] <= 0) | (units["physical_offset"] < 0)
-    pre_fill = np.logical_and.reduce([units[name] == value for name, value in PRE_FILL.items()])
+    invalid = ~is_valid(units)
     state = np.where(invalid, _INVALID, _PRE_FILL)
-    ids = pa.array(state, pa.int64(), mask=~(invalid | pre_fill))
+    ids = pa.array(state, pa.int64(), mask=is_used(units))
     return {
         "topic": topic,
         "queue_id": queue_id,

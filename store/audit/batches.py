@@ -22,7 +22,7 @@ from ..log.batch import Batch
 from ..queues.edits import is_whole_file, queue_edits
 from ..queues.fix import QueueFix
 from ..queues.start_batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
-from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units
+from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid
 
 UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize
 Ints = npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ class BatchAudit:
         """Go on to the first unit that is not of a record before the log."""
         while self.next < self._end:
             units = self._read(UNITS_AT_ONCE)
-            inside = (units["physical_offset"] >= self.log_start) | ~self.state.valid(units)
+            inside = (units["physical_offset"] >= self.log_start) | ~is_valid(units)
             self.next += int(inside.argmax()) if inside.any() else len(units)
             if inside.any():
                 return
@@ -123,7 +123,7 @@ class BatchAudit:
     def _is_lost(self, there: Units, made: Units) -> npt.NDArray[np.bool_]:
         """bool[n]: a unit on disk of a record that is lost, which fits between its neighbours."""
         position = there["physical_offset"].astype(np.int64)
-        lost = self.state.valid(there) & (position >= self.log_start)
+        lost = is_valid(there) & (position >= self.log_start)
         lost &= position + there["size"] <= self.log_end
         lost &= np.isin(position, made["physical_offset"], invert=True)
         lost &= position > np.maximum.accumulate(np.append(-1, position))[:-1]

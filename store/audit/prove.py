@@ -15,14 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import UNIT_BYTES
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Further
-from ..broker.snapshot import Snapshot
 from ..columns.dictionary import Dictionary
-from ..disk.byte_reader import fill, opened
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
@@ -81,7 +78,6 @@ class Proof:
     message is of several queues.
     """
 
-    snapshot: Snapshot
     log: CommitLog
     queues: QueueNumbers
     index: IndexFiles
@@ -97,7 +93,7 @@ class Prover:
     """Proves one part of a log, which somebody reads for it."""
 
     def __init__(self, proof: Proof, start: int) -> None:
-        self._snapshot, self._queues, self._index = proof.snapshot, proof.queues, proof.index
+        self._queues, self._index = proof.queues, proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
         self._light = proof.light
         self._next = np.full(len(proof.queues), -1, np.int64)
@@ -206,17 +202,10 @@ class Prover:
     def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:
         """Units on disk, one stretch behind the other; zeros where a file is missing or ends."""
         units = np.zeros(sum(counts), UNIT_DTYPE)
-        room = units.view(np.uint8).data
         at = 0
         for number, first, count in zip(queues, firsts, counts, strict=True):
-            begin, end = first * UNIT_BYTES, (first + count) * UNIT_BYTES
-            while begin < end:
-                start = begin - begin % self._snapshot.queue_file_bytes
-                path = self._queues.files[number].get(start)
-                part = min(end, start + self._snapshot.queue_file_bytes) - begin
-                if path is not None:
-                    _read(path, begin - start, room[at : at + part])
-                begin, at = begin + part, at + part
+            self._queues.stream(number).fill(first, units[at : at + count])
+            at += count
         return units
 
 
@@ -254,9 +243,3 @@ def _may_be_torn(batch: Batch) -> bool:
     some = text.length > 0
     last = text.buffer[(text.start + text.length - 1)[some]]
     return bool((last == 0).any() or (text.length > _LONG_PROPERTIES).any())
-
-
-def _read(path: str, offset: int, room: memoryview) -> None:
-    """Fill `room` from byte `offset` of a file, as far as that goes. Raises Unreadable."""
-    with opened(path) as descriptor:
-        fill(descriptor, room, offset, path)

@@ -8,7 +8,6 @@ them: it only gets what lies behind its last unit, appended as a broker would.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,19 +16,20 @@ import numpy.typing as npt
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..broker.delay_level import SCHEDULE_TOPIC
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import QueueId
 from ..log.commit_log import CommitLog
 from ..queues.fix import Hole, QueueFix
 from ..queues.units import (
+    LARGEST_OFFSET,
     UNIT_DTYPE,
     UNITS_AT_ONCE,
+    FileUnits,
     Units,
-    gather,
+    is_pre_fill,
+    is_used,
     is_valid,
     joined,
     pre_fill,
-    read_units,
-    used_rows,
 )
 from .messages import Messages, points_at
 from .verified import Stretch
@@ -38,21 +38,17 @@ Ints = npt.NDArray[np.int64]
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
-LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
-_PRE_FILL = pre_fill(1)[0]
 
 
 @dataclass
 class QueueAudit:
     """One queue while the log is read.
 
-    files: whole files on disk by the stream position of their first byte. log_start, log_end: the
-    range of the log that stays.
+    stream: its units on disk, in whole files. log_start, log_end: the range of the log that stays.
     """
 
     queue: QueueId
-    files: dict[int, Entry]
-    file_bytes: int
+    stream: FileUnits
     log_start: int
     log_end: int
     #: Units of tombstones get the tag of the tombstone.
@@ -73,40 +69,12 @@ class QueueAudit:
     #: Units behind the last message, as they are on disk: where they begin, and they.
     _tail: tuple[int, Units] = field(default_factory=lambda: (0, pre_fill(0)))
 
-    def read(self, first: int, count: int) -> Units:
-        """Units on disk from queue offset `first` on, over all files; zeros where there is none."""
-        of_file, rest = divmod(self.file_bytes, UNIT_BYTES)
-        if rest:
-            return self.lookup(np.arange(first, first + count, dtype=np.int64))
+    def _read(self, first: int, count: int) -> Units:
+        """Units on disk from queue offset `first` on; zeros where there is none."""
         known, units = self._tail
         if known <= first and first + count <= known + len(units):
             return units[first - known : first - known + count]
-        units, at = np.zeros(count, UNIT_DTYPE), 0
-        while at < count:
-            number = (first + at) % of_file
-            part = min(count - at, of_file - number)
-            entry = self.files.get((first + at - number) * UNIT_BYTES)
-            if entry is not None:
-                units[at : at + part] = read_units(entry, number, part)
-            at += part
-        return units
-
-    def lookup(self, offsets: Ints) -> Units:
-        """Units on disk at queue `offsets`."""
-        found = np.zeros(len(offsets), UNIT_DTYPE)
-        positions = offsets * UNIT_BYTES
-        starts = positions - positions % self.file_bytes
-        for start in np.unique(starts).tolist():
-            entry = self.files.get(start)
-            if entry is not None:
-                mine = np.flatnonzero(starts == start)
-                numbers = (positions[mine] - start) // UNIT_BYTES
-
-                def read(first: int, count: int, entry: Entry = entry) -> Units:
-                    return read_units(entry, first, count)
-
-                found[mine] = gather(read, numbers)
-        return found
+        return self.stream.read(first, count)
 
     def takes(self, stretch: Stretch) -> bool:
         """The messages can stand behind those before: for offsets left out there is room."""
@@ -143,7 +111,7 @@ class QueueAudit:
             near = int(before[at]), int(positions[at])
             self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
         self.next = max(self.next, int(offsets[-1]) + 1)
-        there = self.lookup(np.maximum(offsets, 0))
+        there = self.stream.lookup(np.maximum(offsets, 0))
         wrong = ~points_at(there, messages)
         if self.retag:
             wrong |= messages.lost & (there["tags_code"] != messages.tags_code)
@@ -152,8 +120,7 @@ class QueueAudit:
             wrong |= plain & (there["tags_code"] != messages.tags_code)
         if not wrong.any():
             return
-        disputed = wrong & is_valid(there) & (there["physical_offset"] < self.log_end)
-        disputed &= there != _PRE_FILL
+        disputed = wrong & is_used(there) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
         units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
         units["physical_offset"] = messages.position[wrong]
@@ -177,15 +144,9 @@ class QueueAudit:
         """The log has not the messages that the units tell of, and in their order."""
         if self.holes or self.irregular or self._conflicts:
             return True
-        beside = [self.next, self.first - 1] if self.first >= 0 else [self._disk_first()]
-        units = joined([self.read(offset, 1) for offset in beside if offset >= 0])
-        inside = (units["physical_offset"] >= self.log_start) & is_valid(units)
-        return bool((inside & (units != _PRE_FILL)).any())
-
-    def on_disk(self) -> Iterator[tuple[int, Units]]:
-        """(queue offset of the first, units) of all that is on disk."""
-        for first, count in self._windows(self._disk_first(), self._disk_end(), _WINDOW):
-            yield first, self.read(first, count)
+        beside = [self.next, self.first - 1] if self.first >= 0 else [self.stream.first]
+        units = joined([self._read(offset, 1) for offset in beside if offset >= 0])
+        return bool(((units["physical_offset"] >= self.log_start) & is_used(units)).any())
 
     def is_misnamed_at(self, log: CommitLog, offset: int) -> bool:
         """A unit names a record by its size, and the queue is not shifted: the units beside it
@@ -193,12 +154,12 @@ class QueueAudit:
 
         Behind a record of another size the log would not go on: then the unit is wrong.
         """
-        unit = self.read(offset, 1)
+        unit = self._read(offset, 1)
         record = log.records(unit["physical_offset"].astype(np.int64))
         if not len(record) or int(record.columns.ints("total_size")[0]) != int(unit["size"][0]):
             return False
         near = np.array([offset - 1, offset + 1], np.int64)
-        units = self.lookup(np.maximum(near, 0))
+        units = self.stream.lookup(np.maximum(near, 0))
         valid = is_valid(units) & (near >= 0)
         claims = [
             (self._claimed(log, int(unit["physical_offset"])), own)
@@ -209,7 +170,7 @@ class QueueAudit:
 
     def finish(self, log: CommitLog) -> QueueFix:
         """Decide about the queue once the log has been read."""
-        self._tail = self.next, self.read(self.next, _WINDOW)
+        self._tail = self.next, self._read(self.next, _WINDOW)
         fix = self._decide(log)
         self._tail = 0, pre_fill(0)
         return fix
@@ -219,13 +180,13 @@ class QueueAudit:
         units = joined(self._fill_units)
         shifted = self.irregular or (not self.renumber and self._is_shifted(log))
         if shifted:
-            end = self._tail_end(log, self._disk_first(), checked=False)
+            end = self._tail_end(log, self.stream.first, checked=False)
             if end:
-                last = self.read(end - 1, 1)[0]
+                last = self._read(end - 1, 1)[0]
                 units = units[units["physical_offset"] > last["physical_offset"]]
             offsets = end + np.arange(len(units), dtype=np.int64)
             return self._fix(offsets, units, end + len(units), len(units), shifted=True)
-        begin = self.next if self.first >= 0 else self._disk_first()
+        begin = self.next if self.first >= 0 else self.stream.first
         end = self._tail_end(log, begin, checked=True)
         if self.first < 0 and end == begin:
             end = 0  # no unit: none of its files stays, and a broker begins anew
@@ -247,10 +208,10 @@ class QueueAudit:
     def _beyond(self, end: int) -> int:
         """Units from queue offset `end` on that name records behind the log end."""
         count = 0
-        for first, most in self._windows(end, self._disk_end(), _WINDOW):
-            units = self.read(first, most)
-            used = used_rows(units)
-            if not len(used):
+        for first, most in self.stream.ranges(end, self.stream.stop, _WINDOW):
+            units = self._read(first, most)
+            used = is_used(units)
+            if not used.any():
                 break
             count += int((units["physical_offset"][used] >= self.log_end).sum())
         return count
@@ -259,34 +220,16 @@ class QueueAudit:
         """Queue offset of the first unit that lies in the log once `fix` is done, None: none."""
         filled = fix.offsets[fix.units["physical_offset"] >= self.log_start]
         first = int(filled[0]) if len(filled) else None
-        for window, most in self._windows(self._disk_first(), fix.end, _WINDOW):
+        for window, most in self.stream.ranges(self.stream.first, fix.end, _WINDOW):
             for begin, count in ((window, min(most, _FEW)), (window + _FEW, most - _FEW)):
                 if first is not None and begin > first:
                     return first
-                units = self.read(begin, max(0, count))
+                units = self._read(begin, max(0, count))
                 inside = is_valid(units) & (units["physical_offset"] >= self.log_start)
                 if inside.any():
                     found = begin + int(inside.argmax())
                     return found if first is None else min(found, first)
         return first
-
-    def _windows(self, begin: int, end: int, most: int) -> list[tuple[int, int]]:
-        """Queue offsets begin ≤ k < end that a file holds: (first, count), `most` at a time.
-
-        Any number can stand in a record or be the name of a file: between files nothing is read.
-        """
-        found = []
-        for start in sorted(self.files):
-            low = max(begin, start // UNIT_BYTES)
-            high = min(end, (start + self.file_bytes) // UNIT_BYTES)
-            found += [(first, min(most, high - first)) for first in range(low, high, most)]
-        return found
-
-    def _disk_first(self) -> int:
-        return min(self.files, default=0) // UNIT_BYTES
-
-    def _disk_end(self) -> int:
-        return (max(self.files) + self.file_bytes) // UNIT_BYTES if self.files else 0
 
     def _is_shifted(self, log: CommitLog) -> bool:
         """The last unit points at another good message of this queue: so do all since a shift.
@@ -295,11 +238,10 @@ class QueueAudit:
         """
         if not self._conflicts:
             return False
-        before = self._windows(self._disk_first(), self.next, _LOOKED_UP_AT_ONCE)
+        before = self.stream.ranges(self.stream.first, self.next, _LOOKED_UP_AT_ONCE)
         for first, count in reversed(before):
-            units = self.read(first, count)
-            used = is_valid(units) & (units["physical_offset"] < self.log_end)
-            used &= units != _PRE_FILL
+            units = self._read(first, count)
+            used = is_used(units) & (units["physical_offset"] < self.log_end)
             if used.any():
                 positions = units["physical_offset"]
                 at, largest = int(np.flatnonzero(used)[-1]), int(positions[used].max())
@@ -329,12 +271,12 @@ class QueueAudit:
         """
         reach = self.last_position if begin == self.next else -1
         end = begin
-        while end < self._disk_end():
-            units = self.read(end, _LOOKED_UP_AT_ONCE)
+        while end < self.stream.stop:
+            units = self._read(end, _LOOKED_UP_AT_ONCE)
             if not is_valid(units[:1])[0]:
                 break
             positions = units["physical_offset"].astype(np.int64)
-            filled = units == _PRE_FILL
+            filled = is_pre_fill(units)
             before = np.concatenate([np.array([reach], np.int64), positions[:-1]])
             stop = ~is_valid(units) | (~filled & (positions + units["size"] > self.log_end))
             stop |= ~filled & (before >= 0) & (positions <= before)
@@ -352,8 +294,8 @@ class QueueAudit:
     def _has_unit(self, begin: int, end: int) -> bool:
         """Some unit of a range is more than pre-fill."""
         for first in range(begin, end, _LOOKED_UP_AT_ONCE):
-            units = self.read(first, min(_LOOKED_UP_AT_ONCE, end - first))
-            if (units != _PRE_FILL).any():
+            units = self._read(first, min(_LOOKED_UP_AT_ONCE, end - first))
+            if not is_pre_fill(units).all():
                 return True
         return False
 
@@ -362,7 +304,7 @@ class QueueAudit:
         more_offsets, more_units = [offsets], [units]
         for hole in self.holes:
             for begin in range(hole.begin, hole.end, UNITS_AT_ONCE):
-                there = self.read(begin, min(UNITS_AT_ONCE, hole.end - begin))
+                there = self._read(begin, min(UNITS_AT_ONCE, hole.end - begin))
                 bad = ~is_valid(there) | (there["physical_offset"] >= self.log_end)
                 numbers = np.flatnonzero(bad).astype(np.int64) + begin
                 for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
@@ -378,7 +320,7 @@ class QueueAudit:
             at = np.flatnonzero(known == offset)
             if len(at):
                 return made[at[:1]]
-        return self.read(offset, 1)
+        return self._read(offset, 1)
 
     def _fill_front(self, offsets: Ints, units: Units) -> tuple[Ints, Units]:
         """Pre-fill units before the first message, in its file, where there is no unit.
@@ -386,11 +328,11 @@ class QueueAudit:
         In a log that begins at 0 a broker takes these for units of the queue, and leads consumers
         from there to the next file: there the first message is repeated.
         """
-        first_of_file = self.first * UNIT_BYTES // self.file_bytes * self.file_bytes // UNIT_BYTES
-        there = self.read(first_of_file, self.first - first_of_file)
+        first_of_file = self.first - self.first % (self.stream.files.file_size // UNIT_BYTES)
+        there = self._read(first_of_file, self.first - first_of_file)
         wrong = ~is_valid(there)
         if self.exact and not self.log_start:
-            wrong |= there == _PRE_FILL
+            wrong |= is_pre_fill(there)
         bad = np.flatnonzero(wrong).astype(np.int64)
         filled = pre_fill(len(bad))
         if not self.log_start and len(bad):

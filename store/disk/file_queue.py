@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -300,6 +300,11 @@ class MappedFileQueue(Windows):
         if index < 0 or position >= self.files[index].end:
             return None
         return self.files[index]
+
+    def files_in(self, begin: int, end: int) -> list[MappedFile]:
+        """The files that hold some byte of begin ≤ p < end, or might, if they were longer."""
+        first = max(0, bisect_right(self._starts, begin) - 1)
+        return self.files[first : bisect_left(self._starts, end)]
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes from `position` on, all from one file.

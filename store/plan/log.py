@@ -44,7 +44,7 @@ from ..errors import Refused
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..queues.edits import is_whole_file, last_byte
-from ..queues.units import is_valid, pre_fill, read_units
+from ..queues.units import is_used, is_valid, read_units
 from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.simulate import Outcome
 
@@ -261,17 +261,16 @@ class DeadTail(Auditor):
     def _is_dead(self, messages: Messages, end: int) -> bool:
         """Other messages have all these offsets, and nothing names a record behind `end`."""
         audit = self.audits[messages.queue]
-        there = audit.lookup(messages.offset)
+        there = audit.stream.lookup(messages.offset)
         if not (is_valid(there) & (there["physical_offset"] < end)).all():
             return False
         return not any(
             (is_valid(units) & (units["physical_offset"] >= end)).any()
-            for _, units in audit.on_disk()
+            for _, units in audit.stream.windows()
         )
 
 
 _UNITS_AT_ONCE = 1 << 16
-_PRE_FILL = pre_fill(1)[0]
 _REASON = "what it names is gone with the log"
 _CODES = ("I-002",)
 
@@ -313,7 +312,7 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
                 continue
             for first in range(0, size // UNIT_BYTES, _UNITS_AT_ONCE):
                 units = read_units(entry, first, min(_UNITS_AT_ONCE, size // UNIT_BYTES - first))
-                used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+                used = np.flatnonzero(is_used(units))
                 if len(used):
                     offsets = int(entry.name) // UNIT_BYTES + first + used
                     yield _messages(queue, offsets, units[used])

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
-from ...formats.consume_queue import UNIT_BYTES
+from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import SoundLog
@@ -18,12 +18,11 @@ from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import MappedFileQueue
 from ..queues.edits import is_whole_file, written_ranges
 from ..queues.start_batches import BATCH_UNIT_DTYPE
-from ..queues.units import is_valid, pre_fill, read_units
+from ..queues.units import is_pre_fill, is_used, is_valid, read_units
 from .gaps import Gap, TornRecord
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_UNITS = 1 << 13
-_PRE_FILL = pre_fill(1)[0]
 
 
 @dataclass(frozen=True)
@@ -159,11 +158,10 @@ def _of_queue(
             units = read_units(entry, begin, first + count - begin)
             valid = is_valid(units)
             most = int(units["physical_offset"][valid].max(initial=-1))
-            if _PRE_FILL["physical_offset"] < most < gaps[0].begin:
+            if PRE_FILL["physical_offset"] < most < gaps[0].begin:
                 reach = max(reach, most)
                 continue
-            used = np.flatnonzero(valid)
-            used = used[units[used] != _PRE_FILL]
+            used = np.flatnonzero(valid & ~is_pre_fill(units))
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
                 if base + first >= known:
@@ -198,7 +196,7 @@ def _of_batches(entries: Sequence[Entry], number: int, gaps: Sequence[Gap]) -> I
     for entry in sorted(entries, key=lambda e: int(e.name)):
         for first in range(0, entry.size // BATCH_UNIT_BYTES, _WINDOW_UNITS):
             units = read_units(entry, first, _WINDOW_UNITS, BATCH_UNIT_DTYPE)
-            used = is_valid(units) & (units["batch_size"] > 0)
+            used = is_valid(units)
             if not used.any():
                 break
             columns = (units[used][name].astype(np.int64) for name in names)
@@ -256,8 +254,8 @@ def units_at(snapshot: Snapshot, queue: QueueId, positions: Ints) -> LostUnits:
     for entry in snapshot.queues[queue]:
         for first, count in _windows(entry, size) if is_whole_file(entry, size) else ():
             units = read_units(entry, first, count)
-            named = is_valid(units) & np.isin(units["physical_offset"].astype(np.int64), positions)
-            rows = np.flatnonzero(named & (units != _PRE_FILL))
+            named = is_used(units) & np.isin(units["physical_offset"].astype(np.int64), positions)
+            rows = np.flatnonzero(named)
             columns = [
                 units[name][rows].astype(np.int64)
                 for name in ("physical_offset", "size", "tags_code")

@@ -27,6 +27,7 @@ from ..broker.snapshot import QueueId, Snapshot
 from ..errors import InvalidInput
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
+from ..queues.units import FileUnits
 from ..queues.write import queue_directory
 from ..start.config_load import load_config
 from ..start.config_rules import TOPICS, ConfigRules
@@ -128,11 +129,10 @@ class Maker(Auditor):
 
     def _audit(self, name: QueueId) -> QueueAudit:
         if name not in self.queues:
-            files = {int(e.name): e for e in self.snapshot.queues.get(name, ())}
+            entries = self.snapshot.queues.get(name, ())
             self.queues[name] = QueueAudit(
                 name,
-                files,
-                self.snapshot.queue_file_bytes,
+                FileUnits.of(entries, self.snapshot.queue_file_bytes),
                 self.log.start,
                 self.log.end,
                 self.retag,

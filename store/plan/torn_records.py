@@ -73,7 +73,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
-from ..queues.units import is_valid
+from ..queues.units import is_used, is_valid
 from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
 from .lost_units import LostUnits, units_at
@@ -395,8 +395,8 @@ def light_items(
 
 def _number_in(audit: QueueAudit, position: int) -> int | None:
     """By the unit that names the record, or by the place that its neighbours in the queue leave."""
-    for first, units in audit.on_disk():
-        rows = (units["physical_offset"] == position).nonzero()[0]
+    for first, units in audit.stream.windows():
+        rows = (is_used(units) & (units["physical_offset"] == position)).nonzero()[0]
         if len(rows):
             return first + int(rows[0])
     if audit.first < 0:
@@ -496,7 +496,7 @@ def _named_elsewhere(
     log: CommitLog, audit: QueueAudit, number: int, wanted: Ints
 ) -> Iterable[Place]:
     """Units of a queue that name records which no unit at their own place names."""
-    for first, units in audit.on_disk():
+    for first, units in audit.stream.windows():
         position = units["physical_offset"].astype(np.int64)
         used = is_valid(units) & np.isin(position, wanted)
         for at in np.flatnonzero(used).tolist():

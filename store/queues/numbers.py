@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,9 +12,10 @@ import numpy.typing as npt
 from ...formats.derive import Columns
 from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
-from ..broker.snapshot import QueueId, Snapshot
+from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.dictionary import Dictionary, KnownTopics
 from .edits import is_whole_file
+from .units import FileUnits
 
 Numbers = npt.NDArray[np.uint16 | np.int64]
 _LARGEST_TABLE = 1 << 24
@@ -36,11 +36,12 @@ class QueueMessages(NamedTuple):
 
 
 class QueueNumbers:
-    """names: of the queues; files: path of each queue's files by their first byte in the stream."""
+    """names: of the queues; files: of each queue, whole ones of `file_bytes`."""
 
-    def __init__(self, names: Iterable[QueueId], files: dict[QueueId, dict[int, str]]) -> None:
-        self.names = [name for name in names if name.queue_id >= 0 and _is_text(name.topic)]
-        self.files = [files[name] for name in self.names]
+    def __init__(self, files: dict[QueueId, list[Entry]], file_bytes: int) -> None:
+        self.names = [n for n in sorted(files) if n.queue_id >= 0 and _is_text(n.topic)]
+        self._files = [files[name] for name in self.names]
+        self._file_bytes = file_bytes
         own = [name for name in self.names if not name.topic.startswith(LMQ_PREFIX)]
         topics = {topic: n for n, topic in enumerate(dict.fromkeys(name.topic for name in own))}
         self._topics = KnownTopics([os.fsencode(topic) for topic in topics])
@@ -49,7 +50,7 @@ class QueueNumbers:
         small = len(self.names) < _FEW  # numpy sorts 16 bits in one pass
         self._numbers = np.zeros(0, np.int64)
         if len(topics) * self._width > _LARGEST_TABLE:
-            self.names, self.files, self._width = [], [], 0
+            self.names, self._files, self._width = [], [], 0
         else:
             table = np.full((len(topics), self._width), -1, np.int64)
             for number, name in enumerate(self.names):
@@ -63,14 +64,18 @@ class QueueNumbers:
         """The simple queues of a store, with those of their files that stay."""
         size = snapshot.queue_file_bytes
         files = {
-            name: {int(e.name): e.path for e in entries if is_whole_file(e, size)}
+            name: [entry for entry in entries if is_whole_file(entry, size)]
             for name, entries in snapshot.queues.items()
             if name.topic not in snapshot.batch_topics
         }
-        return cls(sorted(files), files)
+        return cls(files, size)
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def stream(self, number: int) -> FileUnits:
+        """The units of a queue."""
+        return FileUnits.of(self._files[number], self._file_bytes)
 
     def of_records(
         self, columns: Columns, topics: Dictionary | None = None

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX, PRE_FILL
+from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive.ragged import Ints
 from ..log.commit_log import Batch, CommitLog
 from .read import ConsumeQueue
+from .units import is_used
 
 BATCH_BYTES = 16 << 20
 BATCH_RECORDS = 1 << 12
@@ -70,8 +71,7 @@ def of_queue(
     for _, units in queue.units(start, stop, reverse=reverse):
         position = units["physical_offset"].astype(np.int64)
         size = units["size"].astype(np.int64)
-        pre_fill = (position == PRE_FILL["physical_offset"]) & (size == PRE_FILL["size"])
-        wanted = (position >= 0) & (position < log_end) & (size > 0) & ~pre_fill
+        wanted = is_used(units) & (position < log_end)
         if tags_codes:
             code = units["tags_code"]
             wanted &= np.isin(code, tags_codes) | (code <= EXT_ADDRESS_MAX)

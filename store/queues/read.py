@@ -4,7 +4,7 @@
 written anywhere; offline it is the first invalid unit behind the last valid one, and units that
 point at or behind the log's end are dead: a broker cuts them off when it starts.
 
-One unit is read with a few system calls and without numpy; `units` reads many as columns.
+One unit is read with a few system calls and without numpy; many as arrays: `units.py`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,9 @@ from ..disk.layout import Layout
 from ..errors import NotFound, from_os_error
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Units = npt.NDArray[np.void]
+    from .units import Units, UnitStream
 
 LARGEST_QUEUE_ID = (1 << 31) - 1
-WINDOW_UNITS = 1 << 16
-"""Units that are read at once."""
 _TAIL_UNITS = 256
 _BLOCK_BYTES = 1 << 16
 """Files up to this size are read whole to find their last unit."""
@@ -176,34 +171,16 @@ class ConsumeQueue:
             return None
         return Unit(queue_offset, *UNIT.unpack(data))
 
+    @cached_property
+    def stream(self) -> UnitStream:
+        """The units as arrays."""
+        from .units import FileUnits
+
+        return FileUnits(self.files)
+
     def units(self, start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, Units]]:
-        """Units start ≤ k < stop as (number of the first, structured array of UNIT), in windows.
-
-        Units that no file holds are left out, and those that cannot be read, which are noted; a window
-        ends at the end of a file. Windows that lie in a hole of a sparse file are left out, too.
-        reverse: the last window first; inside a window the order stays. Raises Unreadable.
-        """
-        import numpy as np
-
-        from ...formats import consume_queue
-        from ...formats.derive import dtype_of
-
-        dtype = dtype_of(consume_queue.UNIT)
-        for file in reversed(self.files.files) if reverse else self.files.files:
-            begin = max(start, -(-file.start // UNIT_BYTES))
-            end = min(stop, file.end // UNIT_BYTES)
-            firsts = range(begin, end, WINDOW_UNITS)
-            for first in reversed(firsts) if reverse else firsts:
-                size = min(WINDOW_UNITS, end - first) * UNIT_BYTES
-                at = first * UNIT_BYTES - file.start
-                if size > _BLOCK_BYTES:
-                    data_at = self.files.next_data(file, at)
-                    if data_at is None or data_at >= at + size:
-                        continue
-                for begin, data in self.files.parts(file, at, size, UNIT_BYTES):
-                    if len(data) >= UNIT_BYTES:
-                        units = np.frombuffer(data, dtype, count=len(data) // UNIT_BYTES)
-                        yield first + (begin - at) // UNIT_BYTES, units
+        """Units start ≤ k < stop in windows, as `UnitStream.windows` gives them. Raises Unreadable."""
+        return self.stream.windows(start, stop, reverse=reverse)
 
     def summary(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False

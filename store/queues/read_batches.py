@@ -12,15 +12,15 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..disk.file_queue import MappedFileQueue
 from .read import QueueSummary
+from .units import FileUnits, Units
+from .units import is_valid as is_valid  # noqa: PLC0414
 
 WINDOW_UNITS = 1 << 14
-Units = npt.NDArray[np.void]
 
 
 class Batch(NamedTuple):
@@ -46,10 +46,15 @@ class BatchConsumeQueue:
         self.queue_id = queue_id
         self.files = files
 
+    @cached_property
+    def stream(self) -> FileUnits:
+        """The units as arrays."""
+        return FileUnits(self.files, dtype_of(UNIT))
+
     @property
     def first(self) -> int:
         """Number of the first unit that a file holds."""
-        return -(-self.files.start // UNIT_BYTES)
+        return self.stream.first
 
     @cached_property
     def stop(self) -> int:
@@ -70,15 +75,7 @@ class BatchConsumeQueue:
 
         What no file holds is left out, and what cannot be read, which is noted. Raises Unreadable.
         """
-        for file in self.files.files:
-            begin = max(first, -(-file.start // UNIT_BYTES))
-            end = min(stop, file.end // UNIT_BYTES)
-            for number in range(begin, end, WINDOW_UNITS):
-                offset = number * UNIT_BYTES - file.start
-                size = min(WINDOW_UNITS, end - number) * UNIT_BYTES
-                for at, data in self.files.parts(file, offset, size, UNIT_BYTES):
-                    if len(data) >= UNIT_BYTES:
-                        yield (file.start + at) // UNIT_BYTES, _units(data)
+        return self.stream.windows(first, stop, most=WINDOW_UNITS, holes=True)
 
     def unit(self, number: int) -> Batch | None:
         """One unit, None where there is none or it names no record. Raises Unreadable."""
@@ -159,12 +156,6 @@ class BatchConsumeQueue:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def is_valid(units: Units) -> npt.NDArray[np.bool_]:
-    """bool[n]: which units name a batch (spec 2.7)."""
-    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    return valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
 
 
 def _units(data: bytes | bytearray) -> Units:

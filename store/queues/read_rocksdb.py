@@ -13,12 +13,11 @@ from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..errors import NotFound, Unreadable, Unsupported
-from .read import WINDOW_UNITS, ConsumeQueue, ConsumeQueues, QueueDirectory, QueueSummary, Unit
+from .read import ConsumeQueue, ConsumeQueues, QueueDirectory, QueueSummary, Unit
 from .rocksdb import RocksDb
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+    from .units import UnitStream
 
 _UNIT = numbers_of(formats.UNIT)
 _LAST = b"\xff" * 9
@@ -62,20 +61,13 @@ class RocksdbConsumeQueue(ConsumeQueue):
             return None
         return Unit(queue_offset, *_UNIT.unpack(value)[:3])
 
-    def units(
-        self, start: int, stop: int, *, reverse: bool = False
-    ) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Units start ≤ k < stop, in windows, as of a queue in files."""
-        import numpy as np
-
+    @cached_property
+    def stream(self) -> UnitStream:
+        """The units as arrays."""
         from ...formats.derive import dtype_of
+        from .units import RowUnits
 
-        dtype = dtype_of(formats.UNIT)
-        start, stop = max(start, self.first_offset), min(stop, self._end)
-        firsts = range(start, stop, WINDOW_UNITS)
-        for first in reversed(firsts) if reverse else firsts:
-            for number, values in self._runs(first, min(first + WINDOW_UNITS, stop)):
-                yield number, np.frombuffer(values, dtype)
+        return RowUnits(self._runs, dtype_of(formats.UNIT), self.first_offset, self._end)
 
     def _runs(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """Units in a row without a hole: number of the first, their bytes."""

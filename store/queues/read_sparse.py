@@ -15,7 +15,7 @@ from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Ints
 from ...formats.sparse_consume_queue import UNIT, UNIT_BYTES
 from ..disk.file_queue import MappedFile, MappedFileQueue
-from .read_batches import Units, is_valid
+from .units import Units, is_valid
 
 WINDOW_UNITS = 1 << 14
 

@@ -19,17 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import PRE_FILL
 from ...formats.message import SMALLEST
 from ..disk.file_queue import MappedFileQueue
 from ..errors import StoreError
 from .read import ConsumeQueues, QueueDirectory, queue_directories
-from .read_batches import BatchConsumeQueue, is_valid
+from .read_batches import BatchConsumeQueue
+from .units import Units, is_used, is_valid
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
 
-Units = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
 
 REGION_BYTES = 64 << 20
@@ -175,12 +174,12 @@ class _Plain(_Queue):
         with self._queues.open(self._directory.topic, self._directory.queue_id) as queue:
             for window in known:
                 for _, units in queue.units(window.first, window.stop):
-                    yield _places(units[_is_used(units)], region)
+                    yield _places(units[is_used(units)], region)
             if not more:
                 return
             stop = queue.summary().max_offset if self._stop is None else self._stop
             for first, units in queue.units(queue.first_offset, stop, reverse=True):
-                named = units[_is_used(units)]
+                named = units[is_used(units)]
                 read = self._noted(first, len(units), named)
                 self._stop = first
                 yield _places(named, region)
@@ -215,10 +214,3 @@ def _places(units: Units, region: range) -> tuple[Ints, Ints]:
     inside = (position >= region.start) & (position < region.stop)
     size = units["size"][inside]
     return position[inside].astype(np.int64), size.astype(np.int64)
-
-
-def _is_used(units: Units) -> npt.NDArray[np.bool_]:
-    """bool[n]: units that name a record; pre-fill names none."""
-    used: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    used &= units["size"] != PRE_FILL["size"]
-    return used

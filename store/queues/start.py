@@ -129,7 +129,7 @@ class QueueState:
             file = self.files[index]
             valid_units = 0
             for start, units in self._windows(file, self._known(file, valid)):
-                bad = np.flatnonzero(~self._valid(units))
+                bad = np.flatnonzero(~is_valid(units))
                 count = int(bad[0]) if len(bad) else len(units)
                 if count:
                     self.max_physical = self._reach(units[count - 1])
@@ -156,10 +156,6 @@ class QueueState:
     def _new_file(self, start: int) -> QueueFile:
         return QueueFile(start, 0, None, self.dtype)
 
-    def _valid(self, units: Units) -> npt.NDArray[np.bool_]:
-        """bool[n]: units that a broker takes for valid."""
-        return is_valid(units)
-
     def _truncate(self, end: int) -> None:
         files: list[LoadedFile] = list(self.files)
         removed = truncate(files, end, self.file_bytes)
@@ -177,7 +173,7 @@ class QueueState:
             file = self.files[-1]
             file.wrote = 0
             for start, units in self._windows(file, self._known(file, valid)):
-                stop = ~self._valid(units) | (units["physical_offset"] >= log_end)
+                stop = ~is_valid(units) | (units["physical_offset"] >= log_end)
                 if start == 0:
                     stop[0] = units["physical_offset"][0] >= log_end
                 count = int(stop.argmax()) if stop.any() else len(units)

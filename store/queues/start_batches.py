@@ -46,14 +46,6 @@ class BatchQueueState(QueueState):
     def _reach(self, unit: np.void) -> int:
         return int(unit["physical_offset"])
 
-    def _valid(self, units: Units) -> npt.NDArray[np.bool_]:
-        valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-        return valid & (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
-
-    def valid(self, units: Units) -> npt.NDArray[np.bool_]:
-        """bool[n]: units that a broker takes for valid."""
-        return self._valid(units)
-
     def recover(self, valid: tuple[int, int] = (0, 0)) -> None:
         """Find the end, then the offsets."""
         super().recover()

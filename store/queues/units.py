@@ -1,55 +1,351 @@
-"""Units of consume queues as arrays: reading them from a file, which are valid, putting them together."""
+"""The units of consume queues as arrays: the one reader of them, and which of them are valid.
+
+Who looks at one unit or at the ends of a queue, without numpy, takes `read.ConsumeQueue`. Who looks at
+many takes `ConsumeQueue.stream`, or a `FileUnits` of the files in hand: windows of bounded size, or
+units by number. Bytes that the disk does not give are left out and noted by what goes through all of a
+queue (`byte_reader.noting`), and an error where single units are asked for, unless `around` is wanted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import PRE_FILL, UNIT
+from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..broker.snapshot import Entry
-from ..disk.byte_reader import fill, opened
+from ..disk.byte_reader import Unread, noted_of
+from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 
 Units = npt.NDArray[np.void]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 UNIT_DTYPE = dtype_of(UNIT)
 UNITS_AT_ONCE = 4096
+WINDOW_UNITS = 1 << 16
+LARGEST_OFFSET = (1 << 63) // UNIT_BYTES - 1
+"""A queue offset beyond it has no place in any file."""
+_NEAR = 64
+"""Units that lie so close together are read in one go."""
+_BLOCK_BYTES = 1 << 16
+"""Of smaller windows nobody asks whether they lie in a hole."""
+
+
+def is_valid(units: Units) -> Flags:
+    """bool[n]: units that a broker takes for valid; pre-fill counts (spec 2.1, 2.7)."""
+    valid: Flags = units["size"] > 0
+    if valid.any():  # most of a new file is zeros
+        valid &= units["physical_offset"] >= 0
+        if "batch_size" in (units.dtype.names or ()):
+            valid &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    return valid
+
+
+def is_pre_fill(units: Units) -> Flags:
+    """bool[n]: units that fill the front of a queue, and are no messages."""
+    filled: Flags = units["size"] == PRE_FILL["size"]
+    if filled.any():
+        for name, value in PRE_FILL.items():
+            filled &= units[name] == value
+    return filled
+
+
+def is_used(units: Units) -> Flags:
+    """bool[n]: units that name a record: valid, and no pre-fill."""
+    return is_valid(units) & ~is_pre_fill(units)
+
+
+class UnitStream(ABC):
+    """The units of one queue by their numbers; those of a plain queue are its queue offsets.
+
+    dtype: of a unit. Descriptors are given back after each call.
+    """
+
+    dtype: np.dtype[Any] = UNIT_DTYPE
+
+    @abstractmethod
+    def windows(
+        self,
+        first: int = 0,
+        stop: int = LARGEST_OFFSET,
+        *,
+        reverse: bool = False,
+        most: int | None = None,
+    ) -> Iterator[tuple[int, Units]]:
+        """Units first ≤ k < stop as (number of the first, units), at most `most` at a time.
+
+        What is not there, or cannot be read, which is noted, is left out. reverse: the last window
+        first; inside a window the order stays. Raises Unreadable.
+        """
+
+    @abstractmethod
+    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+        """All units in windows, but for holes of files and windows of zeros.
+
+        rate_bytes: most bytes per second that are read. Raises Unreadable.
+        """
+
+    @abstractmethod
+    def fill(self, first: int, units: Units, *, around: bool = False) -> None:
+        """Units from number `first` on into an array of zeros, which stay where there is none.
+
+        around: they stay also where units cannot be read, which is noted. Raises Unreadable.
+        """
+
+    def read(self, first: int, count: int, *, around: bool = False) -> Units:
+        """The same as a new array."""
+        units = np.zeros(count, self.dtype)
+        if count:
+            self.fill(first, units, around=around)
+        return units
+
+    def lookup(self, numbers: Ints, *, around: bool = False) -> Units:
+        """The units with these numbers, in any order; zeros where there is none. Raises Unreadable."""
+        first, last = (int(numbers[0]), int(numbers[-1])) if len(numbers) else (0, -1)
+        in_a_row = last - first == len(numbers) - 1 and bool((np.diff(numbers) == 1).all())
+        if in_a_row and first >= 0 and last <= LARGEST_OFFSET:
+            return self.read(first, len(numbers), around=around)
+        found = np.zeros(len(numbers), self.dtype)
+        rows = np.flatnonzero((numbers >= 0) & (numbers <= LARGEST_OFFSET))
+        found[rows] = gather(
+            lambda at, count: self.read(at, count, around=around), numbers[rows], self.dtype
+        )
+        return found
+
+
+class FileUnits(UnitStream):
+    """The units in files; unit k is at byte k · size of a unit in their stream."""
+
+    def __init__(self, files: MappedFileQueue, dtype: np.dtype[Any] = UNIT_DTYPE) -> None:
+        self.files = files
+        self.dtype = dtype
+        self._size = dtype.itemsize
+
+    @classmethod
+    def of(
+        cls, entries: Iterable[Entry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE
+    ) -> FileUnits:
+        """Those in entries of a queue's directory, whose names are the first bytes of files."""
+        files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in entries]
+        files.sort(key=lambda file: file.start)
+        return cls(MappedFileQueue((), files, file_bytes, []), dtype)
+
+    @property
+    def first(self) -> int:
+        """Number of the first unit there is room for."""
+        return -(-self.files.start // self._size)
+
+    @property
+    def stop(self) -> int:
+        """Number behind the last one."""
+        return self.files.end // self._size
+
+    def ranges(self, first: int, stop: int, most: int) -> list[tuple[int, int]]:
+        """Numbers first ≤ k < stop that a file has room for: (first, count), `most` at a time.
+
+        Any number can stand in a record or be the name of a file: between files there is nothing.
+        """
+        ranges = (self._room(file, first, stop) for file in self.files.files)
+        return [(at, min(most, r.stop - at)) for r in ranges for at in range(r.start, r.stop, most)]
+
+    def _room(self, file: MappedFile, first: int, stop: int) -> range:
+        """The numbers first ≤ k < stop that one file has room for."""
+        begin = max(first, -(-file.start // self._size))
+        return range(begin, max(begin, min(stop, file.end // self._size)))
+
+    def windows(
+        self,
+        first: int = 0,
+        stop: int = LARGEST_OFFSET,
+        *,
+        reverse: bool = False,
+        most: int | None = None,
+        holes: bool = False,
+    ) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.windows`; a window ends at the end of a file.
+
+        Windows that lie in a hole of a sparse file are left out, unless `holes` are wanted.
+        """
+        step = most or WINDOW_UNITS
+        try:
+            for file in reversed(self.files.files) if reverse else self.files.files:
+                room = self._room(file, first, stop)
+                begins = range(room.start, room.stop, step)
+                for begin in reversed(begins) if reverse else begins:
+                    count = min(step, room.stop - begin)
+                    if holes or not self._in_hole(file, begin, count):
+                        yield from self._parts(file, begin, count)
+        finally:
+            self.files.close()
+
+    def _in_hole(self, file: MappedFile, first: int, count: int) -> bool:
+        """All of a large window is a hole."""
+        at, size = first * self._size - file.start, count * self._size
+        if size <= _BLOCK_BYTES:
+            return False
+        data_at = self.files.next_data(file, at)
+        return data_at is None or data_at >= at + size
+
+    def _parts(self, file: MappedFile, first: int, count: int) -> Iterator[tuple[int, Units]]:
+        """Units of one file: one array, but for those that cannot be read, which are noted."""
+        at = first * self._size - file.start
+        for byte, data in self.files.parts(file, at, count * self._size, self._size):
+            if len(data) >= self._size:
+                units = np.frombuffer(data, self.dtype, len(data) // self._size)
+                yield (file.start + byte) // self._size, units
+
+    def data(self, file: MappedFile, most: int) -> Iterator[tuple[int, int]]:
+        """Numbers of the units of one file that are no holes: (first, count), `most` at a time."""
+        number, stop = -(-file.start // self._size), file.end // self._size
+        while number < stop:
+            data_at = self.files.next_data(file, number * self._size - file.start)
+            if data_at is None:
+                return
+            number = max(number, (file.start + data_at) // self._size)
+            behind = -(-(file.start + self.files.data_end(file, data_at)) // self._size)
+            count = min(most, max(1, behind - number))
+            yield number, count
+            number += count
+
+    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.written`."""
+        try:
+            for file in self.files.files:
+                for first, count in self.data(file, WINDOW_UNITS):
+                    began = time.monotonic()
+                    parts = list(self._parts(file, first, count))
+                    if rate_bytes:
+                        seconds = count * self._size / rate_bytes
+                        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+                    for number, units in parts:
+                        if not is_zero(units.view(np.uint8).data):  # as a copy fills holes
+                            yield number, units
+        finally:
+            self.files.close()
+
+    def fill(self, first: int, units: Units, *, around: bool = False) -> None:
+        """As `UnitStream.fill`."""
+        stop = first + len(units)
+        try:
+            for file in self.files.files_in(first * self._size, stop * self._size):
+                room = self._room(file, first, stop)
+                part = units[room.start - first : room.stop - first]
+                if len(part):
+                    self._fill(file, room.start * self._size - file.start, part, around=around)
+        finally:
+            self.files.close()
+
+    def _fill(self, file: MappedFile, at: int, units: Units, *, around: bool) -> None:
+        """Units of one file from its byte `at` on."""
+        room, unread = units.view(np.uint8).data, list[Unread]()
+        if around:
+            got, unread = self.files.read_around(file, at, room)
+        else:
+            got = self.files.read_into(file, at, room)
+        if got % self._size:
+            units[got // self._size :][:1] = 0
+        for each in unread:
+            units[(each.offset - at) // self._size : -(-(each.end - at) // self._size)] = 0
+
+    def unread(self, numbers: Ints) -> Flags:
+        """bool[n]: units with these numbers were met and cannot be read."""
+        found = np.zeros(len(numbers), np.bool_)
+        for file in self.files.files:
+            for first, behind in self._noted(file):
+                found |= (numbers >= first) & (numbers < behind)
+        return found
+
+    def unwritten(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Ranges of numbers first ≤ k < stop, of which `written` told nothing, that lie in holes.
+
+        Of units that cannot be read nothing is known.
+        """
+        for file in self.files.files_in(first * self._size, stop * self._size):
+            room = self._room(file, first, stop)
+            begin = room.start
+            for low, behind in self._noted(file) if room else ():
+                end = min(room.stop, low)
+                if begin < end:
+                    yield begin, end
+                begin = max(begin, behind)
+            if begin < room.stop:
+                yield begin, room.stop
+
+    def _noted(self, file: MappedFile) -> Iterator[tuple[int, int]]:
+        """Numbers of units that were met and cannot be read: first, behind the last."""
+        for each in noted_of(file.path):
+            low, behind = file.start + each.offset, file.start + each.end
+            yield low // self._size, -(-behind // self._size)
+
+
+class RowUnits(UnitStream):
+    """The units of a queue that somebody has as rows of bytes, as in a RocksDB.
+
+    rows: of numbers first ≤ k < stop those that there are, as (number, bytes of units in a row).
+    there: what such a unit is; what a unit in a file does not have is left out. first, stop: numbers
+    of the first and behind the last.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[int, int], Iterator[tuple[int, bytes]]],
+        there: np.dtype[Any],
+        first: int,
+        stop: int,
+    ) -> None:
+        self._rows, self._there = rows, there
+        self.first, self.stop = first, stop
+
+    def windows(
+        self,
+        first: int = 0,
+        stop: int = LARGEST_OFFSET,
+        *,
+        reverse: bool = False,
+        most: int | None = None,
+    ) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.windows`."""
+        step, stop = most or WINDOW_UNITS, min(stop, self.stop)
+        begins = range(max(first, self.first), stop, step)
+        for begin in reversed(begins) if reverse else begins:
+            for number, values in self._rows(begin, min(begin + step, stop)):
+                units = np.frombuffer(values, self._there)
+                yield number, units[list(UNIT_DTYPE.names or ())].astype(UNIT_DTYPE)
+
+    def written(self, rate_bytes: int | None = None) -> Iterator[tuple[int, Units]]:
+        """As `UnitStream.written`; what a library reads has no rate."""
+        return self.windows()
+
+    def fill(self, first: int, units: Units, *, around: bool = False) -> None:
+        """As `UnitStream.fill`."""
+        for number, some in self.windows(first, first + len(units)):
+            units[number - first : number - first + len(some)] = some
 
 
 def read_units(
     entry: Entry | None, first: int, count: int, dtype: np.dtype[Any] = UNIT_DTYPE
 ) -> Units:
-    """Units of a file on disk; zeros where there is no file or where it ends. Raises Unreadable."""
-    units = np.zeros(count, dtype)
-    if entry is None:
-        return units
-    room = units.view(np.uint8)
-    with opened(entry.path) as descriptor:
-        read = fill(descriptor, room.data, first * dtype.itemsize, entry.path) if count else 0
-    room[read - read % dtype.itemsize : read] = 0
-    return units
+    """Units of one file, from the `first` in it; zeros where there is no file, or behind its end.
 
-
-def is_valid(units: Units) -> npt.NDArray[np.bool_]:
-    """bool[n]: units that a broker takes for valid; pre-fill counts (spec 2.1)."""
-    valid: npt.NDArray[np.bool_] = units["size"] > 0
-    if valid.any():  # most of a new file is zeros
-        valid &= units["physical_offset"] >= 0
-    return valid
+    Raises Unreadable.
+    """
+    found = [entry._replace(name="0")] if entry is not None else []
+    return FileUnits.of(found, 0, dtype).read(first, count)
 
 
 def gather(
-    read: Callable[[int, int], Units],
-    numbers: npt.NDArray[np.int64],
-    dtype: np.dtype[Any] = UNIT_DTYPE,
+    read: Callable[[int, int], Units], numbers: Ints, dtype: np.dtype[Any] = UNIT_DTYPE
 ) -> Units:
-    """Units of one file by their numbers in it, in few reads: numbers that lie close together."""
+    """Units by their numbers, in few reads: those that lie close together are one."""
     found = np.zeros(len(numbers), dtype)
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
-    breaks = np.flatnonzero(np.diff(ordered) > UNITS_AT_ONCE) + 1
+    breaks = np.flatnonzero(np.diff(ordered) > _NEAR) + 1
     for part in np.split(np.arange(len(order)), breaks):
         for begin in range(0, len(part), UNITS_AT_ONCE):
             index = part[begin : begin + UNITS_AT_ONCE]
@@ -75,10 +371,3 @@ def pre_fill(count: int) -> Units:
     for name, value in PRE_FILL.items():
         units[name] = value
     return units
-
-
-def used_rows(units: Units) -> npt.NDArray[np.int64]:
-    """Rows of units that a broker takes for valid, but for pre-fill."""
-    rows: npt.NDArray[np.int64] = np.flatnonzero(is_valid(units))
-    used: npt.NDArray[np.int64] = rows[units[rows] != pre_fill(1)[0]]
-    return used

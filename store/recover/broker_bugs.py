@@ -21,7 +21,7 @@ from ..audit.tally import Share, Tally
 from ..broker.profiles import MinOffset, ReputStart
 from ..broker.snapshot import Entry, QueueId
 from ..log.commit_log import CommitLog
-from ..queues.units import is_valid, pre_fill, read_units
+from ..queues.units import is_pre_fill, is_used, is_valid, read_units
 from ..start.log import LAST_LOOKED_AT
 from ..start.simulate import Outcome
 
@@ -51,7 +51,6 @@ def bugs() -> dict[str, BrokerBug]:
     }
 
 
-_PRE_FILL = pre_fill(1)[0]
 _PRE_FILL_END = PRE_FILL["physical_offset"] + PRE_FILL["size"]
 
 
@@ -118,7 +117,7 @@ class _Judge:
         """The queue on disk has a unit at or behind the last of these messages."""
         for entry in reversed(self._files(share.queue)):
             units = read_units(entry, 0, entry.size // UNIT_BYTES)
-            used = np.flatnonzero(is_valid(units) & (units != _PRE_FILL))
+            used = np.flatnonzero(is_used(units))
             if len(used):
                 return int(entry.name) // UNIT_BYTES + int(used[-1]) >= share.last_offset
         return False
@@ -134,7 +133,7 @@ class _Judge:
             units = read_units(entry, 0, entry.size // UNIT_BYTES)
             used = np.flatnonzero(is_valid(units))
             if len(used):
-                return bool(units[used[-1]] == _PRE_FILL)
+                return bool(is_pre_fill(units[used[-1:]])[0])
         return False
 
     def _time_at(self, position: int) -> int:

@@ -325,7 +325,7 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
         light = Light(profile.version, further if rules.multi_dispatch else None)
     log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
     tagged = profile.dispatch.index_tags
-    return Proof(snapshot, log, queues, IndexFiles.of(snapshot), tagged, light)
+    return Proof(log, queues, IndexFiles.of(snapshot), tagged, light)
 
 
 def switches_of(snapshot: Snapshot) -> Switches:

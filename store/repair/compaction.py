@@ -40,7 +40,7 @@ from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark
 from ..queues.read import ConsumeQueue, queue_directories
-from ..queues.read_batches import Units
+from ..queues.units import Units
 from ..search.compaction import open_log
 from ..search.store import Store
 from ..settings.read import BACKUP

@@ -19,7 +19,6 @@ from ..audit.packed_items import PackedItems
 from ..audit.prove import is_in_order
 from ..audit.prove_parts import in_parts
 from ..audit.proved import drop_full_end, goes_on
-from ..audit.queues import LARGEST_OFFSET
 from ..audit.verified import SoundLog, SoundRun, Stretch
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
@@ -29,7 +28,7 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.tail_history import LOOK_BACK
 from ..plan.observer import can_have_files
-from ..queues.units import UNIT_DTYPE, Units, joined
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18

@@ -18,8 +18,8 @@ from ..log.commit_log import CommitLog, Extent, ExtentKind
 from ..log.message import messages
 from ..queues.places import Places, batches
 from ..queues.read import QueueDirectory, has_topic, no_topic, queue_directories
-from ..queues.read_batches import is_valid
 from ..queues.read_sparse import SparseRange, sparse_units, summary_of
+from ..queues.units import is_valid
 from ..settings.read import read_config_file
 from .found import Found, Note, Via
 from .queue_search import of_topic

@@ -29,8 +29,8 @@ from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
 from ..queues.read import queue_directories
-from ..queues.read_batches import Units, is_valid
 from ..queues.read_sparse import SparseRange, sparse_units
+from ..queues.units import Units, is_valid
 from ..search.compaction import open_log
 from ..settings.read import BACKUP, ConfigFile, read_config_file
 from .context import Scene

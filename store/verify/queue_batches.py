@@ -17,8 +17,7 @@ from ...formats.derive import dtype_of
 from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
-from ..queues.read_batches import is_valid
-from ..queues.units import Units
+from ..queues.units import Units, is_valid
 from .context import Records, Scene, covered_of
 from .queue_ends import is_late
 from .queue_state import BatchCheck, Missing, Queues, queues_of

@@ -14,11 +14,11 @@ from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ..audit.messages import Messages, points_at
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..findings.catalogue import Severity
-from ..queues.units import Units, is_valid
+from ..queues.units import Units, is_pre_fill, is_valid
 from .context import Scene
 from .queue_batches import compare_batches
 from .queue_ext import compare_entries
-from .queue_reader import QueueReader, is_pre_fill
+from .queue_reader import QueueReader
 from .queue_state import QueueCheck, Queues, queues_of
 from .register import of_messages
 

@@ -15,8 +15,9 @@ from ..disk.file_queue import MappedFileQueue
 from ..queues.read import ConsumeQueue, QueueSummary, queue_directories
 from ..queues.read_rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb import RocksDb
+from ..queues.units import is_used
 from .context import Scene
-from .queue_reader import QueueReader, is_real
+from .queue_reader import QueueReader
 from .queue_state import Queues
 
 
@@ -79,7 +80,7 @@ def _compare(scene: Scene, queues: Queues, queue: QueueId, path: str) -> None:
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
     other = queues.check(queue).reader
     for first, units in QueueReader(queue, path, opened).windows():
-        offsets = first + np.flatnonzero(is_real(units))
+        offsets = first + np.flatnonzero(is_used(units))
         differs = units[offsets - first] != other.lookup(offsets)
         if differs.any():
             at = int(offsets[differs][0])

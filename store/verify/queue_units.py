@@ -11,10 +11,8 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
 from ..columns.ordered import Ranges
-from ..disk.byte_reader import noted_of
-from ..queues.units import Units, is_valid
+from ..queues.units import Units, is_pre_fill, is_valid
 from .context import Scene, covered_of
-from .queue_reader import is_pre_fill
 from .queue_resolve import are_rolled_back, resolve
 from .queue_state import QueueCheck, Queues
 
@@ -65,25 +63,10 @@ class QueuePass:
     def run(self) -> None:
         """Look at all units."""
         for first, units in self._reader.windows():
-            self._holes(first)
+            for hole in self._reader.unwritten(self._expected, first):
+                self._invalid.add_range(*hole)  # as invalid as zeros that are written
             self._window(first, units)
             self._expected = first + len(units)
-
-    def _holes(self, first: int) -> None:
-        """Units in holes of the files, before `first`, are as invalid as zeros that are written.
-
-        Of those that cannot be read nothing is known.
-        """
-        for file in self._reader.files.files:
-            begin = max(self._expected, -(-file.start // UNIT_BYTES))
-            end = min(first, file.end // UNIT_BYTES)
-            for each in noted_of(file.path) if begin < end else ():
-                stop = min(end, (file.start + each.offset) // UNIT_BYTES)
-                if begin < stop:
-                    self._invalid.add_range(begin, stop)
-                begin = max(begin, -(-(file.start + each.end) // UNIT_BYTES))
-            if begin < end:
-                self._invalid.add_range(begin, end)
 
     def _window(self, first: int, units: Units) -> None:
         offsets = np.arange(first, first + len(units), dtype=np.int64)

@@ -15,13 +15,13 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import NotFound
 from mqstore.store.queues.read import (
-    WINDOW_UNITS,
     ConsumeQueue,
     ConsumeQueues,
     QueueSummary,
     Unit,
     queue_directories,
 )
+from mqstore.store.queues.units import WINDOW_UNITS
 
 from ...stores import truth
 from ..choices import clean_where

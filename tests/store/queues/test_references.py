@@ -51,7 +51,7 @@ def test_every_record_is_named_and_nothing_else(
 ) -> None:
     monkeypatch.setattr(references, "REGION_BYTES", region)
     monkeypatch.setattr(references, "_TOGETHER", 64)
-    monkeypatch.setattr("mqstore.store.queues.read.WINDOW_UNITS", 5)
+    monkeypatch.setattr("mqstore.store.queues.units.WINDOW_UNITS", 5)
     layout = _layout(name, tmp_path)
     asked, units = Naming(layout), _units(layout)
     Random(name).shuffle(units)

@@ -22,9 +22,10 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.queues.read import ConsumeQueue
+from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.queue_reader import LARGEST_OFFSET, QueueReader
+from mqstore.store.verify.queue_reader import QueueReader
 from mqstore.store.verify.run import verify
 
 from ... import slices
