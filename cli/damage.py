@@ -68,7 +68,7 @@ _SCENARIO_COLUMNS = ("type", "name", "summary", "links")
 
 
 def _scenarios() -> Iterator[dict[str, Any]]:
-    from ..store.damage.scenario import scenarios
+    from ..store.damage.scenarios import scenarios
 
     for each in scenarios().values():
         yield {

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from mqstore.store.broker.filter import Where
     from mqstore.store.disk.broker_conf import BrokerConfig
     from mqstore.store.errors import StoreError
+    from mqstore.store.library import Store
     from mqstore.store.log.batch import Batch, Extent
     from mqstore.store.log.message import Message
     from mqstore.store.put.new_message import NewMessage
     from mqstore.store.put.writer import StoreWriter, WriterOptions
     from mqstore.store.search.log_search import DamageWarning
-    from mqstore.store.search.store import Store
     from mqstore.store.verify.run import verify
     from mqstore.store.verify.verdict import Verdict
 
@@ -31,7 +31,7 @@ _MODULES = {
     "Extent": "store.log.batch",
     "Message": "store.log.message",
     "NewMessage": "store.put.new_message",
-    "Store": "store.search.store",
+    "Store": "store.library",
     "StoreError": "store.errors",
     "StoreWriter": "store.put.writer",
     "Verdict": "store.verify.verdict",

@@ -18,7 +18,8 @@ from ..disk.files import Files, OpenFile, confine, new_directory, write_new
 from ..disk.layout import JOURNAL
 from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error
 from ..search.store import Store
-from .scenario import Scenario, Scene, scenarios
+from .scenario import Scenario, Scene
+from .scenarios import scenarios
 
 _CHUNK_BYTES = 4 << 20
 

@@ -124,7 +124,8 @@ class Scenario:
     links: tuple[str, ...]
 
 
-_REGISTER: dict[str, Scenario] = {}
+REGISTER: dict[str, Scenario] = {}
+"""Scenarios by name; `scenarios` has them all."""
 
 
 def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
@@ -133,17 +134,10 @@ def scenario(name: str, *issues: int) -> Callable[[Plan], Plan]:
     def register(plan: Plan) -> Plan:
         summary = (plan.__doc__ or "").strip().splitlines()[0]
         links = tuple(f"{ISSUES}{number}" for number in issues)
-        _REGISTER[name] = Scenario(name, summary, plan, links)
+        REGISTER[name] = Scenario(name, summary, plan, links)
         return plan
 
     return register
-
-
-def scenarios() -> dict[str, Scenario]:
-    """All scenarios by name, those of the log first."""
-    from . import scenarios  # noqa: F401 (they register themselves)
-
-    return _REGISTER
 
 
 def write(path: str | os.PathLike[str], offset: int, data: bytes, reason: str) -> Edit:

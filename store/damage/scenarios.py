@@ -42,7 +42,20 @@ from ..queues.edits import last_byte
 from ..settings.read import LARGEST_BYTES
 from ..tiered.segments import kind_of_place, open_segments, read_index
 from ..timer.read import TimerUnits, timer_log
-from .scenario import Place, Scene, create, cut, killed, remove, replace, scenario, write, zeros
+from .scenario import (
+    REGISTER,
+    Place,
+    Scenario,
+    Scene,
+    create,
+    cut,
+    killed,
+    remove,
+    replace,
+    scenario,
+    write,
+    zeros,
+)
 
 PAGE_BYTES = 4096
 LIES = (-(2**31), -1, 0, 1, SMALLEST - 1, SMALLEST, 2**16, 2**30, 2**31 - 1)
@@ -554,3 +567,8 @@ def _tiered_header(path: Path) -> dict[str, int]:
     with open_segments(path) as files:
         index = read_index(files, files.files[0])
     return {} if index.problem else index.header
+
+
+def scenarios() -> dict[str, Scenario]:
+    """All scenarios by name, those of the log first."""
+    return REGISTER

@@ -135,14 +135,16 @@ def offset_at(store: Store, topic: str, queue_id: int, time_ms: int, *, note: No
     >>> offset_at(store, "orders", 0, 0)
     0
     """
+    from .queue_search import queue_offset_at
+
     if not store.queues_unread and store.has_batch_queues(topic):
-        return store.offset_at(topic, queue_id, time_ms)
+        return queue_offset_at(store, topic, queue_id, time_ms)
     if why := store.topic_unread(topic):
         from .log_search import log_offset_at
 
         note(f"{why}: scanning the log")
         return log_offset_at(store, topic, queue_id, time_ms, note)
-    return store.offset_at(topic, queue_id, time_ms)
+    return queue_offset_at(store, topic, queue_id, time_ms)
 
 
 OPEN_QUEUES = 16
@@ -309,8 +311,6 @@ class Finder:
     def _inner(self, message: Message, number: int | None) -> Message:
         if number is None or number < 0:
             return message
-        from .inner_batch import message_in
-
         return message_in(self._store, message, number)
 
     def _marked(self, message: Message) -> Found:
@@ -355,3 +355,17 @@ class Finder:
     def __exit__(self, *_: object) -> None:
         for queue in self._queues.values():
             queue.close()
+
+
+def message_in(store: Store, message: Message, number: int) -> Message:
+    """A message inside of a batch record that was read. Raises NotFound where there is none."""
+    from dataclasses import replace
+
+    from ..log.message import messages
+    from .inner_batch import unwrapped
+
+    batch = unwrapped(replace(store.log.record(message.position), mark=message.mark))
+    if batch.inner is None or not number < len(batch) == batch.inner.count[0]:
+        raise NotFound(f"the record at {message.position} has no message {number} inside")
+    (found,) = messages(batch.take(slice(number, number + 1)))
+    return found

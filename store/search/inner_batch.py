@@ -9,7 +9,6 @@ record's. A record whose body is no such batch stays as it is: so a client passe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +18,9 @@ from ...formats.client_batch import MESSAGE, starts_of
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Ints
 from ...formats.property_columns import find as find_property
-from ..errors import NotFound
 from ..log.batch import Batch, Inner
 from ..log.body import MAX_BODY_BYTES, compression_of, unpack
-from ..log.message import Message, is_batch_record, messages
-
-if TYPE_CHECKING:
-    from .store import Store
+from ..log.message import is_batch_record
 
 
 def unwrapped(batch: Batch, max_bytes: int = MAX_BODY_BYTES) -> Batch:
@@ -100,15 +95,6 @@ def _put(columns: Columns, own: Columns, inside: npt.NDArray[np.bool_], number: 
         start, length = text.start.copy(), text.length.copy()
         start[inside], length[inside] = ours.start, ours.length
         columns.set(name, Ragged(ours.buffer, start, length))
-
-
-def message_in(store: Store, message: Message, number: int) -> Message:
-    """A message inside of a batch record that was read. Raises NotFound where there is none."""
-    batch = unwrapped(replace(store.log.record(message.position), mark=message.mark))
-    if batch.inner is None or not number < len(batch) == batch.inner.count[0]:
-        raise NotFound(f"the record at {message.position} has no message {number} inside")
-    (found,) = messages(batch.take(slice(number, number + 1)))
-    return found
 
 
 def messages_in(batch: Batch) -> Ints:

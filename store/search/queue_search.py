@@ -21,7 +21,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound
 from ..log.commit_log import Batch
 from ..log.message import Message, messages
-from ..queues.offset_at import first_at
+from ..queues.offset_at import first_at, offset_at
 from ..queues.places import Places, batches, merged, of_queue
 from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, no_topic, queue_directories
 from ..queues.read_batches import BatchConsumeQueue, is_valid
@@ -255,3 +255,19 @@ def batch_places(
             position = units["physical_offset"][rows].astype(np.int64)
             yield Places(position, units["size"][rows].astype(np.int64))
     queue.close()
+
+
+def queue_offset_at(store: Store, topic: str, queue_id: int, time_ms: int) -> int:
+    """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
+    if store.has_batch_queues(topic):
+        with open_batch_queue(store, topic, queue_id) as batches:
+            return batches.offset_at(time_ms)
+    with store.queues.open(topic, queue_id) as queue:
+        return offset_at(
+            queue,
+            store.queue_summary(queue),
+            time_ms,
+            store.store_time,
+            log_start=store.log_files.start,
+            broker_4=store.broker_4,
+        )

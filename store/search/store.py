@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
-from ..errors import InvalidInput, NotFound, StoreError, Unsupported
+from ..errors import InvalidInput, NotFound, StoreError
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..log.record_status import Mark
@@ -19,14 +19,11 @@ from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, has_topic, 
 from .found import Searched
 
 if TYPE_CHECKING:
-    from ..arrow.log_rows import Reader
-    from ..broker.filter import Where
     from ..broker.generation import Generation
     from ..disk.checkpoint import Checkpoint
     from ..index.read import Index
     from ..index.sizes import Sizes
     from ..log.commit_log import CommitLog, LogEnd
-    from .log_search import OnDamage, Time
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""
@@ -47,11 +44,6 @@ class Store:
     path: the root directory. config: the broker's configuration, which overrides what the files
     tell. rate_bytes: most bytes per second that scans of the log read. Raises Missing, NotAStore,
     Unreadable.
-
-    >>> with Store(path) as store:
-    ...     message = store.message("orders", 0, 3)
-    ...     message.keys, message.store_timestamp, message.body().data[:11]
-    (['key28'], 1795210635090, b'lorem ipsum')
     """
 
     def __init__(
@@ -291,18 +283,6 @@ class Store:
             raise NotFound(f"no message with the id {message_id}", hint=hint)
         return message
 
-    def message(self, topic: str, queue_id: int, queue_offset: int) -> Message:
-        """One message by its place in a queue, of a batch queue one of those inside of a record.
-
-        Raises NotFound, also where the unit is damaged.
-        """
-        if self.has_batch_queues(topic):
-            from .queue_search import batch_message
-
-            return batch_message(self, topic, queue_id, queue_offset)
-        with self.queues.open(topic, queue_id) as queue:
-            return self.message_of_unit(queue, queue_offset)
-
     def message_of_unit(self, queue: ConsumeQueue, queue_offset: int) -> Message:
         """The message that a unit of a queue points at.
 
@@ -317,25 +297,6 @@ class Store:
             raise NotFound(f"{none}: its unit points elsewhere")
         return message
 
-    def offset_at(self, topic: str, queue_id: int, time_ms: int) -> int:
-        """The queue offset that a broker answers for a time. Raises NotFound for no such queue."""
-        if self.has_batch_queues(topic):
-            from .queue_search import open_batch_queue
-
-            with open_batch_queue(self, topic, queue_id) as batches:
-                return batches.offset_at(time_ms)
-        from ..queues.offset_at import offset_at
-
-        with self.queues.open(topic, queue_id) as queue:
-            return offset_at(
-                queue,
-                self.queue_summary(queue),
-                time_ms,
-                self.store_time,
-                log_start=self.log_files.start,
-                broker_4=self.broker_4,
-            )
-
     def store_time(self, position: int) -> int | None:
         """Store timestamp of the record at a position, None where none begins."""
         try:
@@ -343,103 +304,8 @@ class Store:
         except NotFound:
             return None
 
-    def messages(
-        self,
-        topics: str | Sequence[str] = (),
-        *,
-        since: Time = None,
-        until: Time = None,
-        where: str | Where | None = None,
-        on_damage: OnDamage = "warn",
-    ) -> Iterator[Message]:
-        """Messages in log order, those inside of batch records one by one.
-
-        topics: names or patterns as a shell's, none for all. since ≤ store time < until: text as
-        `--since` takes it, ms since 1970, or a datetime. where: a condition in RocketMQ's filter
-        language. on_damage: `warn` (DamageWarning), `raise` or `skip` a range that cannot be read.
-        Raises InvalidInput, Unreadable, Corrupted.
-
-        >>> with Store(path) as store:
-        ...     [message.keys for message in store.messages("orders", where="@queue_id = 0")][:2]
-        [['key5'], ['key8']]
-        """
-        from ..log.message import messages
-        from .log_search import selected
-
-        batches = selected(
-            self,
-            topics=topics,
-            since=since,
-            until=until,
-            where=where,
-            on_damage=on_damage,
-            crc=True,
-            inner=True,
-        )
-        return (message for batch in batches for message in messages(batch))
-
-    def to_arrow(
-        self,
-        fields: str | Sequence[str] | None = None,
-        *,
-        topics: str | Sequence[str] = (),
-        since: Time = None,
-        until: Time = None,
-        where: str | Where | None = None,
-        on_damage: OnDamage = "warn",
-    ) -> Reader:
-        """Records as a stream of Arrow batches: columns as the JSON names them. Needs pyarrow.
-
-        fields: some of the columns of `rocketmq-log`; None: all but what is made of bodies. The
-        rest as for `messages`. Memory: some MiB. Raises Unsupported without pyarrow.
-
-        >>> with Store(path) as store:
-        ...     store.to_arrow(["topic", "body"], topics="orders").read_all().num_rows
-        87
-        """
-        try:
-            from ..arrow.log_rows import reader
-        except ImportError as error:
-            hint = "pip install 'mqstore[arrow]'"
-            raise Unsupported("this needs pyarrow", hint=hint) from error
-        return reader(
-            self,
-            fields,
-            topics=topics,
-            since=since,
-            until=until,
-            where=where,
-            on_damage=on_damage,
-        )
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """All messages, for whatever takes a stream of Arrow: polars, DuckDB, pyarrow."""
-        return self.to_arrow().__arrow_c_stream__(requested_schema)
-
-    def to_polars(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
-        """The same as a DataFrame of polars, all of it in memory. Raises as `to_arrow`."""
-        try:
-            import polars
-        except ImportError as error:
-            raise Unsupported("this needs polars", hint="pip install 'mqstore[frames]'") from error
-        return polars.DataFrame(self.to_arrow(fields, **wanted))
-
-    def to_pandas(self, fields: str | Sequence[str] | None = None, **wanted: Any) -> Any:
-        """The same as a DataFrame of pandas, all of it in memory. Raises as `to_arrow`."""
-        stream = self.to_arrow(fields, **wanted)
-        try:
-            return stream.read_pandas()
-        except ModuleNotFoundError as error:
-            raise Unsupported("this needs pandas", hint="pip install 'mqstore[frames]'") from error
-
     def __repr__(self) -> str:
         return f"Store({self.layout.root!s})"
-
-    def _repr_html_(self) -> str:
-        """Its queues as a table, for notebooks."""
-        from ..verify.html import queues_html
-
-        return queues_html(self)
 
     def close(self) -> None:
         """Close all files; a later read opens them again."""

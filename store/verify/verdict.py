@@ -74,9 +74,10 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Its findings as a table, for notebooks."""
-        from .html import verdict_html
+        from ..output.html import table_html
 
-        return verdict_html(self)
+        rows = [(f.severity.label, f.code, f.path, f.message) for f in self.findings]
+        return table_html(repr(self), ("severity", "code", "path", "finding"), rows)
 
 
 CUT_OFF, NO_PLAN, NO_START, LOSES, HIDES, UNFIRED, FORGETS = (

@@ -25,9 +25,9 @@ from mqstore.pipeline.diff import here, on_spark, pairs_of
 from mqstore.store.arrow import differences
 from mqstore.store.arrow.ask import Ask
 from mqstore.store.arrow.differences import Unsound, compare
+from mqstore.store.library import Store
 from mqstore.store.log.commit_log import Batch, Extent, ExtentKind
 from mqstore.store.log.message import messages
-from mqstore.store.search.store import Store
 
 from ..cli.json_schema import errors
 from ..stores import unpack

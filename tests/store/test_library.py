@@ -219,7 +219,7 @@ def test_short_texts(store: Unpack) -> None:
 
 
 def test_texts_of_a_store_are_escaped_in_notebooks() -> None:
-    from mqstore.store.verify.html import table_html
+    from mqstore.store.output.html import table_html
 
     assert "<script>" not in table_html("<script>", ["<b>"], [["<i>&"]])
     assert table_html("\udcff", [], [["\udcff"]]).encode().count(b"udcff") == 2

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from mqstore.store.damage.scenario import scenarios
+from mqstore.store.damage.scenarios import scenarios
 
 from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import mutations

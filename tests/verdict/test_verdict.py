@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.damage.scenario import scenarios
+from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.broker_conf import BrokerConfig
 
 from .. import recovery_cases, slices, stores

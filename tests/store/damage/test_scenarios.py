@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.damage.drill import drill, plan, scenario_of
-from mqstore.store.damage.scenario import scenarios
+from mqstore.store.damage.scenarios import scenarios
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import InvalidInput, NotFound, Refused, StoreError
 from mqstore.store.search.store import Store

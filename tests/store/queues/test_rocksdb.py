@@ -14,13 +14,13 @@ import pytest
 import rocksdict
 
 from mqstore.store.errors import Missing, NotFound, StoreError, Unreadable, Unsupported
+from mqstore.store.library import Store
 from mqstore.store.queues import rocksdb
 from mqstore.store.queues.read_rocksdb import RocksdbConsumeQueues
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.search.find import find
 from mqstore.store.search.found import Via
 from mqstore.store.search.selection import Selection
-from mqstore.store.search.store import Store
 
 from ...stores import ALL, NAMES, truth, unpack
 

@@ -15,11 +15,11 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import InvalidInput, NotFound, Refused
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.library import Store
 from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.recovery import examine
 from mqstore.store.salvage.runs import Grade
 from mqstore.store.salvage.salvage import check_target
-from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import load_checks, verify
 from tests.damage import Victim, damage

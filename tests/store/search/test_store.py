@@ -9,7 +9,7 @@ import pytest
 
 import mqstore
 from mqstore.store.errors import InvalidInput, NotAStore, NotFound
-from mqstore.store.search.store import Store
+from mqstore.store.library import Store
 
 from ...stores import messages, truth
 from ..choices import clean_where
