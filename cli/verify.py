@@ -274,6 +274,7 @@ def _verdict(
 
 def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdict:
     from ..store.search.store import Store
+    from ..store.settings.options import options_of
     from ..store.verify.run import verify
 
     with Store(path, common.config(), rate_bytes=common.rate) as store:
@@ -281,7 +282,7 @@ def _verify(path: Path, scope: Scope, common: Common, stop: list[bool]) -> Verdi
             from ..store.verify.first_sight import check_topic
 
             check_topic(store, scope.topic, scope.queue_id)
-        for note in store.layout.options.notes():
+        for note in options_of(store.layout).notes():
             common.warn(f"{path}: {note}")
         total = sum(file.size for file in store.log_files.files)
         done = store.log_files.start

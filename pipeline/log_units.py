@@ -30,6 +30,7 @@ from ..store.queues.start_batches import batch_units
 from ..store.queues.write import queue_directory
 from ..store.queues.write_batches import BatchQueuesWriter
 from ..store.queues.write_ext import BitMaps, ExtWriter
+from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan
 
@@ -75,7 +76,7 @@ class LogReader:
         self.batch_queues: dict[tuple[str, int], BatchQueue] = {}
         self._store = store
         self._rules = profile_of(store.broker_version).dispatch
-        self._levels = store.layout.options.delay_levels.value
+        self._levels = options_of(store.layout).delay_levels.value
         self._output = store.output(folder)
         self._ext = ExtWriter(files, self._output) if store.ext_file_bytes else None
         self._maps = BitMaps(store.layout)

@@ -22,7 +22,6 @@ from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
 
 if TYPE_CHECKING:
     from ..index.sizes import Sizes
-    from ..settings.options import Options
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -225,13 +224,6 @@ class Layout:
         from ..index.sizes import sizes_of
 
         return sizes_of(self)
-
-    @cached_property
-    def options(self) -> Options:
-        """Other options of the broker, each with how it is known."""
-        from ..settings.options import Options
-
-        return Options(self)
 
     def commit_log_files(self) -> MappedFileQueue:
         """The files of the commit log. Raises Unreadable."""

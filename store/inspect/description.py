@@ -41,7 +41,7 @@ from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, queue_dire
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_rocksdb import open_queues
 from ..queues.read_sparse import summary_of as sparse_summary
-from ..settings.options import Option
+from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file
 from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
 from ..start.log import Switches, start_file
@@ -270,8 +270,8 @@ def describe(layout: Layout) -> Description:
         foreign=foreign,
         config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
         parts=list(parts_of(layout)),
-        options=layout.options.used,
-        notes=[*notes, *layout.options.notes(), *_odd_files(layout), *_links(layout)],
+        options=options_of(layout).used,
+        notes=[*notes, *options_of(layout).notes(), *_odd_files(layout), *_links(layout)],
     )
 
 

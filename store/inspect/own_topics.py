@@ -44,6 +44,7 @@ from ..queues.places import batches, of_queue
 from ..search.found import Note
 from ..search.selection import equal, utf8
 from ..search.store import Store
+from ..settings.options import options_of
 from ..settings.read import read_config_file
 
 
@@ -147,7 +148,7 @@ def delays(store: Store, now_ms: int, note: Note) -> Delays:
     A message counts as delivered once its queue offset lies before that of delayOffset.json: a
     killed broker may have delivered more than it had noted.
     """
-    known = store.layout.options.delay_levels.value
+    known = options_of(store.layout).delay_levels.value
     progress = _progress(store)
     if progress is None:
         note(f"{_FILE} cannot be read: all messages of the delay levels count as pending")

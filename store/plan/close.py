@@ -24,6 +24,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..errors import Refused
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
+from ..settings.options import options_of
 from .fill import SMALLEST_FILLER, Fill, PatchedQueue, Piece, encoded, fills, padded
 from .gaps import Forms, Gap, GapFinder
 from .log import LogPlan, renamed, tail_edits, written
@@ -95,7 +96,7 @@ def keep_log(
     gaps = finder.all_gaps(end)
     forms = replace(forms, append_crc=forms.append_crc or finder.crc_items)
     lost = lost_units(snapshot, gaps, finder.torn, dead, finder.queue_ends, sound)
-    levels = snapshot.layout.options.delay_waits()
+    levels = options_of(snapshot.layout).delay_waits()
     gaps, lost, saved, restored = _put_right(queue, gaps, lost, levels)
     for row in np.flatnonzero(elsewhere.position < end).tolist():
         piece = put_right(queue, elsewhere, row, 0, levels)

@@ -36,6 +36,7 @@ from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
 from ..queues.edits import queue_edits
 from ..queues.fix import QueueFix
+from ..settings.options import options_of
 from ..start.log import Switches
 from ..start.simulate import Outcome, simulate
 from ..timer.edits import timer_edits
@@ -235,7 +236,7 @@ def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
     """Whether the index is mended. One that may never have been is for `repair --index` to make: a broker
     without one has lost nothing.
     """
-    missed = not snapshot.layout.options.message_index.is_guess
+    missed = not options_of(snapshot.layout).message_index.is_guess
     return switches.message_index_enable and (missed or snapshot.abort or wish.exact)
 
 

@@ -74,6 +74,7 @@ from ..log.batch import Batch, torn_properties
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
 from ..queues.units import is_used, is_valid
+from ..settings.options import options_of
 from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
 from .lost_units import LostUnits, units_at
@@ -89,7 +90,7 @@ def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping
     Where no broker makes such units, none is looked for.
     """
     found: dict[int, dict[bytes, int]] = {record.position: {} for record in records}
-    if not records or not snapshot.layout.options.multi_dispatch.value:
+    if not records or not options_of(snapshot.layout).multi_dispatch.value:
         return {}
     positions = np.array(sorted(found), np.int64)
     for queue in sorted(snapshot.queues):

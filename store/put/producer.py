@@ -31,6 +31,7 @@ from ..broker.profiles import WriterProfile
 from ..counted import counted
 from ..errors import InvalidInput, LimitExceeded, NotFound, Refused
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC
+from ..settings.options import options_of
 from .new_message import Host, NewMessage, check_sizes
 from .stored_body import OVER_BYTES, compressed
 
@@ -325,7 +326,7 @@ def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMe
     config = writer.layout.broker_config
     if not config.get_bool("timerWheelEnable", True):
         raise InvalidInput("timerWheelEnable is off: the broker refuses messages with a time")
-    precision_ms = writer.layout.options.timer_precision.value
+    precision_ms = options_of(writer.layout).timer_precision.value
     limit = config.get_int("timerMaxDelaySec")
     if limit is None:
         return timed(message, deliver_ms, now_ms, writer.profile, precision_ms=precision_ms)

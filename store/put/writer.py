@@ -37,6 +37,7 @@ from ..log.write import LogWriter, place
 from ..queues.write import unit_bytes
 from ..queues.write_all import QueuesWriter
 from ..queues.write_batches import BatchQueuesWriter
+from ..settings.options import options_of
 from .new_message import (
     DEFAULT_HOST,
     NewBatch,
@@ -87,7 +88,7 @@ class StoreWriter:
         self.profile = profile
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)
         self.rules = Rules.of(profile, host, config)
-        self.delay_levels = layout.options.delay_levels.value
+        self.delay_levels = options_of(layout).delay_levels.value
         self.clock = clock
         self.log = LogWriter(
             files,

@@ -31,6 +31,7 @@ from ..queues.numbers import QueueNumbers
 from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
+from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
 from ..start.log import Switches, as_configured, by_source
@@ -331,7 +332,7 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
 def switches_of(snapshot: Snapshot) -> Switches:
     """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
     config = snapshot.layout.broker_config
-    switches, options = Switches.of(config), snapshot.layout.options
+    switches, options = Switches.of(config), options_of(snapshot.layout)
     light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
     at_zero = all(name.queue_id == 0 for name in light)
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
@@ -358,8 +359,8 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         yield f"process {pid} has the store: what is told here changes while it runs"
     if barriers(layout):
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
-    yield from layout.options.notes()
-    if plan and plan.index is None and layout.options.message_index.is_guess:
+    yield from options_of(layout).notes()
+    if plan and plan.index is None and options_of(layout).message_index.is_guess:
         from ..findings.next_commands import (
             proposed,  # which looks at findings, and they at recoveries
         )

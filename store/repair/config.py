@@ -45,6 +45,7 @@ from ..disk.file_queue import start_of
 from ..disk.layout import Layout
 from ..errors import InvalidInput, one_line
 from ..queues.read import queue_directories
+from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start
 from ..start.config_load import Loaded, Start, Text, as_proof, judge, load_config, misfits
@@ -376,7 +377,7 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
     the log has not all messages that there ever were: one of a level of its own may be gone.
     """
     try:
-        option = layout.options.delay_levels
+        option = options_of(layout).delay_levels
     except InvalidInput:
         return None
     return len(option.value) if from_zero or option.is_given else None

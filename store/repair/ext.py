@@ -40,6 +40,7 @@ from ..log.commit_log import CommitLog
 from ..queues.edits import is_whole_file, last_byte
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import Units, is_valid, read_units
+from ..settings.options import options_of
 
 _CODES = ("I-079",)
 
@@ -220,7 +221,7 @@ def ext_repair(
 
     lost: int64[n], ascending, positions that get a tombstone. gone: files that are moved away.
     """
-    levels = snapshot.layout.options.delay_waits()
+    levels = options_of(snapshot.layout).delay_waits()
     for queue, entries in sorted(snapshot.queues.items()):
         path = snapshot.layout.consume_queue_ext / queue.topic / str(queue.queue_id)
         whole = [e for e in entries if is_whole_file(e, snapshot.queue_file_bytes)]

@@ -29,6 +29,7 @@ from ..log.commit_log import CommitLog
 from ..log.tail_history import LOOK_BACK
 from ..plan.observer import can_have_files
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
+from ..settings.options import options_of
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
@@ -53,7 +54,7 @@ def made_anew(
     if not snapshot.log or compared:
         return None
     log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
-    levels = snapshot.layout.options.delay_waits()
+    levels = options_of(snapshot.layout).delay_waits()
 
     def part(begin: int, end: int, tell: Callable[[int], None] | None) -> SoundLog:
         return _Part(log, rules, levels, light=multi_dispatch).made(begin, end, index, tell)

@@ -8,6 +8,7 @@ timercheck have from the clock, and TIMER_OUT_MS.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -57,6 +58,16 @@ def taken_by_a_broker(asked_ms: int) -> int:
     return max((p for p in PRECISIONS_MS if p <= asked_ms), default=PRECISIONS_MS[0])
 
 
+def precision_of(layout: Layout) -> int:
+    """timerPrecisionMs as configured, else as the store shows it. Raises InvalidInput for no number."""
+    asked = layout.broker_config.get_int("timerPrecisionMs")
+    if asked is not None:
+        return taken_by_a_broker(asked)
+    shown = shown_precision(layout)
+    return DEFAULT_MS if shown is None else shown.precision_ms
+
+
+@lru_cache(maxsize=16)
 def shown_precision(layout: Layout) -> Shown | None:
     """The precision that a store shows; None where it does not.
 

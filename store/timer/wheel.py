@@ -21,7 +21,7 @@ from ...formats.timer_log import (
     UNIT_BYTES,
 )
 from ...formats.timer_wheel import SLOT, SLOTS
-from .precision import DEFAULT_MS
+from .precision import DEFAULT_MS, precision_of
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -86,7 +86,7 @@ class Ticks:
         most = SLOTS // 2 - _BLANK_SLOTS
         if roll is None:
             roll = DEFAULT_ROLL_SLOTS
-        precision_ms = layout.options.timer_precision.value
+        precision_ms = precision_of(layout)
         return cls(precision_ms, roll if 2 <= roll <= most else most)
 
     def of(self, time_ms: int) -> int:

@@ -20,6 +20,7 @@ from ..broker.snapshot import QueueId
 from ..broker.topics import is_system_topic
 from ..findings.catalogue import Severity
 from ..queues.read import queue_directories
+from ..settings.options import options_of
 from .config_files import ConfigTables, Row, Told, config_tables
 from .context import Scene
 from .queue_bounds import queue_bounds
@@ -99,7 +100,7 @@ def delays_are_inside_their_queues(scene: Scene) -> None:
     if scene.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     told = Told(scene, "I-146")
-    option = scene.store.layout.options.delay_levels
+    option = options_of(scene.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
     clamps = scene.profile.version >= _CLAMPS_SINCE
     for row in config_tables(scene).entries("delay_offset"):

@@ -22,6 +22,7 @@ from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..index.files import IndexFile
 from ..log.record_status import tombstones
+from ..settings.options import options_of
 from .context import Carried, Records, Scene, covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
@@ -321,7 +322,7 @@ def _report_no_index(scene: Scene, with_keys: int) -> None:
     if (scene.crashed or scene.live) and not scene.log.dispatched:
         more = {"severity": Severity.INFO, "unclean": not scene.live}
         text += ": not dispatched yet"
-    elif scene.store.layout.options.message_index.is_guess:
+    elif options_of(scene.store.layout).message_index.is_guess:
         more = {"severity": Severity.WARNING}
         text += "; or the broker has messageIndexEnable=false: then say so with --set"
     scene.findings.add("I-101", os.fspath(scene.store.layout.index), text, **more)

@@ -23,6 +23,7 @@ from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.record_status import Mark
 from ..log.splits import record_behind
 from ..log.tail_history import LOOK_BACK, Recent
+from ..settings.options import options_of
 from .context import LogFacts, Records, Scene, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
@@ -215,13 +216,13 @@ def read(
     from ..audit.messages import survey
     from ..broker.dispatch_record import Further
 
-    rules, light = scene.profile.dispatch, scene.store.layout.options.multi_dispatch
+    rules, light = scene.profile.dispatch, options_of(scene.store.layout).multi_dispatch
     survey(
         scene.store.log,
         [log_pass],
         index_tags=rules.index_tags,
         multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
-        further=Further(delay_levels=scene.store.layout.options.delay_waits()),
+        further=Further(delay_levels=options_of(scene.store.layout).delay_waits()),
         progress=progress,
         items=items,
     )

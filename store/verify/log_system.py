@@ -18,6 +18,7 @@ from ..columns.ordered import Flags, Ints, Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..log.body import unpack
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC
+from ..settings.options import options_of
 from .context import Carried, Records, Scene, add_rows
 from .register import of_records
 
@@ -84,7 +85,7 @@ def scheduled(scene: Scene, records: Records) -> None:
     rows = _live(records, records.of_topic(SCHEDULE_TOPIC))
     if not len(rows):
         return
-    levels = len(scene.store.layout.options.delay_levels.value)
+    levels = len(options_of(scene.store.layout).delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")
     complete = _real_place(records)
@@ -203,7 +204,7 @@ def timed(scene: Scene, records: Records) -> None:
     rows = _live(records, records.of_topic(TIMER_TOPIC))
     if not len(rows):
         return
-    precision = scene.store.layout.options.timer_precision
+    precision = options_of(scene.store.layout).timer_precision
     times, complete = records.properties.find(names.TIMER_OUT_MS), _real_place(records)
     for row in rows.tolist():
         text = times[row]

@@ -18,6 +18,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..findings.catalogue import Severity
 from ..queues.read import QueueDirectory, queue_directories
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at
+from ..settings.options import options_of
 from .context import Scene
 from .register import after
 
@@ -83,7 +84,7 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
     found = ext_units_at(files, positions)
     files.close()
     rows, texts, guessed = [], [], []
-    option = scene.store.layout.options.delay_levels
+    option = options_of(scene.store.layout).delay_levels
     levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
     wanted = zip(
         positions.tolist(),

@@ -15,6 +15,7 @@ from ..audit.messages import Messages, points_at
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..findings.catalogue import Severity
 from ..queues.units import Units, is_pre_fill, is_valid
+from ..settings.options import options_of
 from .context import Scene
 from .queue_batches import compare_batches
 from .queue_ext import compare_entries
@@ -103,7 +104,7 @@ def report_waits(scene: Scene, check: QueueCheck) -> None:
 
     Where nobody says what the levels are, such a message may have one of its own.
     """
-    guess = not scene.store.layout.options.delay_levels.is_given
+    guess = not options_of(scene.store.layout).delay_levels.is_given
     why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
     more = {"severity": Severity.WARNING} if guess else {}
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)

@@ -21,6 +21,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..errors import NotFound, StoreError
 from ..queues.read import queue_directories
 from ..queues.read_batches import BatchConsumeQueue
+from ..settings.options import options_of
 from .context import Carried, Scene
 from .queue_delays import Waits
 from .queue_reader import QueueReader
@@ -251,4 +252,4 @@ def queues_of(scene: Scene) -> Queues:
 def may_have_none(scene: Scene, queue: QueueId) -> bool:
     """A light queue of a store that has no such queue: perhaps its broker makes none."""
     light = queue.topic.startswith(LMQ_PREFIX)
-    return light and scene.store.layout.options.multi_dispatch.is_guess
+    return light and options_of(scene.store.layout).multi_dispatch.is_guess

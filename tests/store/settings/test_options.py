@@ -24,6 +24,7 @@ from mqstore.store.put.writer import StoreWriter
 from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
+from mqstore.store.settings.options import options_of
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 
@@ -67,7 +68,7 @@ def errors(root: Path, *settings: str, version: str = VERSION) -> list[Finding]:
 
 
 def levels_of(root: Path, *settings: str) -> tuple[str, str]:
-    option = Layout.open(root, BrokerConfig().with_set(settings)).options.delay_levels
+    option = options_of(Layout.open(root, BrokerConfig().with_set(settings))).delay_levels
     return option.text, option.origin
 
 
@@ -84,11 +85,11 @@ def test_levels_are_those_that_messages_wait(own_levels: Path) -> None:
     assert levels_of(own_levels) == (learned, "files")
     assert not errors(own_levels)
     assert levels_of(own_levels, f"{LEVELS}={OWN}") == (OWN, "configuration")
-    assert not Layout.open(own_levels, BrokerConfig({LEVELS: OWN})).options.notes()
+    assert not options_of(Layout.open(own_levels, BrokerConfig({LEVELS: OWN}))).notes()
 
 
 def test_other_levels_are_given(own_levels: Path) -> None:
-    options = Layout.open(own_levels, BrokerConfig({LEVELS: "1s 7s 2m"})).options
+    options = options_of(Layout.open(own_levels, BrokerConfig({LEVELS: "1s 7s 2m"})))
     assert options.delay_levels.text == "1s 7s 2m"
     (note,) = options.notes()
     assert note.startswith(f"{LEVELS}=1s 7s 2m was given, but the store shows {OWN} ")
@@ -127,7 +128,7 @@ def test_further_queues_that_messages_name(tmp_path: Path) -> None:
     messages = [naming("left,right"), PLAIN, naming("right"), naming("left")]
     root = written(tmp_path / "store", messages, f"{MULTI}=true", "enableLmq=true", version="4.9")
     assert (root / "consumequeue" / "left").exists()
-    option = Layout.open(root).options.multi_dispatch
+    option = options_of(Layout.open(root)).multi_dispatch
     assert (option.value, option.origin) == (True, "files")
     assert examine(Layout.open(root), "4.9").nothing_to_do
     assert not errors(root, version="4.9")
@@ -138,7 +139,7 @@ def test_names_that_a_broker_passed_over(tmp_path: Path) -> None:
     messages = [naming("left,right"), PLAIN, naming("%LMQ%a")]
     root = written(tmp_path / "store", messages)
     assert not (root / "consumequeue" / "left").exists()
-    option = Layout.open(root).options.multi_dispatch
+    option = options_of(Layout.open(root)).multi_dispatch
     assert (option.value, option.origin) == (False, "default")
     assert not errors(root)
     assert examine(Layout.open(root), VERSION).nothing_to_do
@@ -149,5 +150,5 @@ def test_what_cannot_be_read_shows_nothing(own_levels: Path) -> None:
     (log,) = (own_levels / "commitlog").iterdir()
     log.write_bytes(b"\xee" * 100)
     assert levels_of(own_levels) == (format_levels(parse_levels()), "default")
-    options = Layout.open(own_levels).options
+    options = options_of(Layout.open(own_levels))
     assert not options.multi_dispatch.value and not options.notes()

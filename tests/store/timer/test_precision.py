@@ -20,6 +20,7 @@ from mqstore.store.inspect.timers import WAITING, State, timers
 from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
+from mqstore.store.settings.options import options_of
 from mqstore.store.timer.precision import taken_by_a_broker
 from mqstore.store.timer.read import timer_wheel
 from mqstore.store.verify.context import Scope
@@ -35,7 +36,7 @@ TIMER = chosen([Part.TIMER], ())
 
 def learned(root: Path) -> tuple[int, str]:
     """Value and origin."""
-    found = Layout.open(root).options.timer_precision
+    found = options_of(Layout.open(root)).timer_precision
     return found.value, found.origin
 
 
@@ -169,11 +170,11 @@ def test_another_one_is_given(name: str, tmp_path: Path) -> None:
     own = truth(name)["precision_ms"]
     other = 500 if own != 500 else 100
     root = unpack(name, tmp_path)
-    found = Layout.open(root, BrokerConfig({OPTION: str(other)})).options
+    found = options_of(Layout.open(root, BrokerConfig({OPTION: str(other)})))
     assert (found.timer_precision.value, found.timer_precision.shown) == (other, own)
     (note,) = [note for note in found.notes() if OPTION in note]
     assert f"{OPTION}={other} was given, but the store shows {own}" in note
-    same = Layout.open(root, BrokerConfig({OPTION: truth(name)["config"][OPTION]})).options
+    same = options_of(Layout.open(root, BrokerConfig({OPTION: truth(name)["config"][OPTION]})))
     assert same.timer_precision.value == own and not same.notes()
 
 
