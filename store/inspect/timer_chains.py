@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +16,19 @@ import numpy.typing as npt
 from ...formats.derive import dtype_of
 from ...formats.derive.ragged import Ints
 from ...formats.timer_log import UNIT, UNIT_BYTES
-from ...formats.timer_wheel import FILE_BYTES, SLOTS
+from ...formats.timer_wheel import FILE_BYTES
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
 from ..search.found import Note
 from ..search.store import Store
+from ..timer.entries import CUT, NOWHERE, TimerEntries, follow, is_in_place
 from ..timer.read import WINDOW_UNITS, timer_wheel
 from ..timer.wheel import Ticks
 
 if TYPE_CHECKING:
     from ..start.simulate import Outcome
 
-NOWHERE = -1
-_CUT = -2
 _LAST_MS = 1 << 53
 """No slot is in use for a later time: what tells one is noise."""
 
@@ -57,32 +56,26 @@ class Wheel:
     def add(self, numbers: Ints, slots: npt.NDArray[np.void]) -> None:
         """Take the slots that are read from read_ms on, in this round of the wheel or a later one."""
         times = slots["time"].astype(np.int64)
-        used = (times % SLOTS == numbers) & (times >= self.ticks.of(self.read_ms))
+        used = is_in_place(numbers, times) & (times >= self.ticks.of(self.read_ms))
         used &= times <= _LAST_MS // self.ticks.precision_ms
         self.time_ms = np.concatenate([self.time_ms, times[used] * self.ticks.precision_ms])
         last = slots["last_pos"][used].astype(np.int64)
         self.last_pos = np.concatenate([self.last_pos, last])
 
 
-@dataclass
-class Entries:
-    """n entries of the timer log, by position, and when the wheel leads to each.
+class Chained(NamedTuple):
+    """The entries of the timer log, and when the wheel leads to each.
 
     Whatever stands where an entry may be: a broker that follows a chain looks neither at the size
-    nor at the magic of what it meets. position: in the timer log. offset_py, size_py: of the
-    message. tick_ms: when it says that it is due. fires_ms: time of the slot whose chain
-    has it, NOWHERE if none has. stuck_ms: time of the first slot that a broker cannot get past,
+    nor at the magic of what it meets. fires_ms: int64[n], time of the slot whose chain has it, NOWHERE if
+    none has. stuck_ms: time of the first slot that a broker cannot get past,
     None for none. cut: slots whose chain ends at what is no entry.
     """
 
-    position: Ints
-    offset_py: Ints
-    size_py: Ints
-    magic: Ints
-    tick_ms: Ints
+    entries: TimerEntries
     fires_ms: Ints
-    stuck_ms: int | None = None
-    cut: int = 0
+    stuck_ms: int | None
+    cut: int
 
 
 def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
@@ -140,79 +133,40 @@ def _as_it_lies(store: Store, now_ms: int) -> Wheel:
     return wheel
 
 
-def entries_of(store: Store, wheel: Wheel) -> Entries:
+def entries_of(store: Store, wheel: Wheel) -> Chained:
     """All entries of the timer log, those in chains with their times. Raises Unreadable.
 
-    Memory: some 80 bytes for each entry.
+    Memory: some 100 bytes for each entry.
     """
     size, origin = store.config.size("mappedFileSizeTimerLog")
-    parts = [np.empty((0, 6), np.int64)]
+    parts: list[TimerEntries] = []
     file_bytes = size if origin != "default" else None
     with MappedFileQueue.open(store.layout.timer_log, file_bytes) as files:
         for file in files.files:
-            parts += _columns(files, file, wheel.timer_log_end)
-    position, offset, size_py, magic, tick, previous = np.concatenate(parts).T.copy()
-    fires = np.full(len(position), NOWHERE, np.int64)
-    found = Entries(position, offset, size_py, magic, tick, fires)
-    _follow(found, previous, wheel)
-    return found
+            parts += _windows(files, file, wheel.timer_log_end)
+    return _chained(TimerEntries.concat(parts), wheel)
 
 
-def _columns(files: MappedFileQueue, file: MappedFile, end: int | None) -> Iterator[Ints]:
-    """int64[n, 6] for each window of a file, up to the end of the log or to zeros."""
+def _windows(files: MappedFileQueue, file: MappedFile, end: int | None) -> Iterator[TimerEntries]:
+    """Windows of a file, up to the end of the log or to zeros."""
     stop = file.size if end is None else min(file.size, end - file.start)
     window = WINDOW_UNITS * UNIT_BYTES
     for begin, data in files.windows(file, 0, stop, window, UNIT_BYTES):
         units = np.frombuffer(data, dtype_of(UNIT), len(data) // UNIT_BYTES)
         position = file.start + begin + np.arange(len(units), dtype=np.int64) * UNIT_BYTES
-        tick = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
-        rest = (units[name] for name in ("offset_py", "size_py", "magic"))
-        columns = [position, *(c.astype(np.int64) for c in rest), tick, units["prev_pos"]]
         written = np.full(len(units), end is not None) | (units["size"] != 0)
-        yield np.stack(columns, axis=1).astype(np.int64)[written]
+        yield TimerEntries.of(position[written], units[written])
 
 
-def _follow(entries: Entries, previous: Ints, wheel: Wheel) -> None:
-    """Let each entry know the slot whose chain has it.
-
-    All chains are followed at once, in steps of one, two, four … entries: long chains cost little,
-    and loops end.
-    """
-    count = len(entries.position)
-    jump = np.where(previous == NOWHERE, NOWHERE, _numbers(entries.position, previous))
-    head = _numbers(entries.position, wheel.last_pos)
-    behind = _behind(entries, wheel)
+def _chained(entries: TimerEntries, wheel: Wheel) -> Chained:
+    """Let each entry know the slot whose chain has it."""
+    head = entries.rows(wheel.last_pos)
+    # at or behind the end, where the next entry names itself as the one before
+    behind = wheel.last_pos >= (entries.end if wheel.timer_log_end is None else wheel.timer_log_end)
     good = head >= 0
-    heads, times = head[good], wheel.time_ms[good]
-    entries.fires_ms[heads] = times
-    end = heads.copy()
-    for _ in range(max(count, 1).bit_length()):
-        source = np.flatnonzero((entries.fires_ms != NOWHERE) & (jump >= 0))
-        target = jump[source]
-        new = entries.fires_ms[target] == NOWHERE
-        entries.fires_ms[target[new]] = entries.fires_ms[source[new]]
-        end, jump = _jumped(end, jump), _jumped(jump, jump)
-    entries.cut = int((end == _CUT).sum() + (~good & ~behind & (wheel.last_pos != NOWHERE)).sum())
+    times = wheel.time_ms[good]
+    owner, end = follow(entries.before, head[good])
+    cut = int((end == CUT).sum() + (~good & ~behind & (wheel.last_pos != NOWHERE)).sum())
     first = np.concatenate([times[end >= 0], wheel.time_ms[behind]])
-    entries.stuck_ms = int(first.min()) if len(first) else None
-
-
-def _jumped(at: Ints, jump: Ints) -> Ints:
-    """Where the jumps lead; what is no entry stays where it is."""
-    return np.where(at >= 0, jump[np.maximum(at, 0)], at) if len(jump) else at
-
-
-def _behind(entries: Entries, wheel: Wheel) -> npt.NDArray[np.bool_]:
-    """bool[slots]: at or behind the end, where the next entry names itself as the one before."""
-    end = wheel.timer_log_end
-    if end is None:
-        end = int(entries.position[-1]) + UNIT_BYTES if len(entries.position) else 0
-    return wheel.last_pos >= end
-
-
-def _numbers(positions: Ints, wanted: Ints) -> npt.NDArray[np.int64]:
-    """Which entries begin at the positions wanted, _CUT where none does."""
-    if not len(positions):
-        return np.full(len(wanted), _CUT, np.int64)
-    at = np.minimum(np.searchsorted(positions, wanted), len(positions) - 1)
-    return np.where(positions[at] == wanted, at, _CUT).astype(np.int64)
+    stuck_ms = int(first.min()) if len(first) else None
+    return Chained(entries, np.append(times, NOWHERE)[owner], stuck_ms, cut)

@@ -14,8 +14,8 @@ generation of brokers does: by its unique key, or by topic and key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,11 +27,13 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
 from ..broker.delay_level import TIMER_TOPIC
+from ..columns.rows import Rows
 from ..log.batch import Batch, Extent, ExtentKind
 from ..log.record_status import Mark
 from ..search.selection import equal, utf8
 from ..search.store import Store
-from .timer_chains import NOWHERE, Entries, Wheel
+from ..timer.entries import NOWHERE, TimerEntries
+from .timer_chains import Chained, Wheel
 
 Mask = npt.NDArray[np.bool_]
 NO_NUMBER = -1
@@ -40,7 +42,7 @@ _DIGITS = 18
 
 
 @dataclass
-class TimerRecords:
+class TimerRecords(Rows):
     """n records in the order in which they were read.
 
     out_ms: TIMER_OUT_MS, deliver_ms: TIMER_DELIVER_MS, rolls: TIMER_ROLL_TIMES, queue_id: REAL_QID;
@@ -61,9 +63,6 @@ class TimerRecords:
     topic: Ragged
     unique_key: Ragged
     cancels: Ragged
-
-    def __len__(self) -> int:
-        return len(self.position)
 
     @classmethod
     def of(cls, batch: Batch, topic: Ragged | None = None) -> Self:
@@ -93,12 +92,6 @@ class TimerRecords:
             items.find(names.TIMER_DEL_UNIQKEY).packed(),
         )
 
-    @classmethod
-    def concat(cls, parts: Iterable[Self]) -> Self:
-        """One behind the other."""
-        found = list(parts)
-        return cls(**{field.name: _joined(found, field.name) for field in fields(cls)})
-
     def identity(self) -> Ints:
         """What all records of one message have in common, int64[n, 6]."""
         columns = (
@@ -110,13 +103,6 @@ class TimerRecords:
             self.body_crc,
         )
         return np.stack([column.astype(np.int64) for column in columns], axis=1)
-
-
-def _joined(parts: list[Any], name: str) -> Any:
-    columns = [getattr(part, name) for part in parts]
-    if isinstance(columns[0], Ragged):
-        return Ragged.concat(columns)
-    return np.concatenate(columns)
 
 
 def numbers(texts: Ragged) -> Ints:
@@ -230,9 +216,9 @@ class Facts:
         return stored.decode("utf-8", "replace")
 
 
-def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: Wheel) -> Facts:
-    """Join the columns."""
-    count = len(records)
+def facts_of(records: TimerRecords, scanned: Scanned, wheel: Wheel, known_to: Chained) -> Facts:
+    """Join the columns. known_to: the wheel."""
+    count, entries = len(records), known_to.entries
     done = scanned.came_out
     known = [records.identity()] + ([done.identity()] if done is not None else [])
     _, group = np.unique(np.concatenate(known), axis=0, return_inverse=True)
@@ -241,7 +227,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: W
     if done is not None:
         for number, position in zip(group[count:].tolist(), done.position.tolist(), strict=True):
             out.setdefault(number, []).append(position)
-    chained = entries.fires_ms != NOWHERE
+    chained = known_to.fires_ms != NOWHERE
     waits = chained & _readable(entries, records, wheel)
     newest, of_any = _newest(entries.offset_py, records.position)
     next_, of_waiting = _newest(entries.offset_py[waits], records.position)
@@ -254,10 +240,10 @@ def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: W
     return Facts(
         records,
         wheel,
-        entries.stuck_ms,
+        known_to.stuck_ms,
         group[:count],
         out,
-        _at(entries.fires_ms[waits], next_, of_waiting),
+        _at(known_to.fires_ms[waits], next_, of_waiting),
         (magic & MAGIC_ROLL) != 0,
         _at(entries.tick_ms, newest, of_any),
         (magic & (MAGIC_ROLL | MAGIC_DELETE)) == MAGIC_DELETE,
@@ -269,7 +255,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, entries: Entries, wheel: W
     )
 
 
-def _readable(entries: Entries, records: TimerRecords, wheel: Wheel) -> Mask:
+def _readable(entries: TimerEntries, records: TimerRecords, wheel: Wheel) -> Mask:
     """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
     rows, known = _newest(records.position, entries.offset_py)
     ends = entries.offset_py + entries.size_py

@@ -18,7 +18,8 @@ from ..counted import counted
 from ..queues.places import Places, batches
 from ..search.found import Note
 from ..search.store import Store
-from .timer_chains import NOWHERE, Entries, entries_of, wheel_of
+from ..timer.entries import NOWHERE
+from .timer_chains import Chained, entries_of, wheel_of
 from .timer_records import NO_NUMBER, Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
 
 HOUR_MS = 3_600_000
@@ -120,11 +121,11 @@ def timers(store: Store, now_ms: int, note: Note) -> Timers:
     if records is None and not store.layout.timer_wheel.exists():
         return Timers(now_ms)
     wheel = wheel_of(store, now_ms, note)
-    entries = entries_of(store, wheel)
-    _tell(entries, note)
+    chained = entries_of(store, wheel)
+    _tell(chained, note)
     found = Timers(now_ms, wheel.read_ms, wheel.queue_offset)
     if records is not None:
-        facts = facts_of(records, scanned, entries, wheel)
+        facts = facts_of(records, scanned, wheel, chained)
         cancels = Cancels(facts, store, now_ms)
         plain = facts.records.cancels.length <= 0
         found.rows = [_row(facts, cancels, rows, now_ms) for rows in facts.messages(plain)]
@@ -132,15 +133,15 @@ def timers(store: Store, now_ms: int, note: Note) -> Timers:
     if scanned.at_once is not None:
         found.rows += _at_once(scanned.at_once)
     known = np.empty(0, np.int64) if records is None else records.position
-    found.rows += _strangers(store, entries, known)
+    found.rows += _strangers(store, chained, known)
     return found
 
 
-def _tell(entries: Entries, note: Note) -> None:
-    if entries.cut:
-        leads = counted(entries.cut, "slot of the wheel leads", "slots of the wheel lead")
+def _tell(chained: Chained, note: Note) -> None:
+    if chained.cut:
+        leads = counted(chained.cut, "slot of the wheel leads", "slots of the wheel lead")
         note(f"timers: {leads} to what is no entry")
-    if entries.stuck_ms is not None:
+    if chained.stuck_ms is not None:
         note(f"timers: {_STUCK}")
 
 
@@ -231,9 +232,10 @@ def _at_once(records: TimerRecords) -> Iterator[Timer]:
         )
 
 
-def _strangers(store: Store, entries: Entries, known: Ints) -> list[Timer]:
+def _strangers(store: Store, chained: Chained, known: Ints) -> list[Timer]:
     """Entries of the wheel that name no record of the timer topic."""
-    waits = np.flatnonzero((entries.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
+    entries = chained.entries
+    waits = np.flatnonzero((chained.fires_ms != NOWHERE) & ~np.isin(entries.offset_py, known))
     offsets = np.unique(entries.offset_py[waits])
     whole = offsets[offsets >= 0]
     there = set()
@@ -241,7 +243,7 @@ def _strangers(store: Store, entries: Entries, known: Ints) -> list[Timer]:
         there.update(batch.position.tolist())
     found = []
     for row in waits.tolist():
-        position, fires_ms = int(entries.offset_py[row]), int(entries.fires_ms[row])
+        position, fires_ms = int(entries.offset_py[row]), int(chained.fires_ms[row])
         if position in there:
             state, reason = State.UNKNOWN, "its entry names a record that is not in the timer topic"
         else:

@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from ...formats.derive import dtype_of
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
-from ...formats.timer_log import MAGIC_DELETE, MAGIC_MAX, UNIT, UNIT_BYTES
-from ...formats.timer_wheel import SLOTS
+from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..counted import counted
 from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
 from ..queues.units import is_valid
 from ..start.simulate import Outcome
+from ..timer.entries import NOWHERE, TimerEntries, follow, is_entry, is_in_place
 from ..timer.start import QUEUE, TimerState
 
 Ints = npt.NDArray[np.int64]
@@ -30,8 +30,6 @@ _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 14
 _READ_AGAIN_MAX = 10_000
 """Messages of the timer topic whose time is looked at: those that are read after the start."""
-_STEPS_MAX = 1_000_000
-"""Entries of one tick at most that are followed."""
 
 
 @dataclass(frozen=True)
@@ -84,20 +82,6 @@ class TimerLoss:
         return dict(vars(self))
 
 
-@dataclass(frozen=True)
-class _Entries:
-    """Good entries of the timer log, int64[n] each, by position in it."""
-
-    position: Ints
-    previous: Ints
-    tick_ms: Ints
-    magic: Ints
-    place: Ints
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-
 def timer_loss(outcome: Outcome) -> TimerLoss | None:
     """None where the broker has no timer, or nobody used it. Raises Unreadable."""
     state, queue = outcome.timer, outcome.queues.get(QUEUE)
@@ -106,10 +90,11 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     entries = _entries(outcome, state)
     read_ms = state.read_time_ms or _oldest_ms(entries, state)
     used = state.wheel[state.used(read_ms)]
-    reached = _reached(entries, used["last_pos"].astype(np.int64))
-    offset = _queue_offsets(queue, entries.place)
+    heads = entries.rows(used["last_pos"].astype(np.int64))
+    reached = follow(entries.before, heads[heads >= 0])[0] != NOWHERE
+    offset = _queue_offsets(queue, entries.offset_py)
     due = entries.tick_ms >= read_ms
-    own = (entries.magic & MAGIC_DELETE == 0) & (entries.place < outcome.log_end) & due
+    own = ~entries.deletes & (entries.offset_py < outcome.log_end) & due
     # of several entries of one message the newest counts: it has been rolled
     own &= _is_newest(entries)
     again = offset >= state.queue_offset
@@ -125,7 +110,7 @@ def timer_loss(outcome: Outcome) -> TimerLoss | None:
     return TimerLoss(int(own.sum()) + forgotten, never, twice, loops, stuck, bugs)
 
 
-def _oldest_ms(entries: _Entries, state: TimerState) -> int:
+def _oldest_ms(entries: TimerEntries, state: TimerState) -> int:
     """The oldest time that log or wheel have, 0 for none: of a timercheck that is lost nothing tells
     how far the broker had read.
     """
@@ -133,11 +118,11 @@ def _oldest_ms(entries: _Entries, state: TimerState) -> int:
         return int(entries.tick_ms.min())
     time = state.wheel["time"]
     number = np.flatnonzero(time > 0)
-    inside = time[number][time[number] % SLOTS == number]
+    inside = time[number][is_in_place(number, time[number])]
     return int(inside.min()) * state.ticks.precision_ms if len(inside) else 0
 
 
-def _why_never(outcome: Outcome, state: TimerState, entries: _Entries) -> str:
+def _why_never(outcome: Outcome, state: TimerState, entries: TimerEntries) -> str:
     """The bug that leaves messages behind, "" where the timer log itself is damaged."""
     wheel = outcome.snapshot.layout.timer_wheel
     if not wheel.exists() or not wheel.stat().st_size:
@@ -150,7 +135,7 @@ def _why_never(outcome: Outcome, state: TimerState, entries: _Entries) -> str:
 
 
 def _forgotten(
-    outcome: Outcome, state: TimerState, queue: QueueState, entries: _Entries, offset: Ints
+    outcome: Outcome, state: TimerState, queue: QueueState, entries: TimerEntries, offset: Ints
 ) -> int:
     """Messages that wait, have no entry, and are not read again; of those that are read before the
     place where the broker goes on the newest are looked at.
@@ -163,7 +148,7 @@ def _forgotten(
         rows = np.flatnonzero(is_valid(units))
         rows = rows[begin + rows < state.queue_offset]
         places = units["physical_offset"][rows].astype(np.int64)
-        places = places[~np.isin(places, entries.place) & (places < outcome.log_end)]
+        places = places[~np.isin(places, entries.offset_py) & (places < outcome.log_end)]
         for text in log.records(places).columns.ragged("properties").tolist():
             properties = parse(text)
             due = properties.get(TIMER_OUT_MS, "")
@@ -176,7 +161,7 @@ def _is_number(text: str) -> bool:
     return text.lstrip("+-").isdigit() and text.isascii()
 
 
-def _entries(outcome: Outcome, state: TimerState) -> _Entries:
+def _entries(outcome: Outcome, state: TimerState) -> TimerEntries:
     """What the files of the timer log have, up to where a broker reads."""
     parts = []
     for file in state.files:
@@ -185,34 +170,15 @@ def _entries(outcome: Outcome, state: TimerState) -> _Entries:
         end = min(file.wrote, state.log_end - file.start)
         data = outcome.snapshot.bytes_of(file.entry)[: end // UNIT_BYTES * UNIT_BYTES]
         units = data.view(_UNIT)
-        good = (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX)
-        rows = np.flatnonzero(good & (units["size"] == UNIT_BYTES) & (units["size_py"] > 0))
-        mine = units[rows]
-        tick = mine["curr_write_time"].astype(np.int64) + mine["delayed_time"]
-        columns = (mine[name].astype(np.int64) for name in ("prev_pos", "magic", "offset_py"))
-        previous, magic, place = columns
-        parts.append(np.stack([rows * UNIT_BYTES + file.start, previous, tick, magic, place]))
-    return _Entries(*np.concatenate([np.zeros((5, 0), np.int64), *parts], axis=1))
+        rows = np.flatnonzero(is_entry(units) & (units["size_py"] > 0))
+        parts.append(TimerEntries.of(rows * UNIT_BYTES + file.start, units[rows]))
+    return TimerEntries.concat(parts)
 
 
-def _reached(entries: _Entries, heads: Ints) -> npt.NDArray[np.bool_]:
-    """bool[n]: some slot leads to the entry."""
-    reached = np.zeros(len(entries), np.bool_)
-    steps = 0
-    while len(heads) and len(entries) and steps < _STEPS_MAX:
-        at = np.minimum(np.searchsorted(entries.position, heads), len(entries) - 1)
-        rows = np.unique(at[entries.position[at] == heads])
-        rows = rows[~reached[rows]]
-        reached[rows] = True
-        heads = entries.previous[rows]
-        steps += 1
-    return reached
-
-
-def _is_newest(entries: _Entries) -> npt.NDArray[np.bool_]:
+def _is_newest(entries: TimerEntries) -> npt.NDArray[np.bool_]:
     """bool[n]: no later entry is for the same message."""
     newest = np.zeros(len(entries), np.bool_)
-    _, first = np.unique(entries.place[::-1], return_index=True)
+    _, first = np.unique(entries.offset_py[::-1], return_index=True)
     newest[len(entries) - 1 - first] = True
     return newest
 

@@ -38,9 +38,10 @@ from ..inspect.timer_records import numbers
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import Store
+from ..timer.entries import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, Scene, Scope
-from ..verify.timer_entries import Entries, TimerFiles
+from ..verify.timer_entries import TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (
@@ -188,7 +189,6 @@ def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_NONE = -1
 _APART_BYTES = 1 << 16
 """Changes of a file that lie closer are one edit."""
 
@@ -301,47 +301,40 @@ def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[
     slots, entries, found = files.slots, files.log.entries, chains(scene)
     tick = entries.tick_ms // files.ticks.precision_ms
     read = files.ticks.of(files.check.last_read_time_ms)
-    astray = slots.time % SLOTS != slots.number
+    astray = ~is_in_place(slots.number, slots.time)
     count = counts(scene)
     wrong = ~found.good | (count.wrong & ~count.usual)
     wrong[list(found.broken)] = True
-    owner = np.append(found.slots.time, _NONE)[found.of_slot]  # of the slot that leads to it
+    owner = np.append(found.slots.time, NOWHERE)[found.of_slot]  # of the slot that leads to it
     unreached = (owner != tick) & (tick >= read)
     ticks = np.unique(np.concatenate([found.slots.time[wrong], tick[unreached]]))
     cleared = np.concatenate([slots.number[astray], found.slots.number[wrong]])
     mine = np.flatnonzero(np.isin(tick, ticks))
-    mine = mine[np.lexsort((entries.position[mine], tick[mine]))]
-    new = _slots(tick[mine], entries, mine)
+    order = ByTick.of(tick[mine], entries.position[mine])
+    chained = entries.take(mine[order.rows])
+    new = _slots(tick[mine[order.rows]], order, chained)
     numbers = np.concatenate([cleared, new["time"] % SLOTS]).astype(np.int64)
     values = np.zeros(len(numbers), dtype_of(SLOT))
     values[len(cleared) :] = new  # np.concatenate would turn the bytes round
     reason, path = "slots made from the entries", str(files.wheel_path)
     yield from _write(files, path, numbers * SLOT_BYTES, values, reason, "I-122")
-    linked |= _links(files, entries, tick, mine)
+    gone = order.first & (chained.previous >= 0) & (chained.previous < files.log.start)
+    other = (chained.previous != order.before) & ~gone
+    before = order.before[other].tolist()
+    linked |= dict(zip(chained.position[other].tolist(), before, strict=True))
 
 
-def _slots(tick: Ints, entries: Entries, rows: Ints) -> npt.NDArray[np.void]:
-    """A slot for each tick. tick, rows: of its entries, sorted by tick and position."""
-    begins = np.flatnonzero(np.append(True, tick[1:] != tick[:-1])) if len(tick) else tick
+def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> npt.NDArray[np.void]:
+    """A slot for each tick of entries that are in order of their ticks."""
+    begins = np.flatnonzero(order.first)
     new = np.zeros(len(begins), dtype_of(SLOT))
-    if not len(begins):
-        return new
-    ends = np.append(begins[1:], len(tick)) - 1
-    counts = np.where(entries.deletes[rows], -1, 1)
-    new["time"] = tick[begins]
-    new["first_pos"] = entries.position[rows[begins]]
-    new["last_pos"] = entries.position[rows[ends]]
-    new["num"] = np.add.reduceat(counts, begins)
+    if len(begins):
+        ends = np.append(begins[1:], len(tick)) - 1
+        new["time"] = tick[begins]
+        new["first_pos"] = entries.position[begins]
+        new["last_pos"] = entries.position[ends]
+        new["num"] = np.add.reduceat(np.where(entries.deletes, -1, 1), begins)
     return new
-
-
-def _links(files: TimerFiles, entries: Entries, tick: Ints, rows: Ints) -> dict[int, int]:
-    """Entries that do not name the one before them of their tick: position → the one before."""
-    begins = np.append(True, tick[rows][1:] != tick[rows][:-1])[: len(rows)]
-    before = np.where(begins, _NONE, np.append(_NONE, entries.position[rows][:-1])[: len(rows)])
-    gone = begins & (entries.previous[rows] >= 0) & (entries.previous[rows] < files.log.start)
-    wrong = (entries.previous[rows] != before) & ~gone
-    return dict(zip(entries.position[rows[wrong]].tolist(), before[wrong].tolist(), strict=True))
 
 
 def _entries(files: TimerFiles, mended: MendedEntries, linked: dict[int, int]) -> Iterator[Edit]:

@@ -8,7 +8,7 @@ there are places; size, topic, time and kind follow from the record. Spec 04, 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from ...formats.timer_log import (
     BLANK_BYTES,
     MAGIC_DEFAULT,
     MAGIC_DELETE,
-    MAGIC_MAX,
     MAGIC_ROLL,
     UNIT,
     UNIT_BYTES,
@@ -32,8 +31,9 @@ from ..disk.file_queue import MappedFile
 from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import Store
+from ..timer.entries import ByTick, TimerEntries, due_ms, is_entry
 from ..verify.context import Records, Scene
-from ..verify.timer_entries import Entries, TimerFiles, TimerLog, entries_of
+from ..verify.timer_entries import TimerFiles, TimerLog
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 
 Ints = npt.NDArray[np.int64]
@@ -58,12 +58,14 @@ class MendedEntries:
     changed: Flags
 
     @property
-    def entries(self) -> Entries:
+    def entries(self) -> TimerEntries:
         """The same as columns."""
-        return entries_of(self.position, self.units)
+        return TimerEntries.of(self.position, self.units)
 
 
-def timer_messages(store: Store, scene: Scene, entries: Entries, planned: Ints) -> TimerColumns:
+def timer_messages(
+    store: Store, scene: Scene, entries: TimerEntries, planned: Ints
+) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 
     planned: places that the queue will name, too. Tombstones, which a repair of the log made in place
@@ -83,14 +85,13 @@ def timer_messages(store: Store, scene: Scene, entries: Entries, planned: Ints) 
         if len(batch):
             note_timer_records(scene, Records(batch))
     records = timer_columns(scene)
-    keep = ~records.lost
-    return TimerColumns(*(getattr(records, column.name)[keep] for column in fields(records)))
+    return records.take(~records.lost)
 
 
 def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
     """All entries, those that are damaged with what record and neighbours tell. Raises Unreadable."""
     position, units = _places(files)
-    whole = _whole(units)
+    whole = is_entry(units)
     row = _rows(units, whole, records, files.log.start == 0)
     fresh = units.copy()
     _put_right(fresh, whole, row, files, records)
@@ -102,13 +103,6 @@ def mended_entries(files: TimerFiles, records: TimerColumns) -> MendedEntries:
     _link(position, fresh, changed, files)
     changed |= _bytes_differ(units, fresh)
     return MendedEntries(position, fresh, changed)
-
-
-def _whole(units: Array) -> Flags:
-    """A broker takes the unit for an entry."""
-    found: Flags = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0)
-    found &= units["magic"] <= MAGIC_MAX
-    return found
 
 
 def _places(files: TimerFiles) -> tuple[Ints, Array]:
@@ -170,20 +164,14 @@ def _agreeing(units: Array, records: TimerColumns, row: Ints) -> Ints:
     """How many of size, topic, time and kind of an entry are those of a record."""
     if not len(records.position):
         return np.zeros(len(row), np.int64)
-    due, out_ms = _due_ms(units), records.out_ms[row]
+    due, out_ms = due_ms(units), records.out_ms[row]
     rolled = (units["magic"] & MAGIC_ROLL) != 0
     count = (units["size_py"] == records.size[row]).astype(np.int64)
     count += units["hash_code_of_real_topic"] == records.topic_hash[row]
     count += (due == out_ms) | (rolled & (due < out_ms))
     deletes = (units["magic"] & MAGIC_DELETE) != 0
-    count += (deletes == records.cancels[row]) | ~_whole(units)
+    count += (deletes == records.cancels[row]) | ~is_entry(units)
     found: Ints = np.where(row >= 0, count, 0)
-    return found
-
-
-def _due_ms(units: Array) -> Ints:
-    """When the tick of each entry is due."""
-    found: Ints = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
     return found
 
 
@@ -227,7 +215,7 @@ def _put_right(
     """
     if not len(records.position):
         return
-    out_ms, due = records.out_ms[row], _due_ms(units)
+    out_ms, due = records.out_ms[row], due_ms(units)
     named = (row >= 0) & (row == _named(units, records))
     rolled = (units["magic"] & MAGIC_ROLL) != 0
     rolled = np.where(whole, rolled, named & (due < out_ms))
@@ -267,11 +255,9 @@ def _written_between(units: Array, trusted: Flags) -> tuple[Ints, Ints]:
 
 def _link(position: Ints, units: Array, changed: Flags, files: TimerFiles) -> None:
     """Let what was changed, and what names no older entry, name the one before it in its tick."""
-    tick = _due_ms(units) // files.ticks.precision_ms
-    order = np.lexsort((position, tick))
-    new = np.append(True, np.diff(tick[order]) != 0)[: len(order)]
-    before = np.empty(len(order), np.int64)
-    before[order] = np.where(new, _NONE, np.append(_NONE, position[order][:-1])[: len(order)])
+    order = ByTick.of(due_ms(units) // files.ticks.precision_ms, position)
+    before = np.empty(len(position), np.int64)
+    before[order.rows] = order.before
     previous = units["prev_pos"].astype(np.int64)
     inside = (previous >= files.log.start) & ~np.isin(previous, position)
     wrong = changed | (previous >= position) | (previous < _NONE) | inside

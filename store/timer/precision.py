@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.message_properties import TIMER_OUT_MS
-from ...formats.timer_wheel import FILE_BYTES, SLOTS
+from ...formats.timer_wheel import FILE_BYTES
 from ..broker.delay_level import TIMER_TOPIC
 from ..counted import counted
 from ..disk.checkpoint import read_timer_check
@@ -81,6 +81,8 @@ def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
     """By the slots of the wheel that lie where their tick belongs."""
     import numpy as np
 
+    from .entries import is_in_place
+
     ticks: list[int] = []
     try:
         status = layout.timer_wheel.stat()
@@ -88,7 +90,7 @@ def _by_slots(layout: Layout, times: list[int]) -> Shown | None:
             return None
         for numbers, slots in timer_wheel(layout.timer_wheel):
             time = slots["time"].astype(np.int64)
-            ticks += time[(time > 0) & (time % SLOTS == numbers)].tolist()
+            ticks += time[(time > 0) & is_in_place(numbers, time)].tolist()
             if len(ticks) >= _SLOTS_ENOUGH:
                 break
     except (StoreError, OSError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, MAGIC_MAX, UNIT, UNIT_BYTES
+from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import SLOT, SLOT_BYTES
 from ..disk.byte_reader import next_data, noted_of
 from ..disk.compressed import open_any
@@ -80,12 +80,13 @@ def _window(
     """Runs of units, of zeros and of anything else in one window, up to the BLANK of the file."""
     import numpy as np
 
+    from .entries import is_entry
+
     whole = len(data) // UNIT_BYTES
     units = np.frombuffer(data, dtype_of(UNIT), whole)
     position = file.start + offset + np.arange(whole, dtype=np.int64) * UNIT_BYTES
     kind = np.where(_written(data, whole, UNIT_BYTES), _DAMAGE, _ZEROS)
-    good = (units["size"] == UNIT_BYTES) & (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX)
-    kind[good] = _UNIT
+    kind[is_entry(units)] = _UNIT
     blank = (units["magic"] == MAGIC_BLANK_SIGNED) & (units["size"] == file.end - position)
     end = int(np.argmax(blank)) if blank.any() else whole
     edges = [0, *(np.flatnonzero(np.diff(kind[:end])) + 1).tolist(), end]

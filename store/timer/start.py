@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
-from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, MAGIC_MAX, UNIT, UNIT_BYTES
+from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
@@ -26,6 +26,7 @@ from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
 from ..queues.units import is_valid
+from .entries import due_ms, is_entry
 from .wheel import Ticks
 
 Ints = npt.NDArray[np.int64]
@@ -181,7 +182,7 @@ def _revise(snapshot: Snapshot, state: TimerState, begin: int, *, check: bool) -
     return end
 
 
-class _Entries(NamedTuple):
+class _Read(NamedTuple):
     """Good entries of a file: their offsets in it and the times they are due. end: where reading
     ends; stopped: for all files.
     """
@@ -192,12 +193,12 @@ class _Entries(NamedTuple):
     stopped: bool
 
 
-def _entries(data: npt.NDArray[np.uint8], *, check: bool) -> _Entries:
+def _entries(data: npt.NDArray[np.uint8], *, check: bool) -> _Read:
     """The entries of a file. check: what is none ends them."""
     whole = len(data) // UNIT_BYTES
     units = data[: whole * UNIT_BYTES].view(_UNIT)
     blank = units["magic"] == MAGIC_BLANK_SIGNED
-    good = (units["magic"] >= 0) & (units["magic"] <= MAGIC_MAX) & (units["size"] == UNIT_BYTES)
+    good = is_entry(units)
     stop = blank | ~good if check else blank
     count = int(stop.argmax()) if stop.any() else whole
     end, stopped = count * UNIT_BYTES, False
@@ -207,9 +208,7 @@ def _entries(data: npt.NDArray[np.uint8], *, check: bool) -> _Entries:
         tail = data[end:].tobytes()
         stopped = rest < BLANK_BYTES or BLANK.parse(tail).magic != MAGIC_BLANK
     numbers = np.flatnonzero(good[:count])
-    mine = units[numbers]
-    tick_ms = mine["curr_write_time"].astype(np.int64) + mine["delayed_time"]
-    return _Entries(numbers * UNIT_BYTES, tick_ms, end, stopped)
+    return _Read(numbers * UNIT_BYTES, due_ms(units[numbers]), end, stopped)
 
 
 def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:

@@ -31,6 +31,7 @@ from ..disk.layout import Layout
 from ..errors import Missing, NotFound
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueue
+from .entries import due_ms
 from .read import TimerUnits, timer_log
 from .wheel import Slot, Ticks, TimerMessage, Wheel, next_place
 
@@ -133,9 +134,8 @@ class TimerWriter:
 
     def _revise(self, part: TimerUnits, flushed: int, wheel: Wheel) -> None:
         """Units that may be newer than the wheel file."""
-        for position, unit in zip(part.position.tolist(), part.units, strict=True):
+        for position, due in zip(part.position.tolist(), due_ms(part.units).tolist(), strict=True):
             if position >= flushed:
-                due = int(unit["curr_write_time"]) + int(unit["delayed_time"])
                 wheel.revise(self._ticks.of(due), position)
 
     def _waiting(self, log: MappedFileQueue, first: int, write_ms: int) -> Iterator[TimerMessage]:

@@ -6,19 +6,18 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.derive import dtype_of
-from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL, UNIT, UNIT_BYTES
+from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import Bytes, FileBytes
-from ..columns.ordered import rows_of
+from ..columns.rows import Rows
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..timer.entries import TimerEntries
 from ..timer.read import TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer.wheel import Ticks
 from .context import Scene
@@ -29,42 +28,12 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Entries:
-    """n entries in log order. tick_ms: when each is due."""
-
-    position: Ints
-    previous: Ints
-    tick_ms: Ints
-    offset_py: Ints
-    size_py: Ints
-    magic: Ints
-    topic_hash: Ints
-    reserved: Ints
-
-    @property
-    def rolled(self) -> Flags:
-        """To be taken round once more."""
-        found: Flags = (self.magic & MAGIC_ROLL) != 0
-        return found
-
-    @property
-    def deletes(self) -> Flags:
-        """Made by a cancel message."""
-        found: Flags = (self.magic & MAGIC_DELETE) != 0
-        return found
-
-    def at(self, positions: Ints) -> tuple[Ints, Flags]:
-        """(row, known) of the entry that begins at each position."""
-        return rows_of(self.position, positions)
-
-
 @dataclass
 class TimerLog:
     """The log as it lies. ranges: what is no entry. end: behind the last entry."""
 
     files: list[MappedFile]
-    entries: Entries = field(init=False)
+    entries: TimerEntries = field(init=False)
     ranges: list[TimerRange] = field(default_factory=list)
     end: int = 0
 
@@ -87,7 +56,8 @@ class TimerLog:
         return found
 
 
-class Slots(NamedTuple):
+@dataclass(frozen=True)
+class Slots(Rows):
     """n slots of the wheel that were ever used."""
 
     number: Ints
@@ -133,15 +103,15 @@ class TimerFiles:
         what is read later is at least as new.
         """
         _ = self.check
-        parts = [np.zeros((5, 0), np.int64)]
+        parts: list[Slots] = []
         if self.wheel_bytes == FILE_BYTES:
             for number, slots in self.read_wheel():
                 used = np.flatnonzero(slots["time"])  # most of a wheel is empty
                 names = ("time", "first_pos", "last_pos", "num")
                 columns = [number[used], *(slots[name][used].astype(np.int64) for name in names)]
-                parts.append(np.stack(columns))
+                parts.append(Slots(*columns))
             need_whole([os.fspath(self.wheel_path)])
-        return Slots(*np.concatenate(parts, axis=1))
+        return Slots.concat(parts)
 
     def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel, in windows. Raises Unreadable."""
@@ -165,18 +135,17 @@ class TimerFiles:
     @cached_property
     def log(self) -> TimerLog:
         """All entries. Raises Unreadable, UnreadableRange. Memory: 64 bytes for each."""
-        parts = [_columns(TimerUnits(np.zeros(0, np.int64), np.zeros(0, dtype_of(UNIT))))]
+        parts: list[TimerEntries] = []
         with self.open_log() as files:
             log = TimerLog(list(files.files))
             for item in timer_log(files):
                 if isinstance(item, TimerUnits):
-                    parts.append(_columns(item))
+                    parts.append(TimerEntries.of(*item))
                 else:
                     log.ranges.append(item)
         need_whole(file.path for file in log.files)
-        log.entries = Entries(*np.concatenate(parts, axis=1))
-        if len(log.entries.position):
-            log.end = int(log.entries.position[-1]) + UNIT_BYTES
+        log.entries = TimerEntries.concat(parts)
+        log.end = log.entries.end
         return log
 
 
@@ -197,17 +166,3 @@ def of_timer(*codes: str) -> Callable[[Once], Once]:
         return after(*codes)(limited)
 
     return register
-
-
-def entries_of(position: Ints, units: npt.NDArray[np.void]) -> Entries:
-    """Entries as columns."""
-    return Entries(*_columns(TimerUnits(position, units)))
-
-
-def _columns(item: TimerUnits) -> Ints:
-    """int64[8, n]: in the order of `Entries`."""
-    units = item.units
-    tick = units["curr_write_time"].astype(np.int64) + units["delayed_time"]
-    rest = ("offset_py", "size_py", "magic", "hash_code_of_real_topic", "reserved")
-    columns = (item.position, units["prev_pos"], tick, *(units[name] for name in rest))
-    return np.stack([column.astype(np.int64) for column in columns])

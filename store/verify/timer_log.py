@@ -13,14 +13,14 @@ from ..disk.byte_reader import read_regular
 from ..disk.file_queue import MappedFile
 from ..findings.catalogue import Severity
 from ..inspect.timer_records import NO_NUMBER
+from ..timer.entries import NOWHERE, TimerEntries
 from ..timer.read import TimerRange
 from .context import Scene
-from .timer_entries import Entries, TimerLog, of_timer, timer_files
+from .timer_entries import TimerLog, of_timer, timer_files
 from .timer_records import timer_columns
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_NO_PREVIOUS = -1
 _LOOK = "mqstore dump {path}"
 """What to do about what a repair leaves as it is."""
 
@@ -85,17 +85,17 @@ def entries_are_well_formed(scene: Scene) -> None:
     """A magic of 0 … 15, nothing reserved, and a link to an older entry."""
     log = timer_files(scene).log
     entries = log.entries
-    link = (entries.previous >= entries.position) | (entries.previous < _NO_PREVIOUS)
+    link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
     for file, rows in _by_file(log):
-        mine = Entries(*(getattr(entries, name)[rows] for name in _COLUMNS))
+        mine = entries.take(rows)
         wrong = link[rows]
         starts = mine.position - file.start
 
-        def of_link(row: int, mine: Entries = mine) -> str:
+        def of_link(row: int, mine: TimerEntries = mine) -> str:
             place, previous = mine.position[row], mine.previous[row]
             return f"entry at {place}: the entry before it is at {previous}, which is not before it"
 
-        def of_reserved(row: int, mine: Entries = mine) -> str:
+        def of_reserved(row: int, mine: TimerEntries = mine) -> str:
             return (
                 f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
             )
@@ -111,12 +111,6 @@ def entries_are_well_formed(scene: Scene) -> None:
             text = f"entry at {item.position}: its magic is not of 0 to {MAGIC_MAX}"
             text += "; a start that meets it cuts the timer log there"
             scene.findings.add("I-127", found.path, text, offset=offset, length=item.size)
-
-
-_COLUMNS = (
-    *("position", "previous", "tick_ms", "offset_py", "size_py", "magic", "topic_hash"),
-    "reserved",
-)
 
 
 def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:

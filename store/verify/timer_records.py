@@ -13,6 +13,7 @@ from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
 from ..columns.ordered import rows_of
+from ..columns.rows import Rows
 from ..inspect.timer_records import BY_TOPIC, compared_by, numbers
 from ..log.record_status import tombstones
 from .context import Carried, Records, Scene
@@ -26,7 +27,7 @@ _BETWEEN = np.uint32(ord("+"))
 
 
 @dataclass(frozen=True)
-class TimerColumns:
+class TimerColumns(Rows):
     """n records of the timer topic in log order.
 
     out_ms: TIMER_OUT_MS, NO_NUMBER without one. topic_hash: of REAL_TOPIC, 0 for none. cancels:
@@ -54,7 +55,7 @@ class TimerColumns:
 class _Parts(Carried):
     """Batches so far."""
 
-    columns: list[tuple[Ints | Flags, ...]] = field(default_factory=list)
+    columns: list[TimerColumns] = field(default_factory=list)
 
     def take_on(self, scene: Scene, left: _Parts) -> None:
         """Those of the part come later."""
@@ -76,11 +77,14 @@ def note_timer_records(scene: Scene, records: Records) -> None:
     if compared_by(scene.store) == BY_TOPIC:
         shift = _power(np.maximum(key.length, 0))
         name = (topic_hash.view(np.uint32) * _HASH_BASE + _BETWEEN) * shift + name
+    size, queue_offset, time = (batch.columns.ints(n).astype(np.int64) for n in _STORED)
     parts = scene.kept(_KEY, _Parts)
     parts.columns.append(
-        (
+        TimerColumns(
             batch.position.copy(),
-            *(batch.columns.ints(n).astype(np.int64) for n in _STORED),
+            size,
+            queue_offset,
+            time,
             numbers(items.find(names.TIMER_OUT_MS)),
             topic_hash.astype(np.int64),
             cancels.length >= 0,
@@ -103,14 +107,9 @@ _STORED = ("total_size", "queue_offset", "store_timestamp")
 
 def timer_columns(scene: Scene) -> TimerColumns:
     """All of them, once the log has been read."""
-    parts = scene.kept(_KEY, _Parts).columns
-    if not parts:
-        none = np.zeros(0, np.int64)
-        flags = np.zeros(0, np.bool_)
-        return TimerColumns(none, none, none, none, none, none, flags, none, none, flags)
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    parts[:] = [tuple(columns)]
-    return TimerColumns(*columns)
+    parts = scene.kept(_KEY, _Parts)
+    parts.columns = [TimerColumns.concat(parts.columns)]
+    return parts.columns[0]
 
 
 def _power(exponent: Ints) -> npt.NDArray[np.uint32]:

@@ -14,12 +14,12 @@ from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
 from ..findings.catalogue import Severity
+from ..timer.entries import NOWHERE, ByTick, follow, is_in_place
 from .context import Scene
-from .timer_entries import Entries, Slots, TimerFiles, of_timer, timer_files
+from .timer_entries import Slots, TimerFiles, of_timer, timer_files
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-_NONE = -1
 _LOOK = "mqstore dump {path}"
 """What to do about entries that no repair chooses between."""
 
@@ -38,7 +38,7 @@ def the_wheel_has_its_length(scene: Scene) -> None:
 def slots_lie_where_their_time_belongs(scene: Scene) -> None:
     """A slot's number is its time modulo the number of slots."""
     slots = timer_files(scene).slots
-    wrong = slots.time % SLOTS != slots.number
+    wrong = ~is_in_place(slots.number, slots.time)
 
     def told(row: int) -> str:
         number, time = slots.number[row], slots.time[row]
@@ -53,7 +53,7 @@ class Chains:
 
     slots: those whose next reading is to come. good: both ends of the slot are entries, in order.
     reached: bool for each entry of the log. of_slot: by entry, the row of the slot that leads to
-    it, _NONE for none. broken: by slot, what is wrong with its chain.
+    it, NOWHERE for none. broken: by slot, what is wrong with its chain.
     """
 
     slots: Slots
@@ -70,18 +70,16 @@ def chains(scene: Scene) -> Chains:
 
 def _chains(files: TimerFiles) -> Chains:
     slots, entries, log = files.slots, files.log.entries, files.log
-    used = (slots.time % SLOTS == slots.number) & (
-        slots.time >= files.ticks.of(files.check.last_read_time_ms)
-    )
-    slots = Slots(*(column[used] for column in slots))
+    to_come = slots.time >= files.ticks.of(files.check.last_read_time_ms)
+    slots = slots.take(is_in_place(slots.number, slots.time) & to_come)
     good = (slots.first >= 0) & (slots.first <= slots.last) & (slots.last < log.end)
     good &= log.aligned(slots.first) & log.aligned(slots.last)
-    of_slot = np.full(len(entries.position), _NONE, np.int64)
+    of_slot = np.full(len(entries.position), NOWHERE, np.int64)
     regular = _regular(files, slots, good, of_slot)
-    found = Chains(slots, good, of_slot != _NONE, of_slot, {})
+    found = Chains(slots, good, of_slot != NOWHERE, of_slot, {})
     for row in np.flatnonzero(good & ~regular).tolist():
         _follow(found, files, row)
-    return Chains(slots, good, of_slot != _NONE, of_slot, found.broken)
+    return Chains(slots, good, of_slot != NOWHERE, of_slot, found.broken)
 
 
 def _regular(files: TimerFiles, slots: Slots, good: Flags, of_slot: Ints) -> Flags:
@@ -100,12 +98,11 @@ def _regular(files: TimerFiles, slots: Slots, good: Flags, of_slot: Ints) -> Fla
     row = by_time[at]
     mine = (slots.time[row] == tick) & good[row] & (entries.position <= slots.last[row])
     number = np.flatnonzero(mine)
-    number = number[np.lexsort((entries.position[number], row[number]))]
-    owner, position = row[number], entries.position[number]
     if not len(number):
         return regular
-    begins = np.append(True, owner[1:] != owner[:-1])
-    before = np.where(begins, _NONE, np.append(_NONE, position[:-1]))
+    rows, begins, before = ByTick.of(row[number], entries.position[number])
+    number = number[rows]
+    owner, position = row[number], entries.position[number]
     previous = entries.previous[number]
     linked = previous == before
     gone = begins & (previous >= 0) & (previous < files.log.start)
@@ -126,9 +123,9 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
     entries, slots = files.log.entries, found.slots
     tick, at = int(slots.time[row]), int(slots.last[row])
     first, start = int(slots.first[row]), files.log.start
+    number = int(entries.rows(slots.last[row : row + 1])[0])
     while True:
-        (number,), (known,) = entries.at(np.array([at], np.int64))
-        if not known:
+        if number < 0:
             found.broken[row] = ("I-123", f"its chain leads to {at}, where no entry begins")
             return
         found.of_slot[number] = row
@@ -136,7 +133,7 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
         if due != tick and row not in found.broken:
             found.broken[row] = ("I-124", f"its chain has the entry at {at}, which is due at {due}")
         previous = int(entries.previous[number])
-        if previous == _NONE:
+        if previous == NOWHERE:
             if at != first and row not in found.broken:
                 text = f"its chain ends at {at}, not at its first entry {first}"
                 found.broken[row] = ("I-123", text)
@@ -150,7 +147,7 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
             found.broken[row] = ("I-123", text)
         if previous < start:
             return  # expired
-        at = previous
+        at, number = previous, int(entries.before[number])
 
 
 @of_timer("I-122")
@@ -207,18 +204,11 @@ def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
     """bool[entries]: in the chain of the last entry of the tick, which is that of one of `rows`."""
     entries = files.log.entries
     tick = entries.tick_ms // files.ticks.precision_ms
-    found = np.zeros(len(tick), np.bool_)
     number = np.flatnonzero(np.isin(tick, tick[rows]))
     _, from_behind = np.unique(tick[number][::-1], return_index=True)
     new = number[::-1][from_behind]
-    before, known = entries.at(entries.previous)
-    # where a chain ends it leads to itself; each round looks twice as far back as the one before
-    leads_to = np.where(known & (entries.previous < entries.position), before, np.arange(len(tick)))
-    while len(new):
-        found[new] = True
-        new = leads_to[found]
-        new = new[~found[new]]
-        leads_to = leads_to[leads_to]
+    older = np.where(entries.previous < entries.position, entries.before, NOWHERE)
+    found: Flags = follow(older, new)[0] != NOWHERE
     return found
 
 
@@ -290,7 +280,7 @@ def slots_count_their_entries(scene: Scene) -> None:
 def no_message_waits_twice(scene: Scene) -> None:
     """No record is named by two entries that wait, those that cancel apart."""
     files, found = timer_files(scene), chains(scene)
-    entries: Entries = files.log.entries
+    entries = files.log.entries
     rows = np.flatnonzero(found.reached & ~entries.deletes)
     named, count = np.unique(entries.offset_py[rows], return_counts=True)
     twice = named[count > 1]

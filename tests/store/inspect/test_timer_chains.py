@@ -14,9 +14,10 @@ from mqstore.formats.derive.ragged import Ragged
 from mqstore.formats.timer_log import UNIT, UNIT_BYTES
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.inspect.timer_chains import NOWHERE, Entries, Wheel, entries_of
+from mqstore.store.inspect.timer_chains import Chained, Wheel, entries_of
 from mqstore.store.inspect.timer_records import NO_NUMBER, numbers
 from mqstore.store.search.store import Store
+from mqstore.store.timer.entries import NOWHERE
 from mqstore.store.timer.wheel import Ticks
 
 ENTRIES = 12
@@ -56,7 +57,7 @@ def write(root: Path, previous: list[int], heads: list[int]) -> Wheel:
     return wheel
 
 
-def entries(root: Path, wheel: Wheel) -> Entries:
+def entries(root: Path, wheel: Wheel) -> Chained:
     with Store(root, BrokerConfig({"mappedFileSizeTimerLog": str(1 << 12)})) as store:
         return entries_of(store, wheel)
 

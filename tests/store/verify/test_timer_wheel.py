@@ -15,10 +15,10 @@ from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
+from mqstore.store.timer.entries import Flags, Ints, TimerEntries
 from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
-from mqstore.store.verify.timer_entries import Entries, Flags, Ints
 from mqstore.store.verify.timer_wheel import linked_by_a_start
 
 from .mutations import NOW_MS, copied, original
@@ -102,7 +102,7 @@ def test_what_no_start_links_is_damage(timer: Timer) -> None:
     assert str(_position(timer, rows[1])) in finding.message
 
 
-class _Counted(Entries):
+class _Counted(TimerEntries):
     """Entries that know how many positions were looked up in them."""
 
     looked_up = 0

@@ -1,0 +1,60 @@
+"""Rows kept as columns: the base of classes whose fields are columns of one length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.derive import Ragged
+from ...formats.derive.columns import Columns
+
+Key = slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]
+_TYPES = {"Ints": np.int64, "Flags": np.bool_}
+
+
+class Rows:
+    """Base of a dataclass. Fields that are arrays, `Ragged`, `Columns` or `Rows` have an item for each
+    of n rows; other fields belong to all rows.
+    """
+
+    def __len__(self) -> int:
+        return next(len(column) for column in vars(self).values() if _is_column(column))
+
+    def take(self, key: Key) -> Self:
+        """Some of the rows, by slice, mask or index."""
+        return type(self)(*(_taken(getattr(self, name), key) for name in _names(self)))
+
+    @classmethod
+    def concat(cls, parts: Iterable[Self]) -> Self:
+        """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`."""
+        found = list(parts)
+        if not found:
+            return cls(*(np.zeros(0, _TYPES[str(field.type)]) for field in fields(cls)))  # type: ignore[arg-type]
+        if len(found) == 1:
+            return found[0]
+        return cls(*(_joined([getattr(part, name) for part in found]) for name in _names(cls)))
+
+
+def _names(rows: Rows | type[Rows]) -> Iterable[str]:
+    names: dict[str, Any] = rows.__dataclass_fields__  # type: ignore[union-attr]
+    return names
+
+
+def _is_column(value: object) -> bool:
+    return isinstance(value, np.ndarray | Ragged | Columns | Rows)
+
+
+def _taken(value: Any, key: Key) -> Any:
+    if isinstance(value, np.ndarray | Ragged):
+        return value[key]
+    return value.take(key) if isinstance(value, Columns | Rows) else value
+
+
+def _joined(values: list[Any]) -> Any:
+    if isinstance(values[0], np.ndarray):
+        return np.concatenate(values)
+    return Ragged.concat(values) if isinstance(values[0], Ragged) else values[0]
