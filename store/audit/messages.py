@@ -19,7 +19,8 @@ from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import Further
 from ..broker.snapshot import QueueId
 from ..columns.dictionary import TopicTable
-from ..columns.ordered import order_of_pairs
+from ..columns.ordered import begins, order_of_pairs
+from ..columns.rows import Rows
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
 from ..log.tail_history import Recent
@@ -42,7 +43,7 @@ _AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Messages:
+class Messages(Rows):
     """Messages of one queue in log order, int64[n] each; `position` is the record's place."""
 
     queue: QueueId
@@ -55,11 +56,6 @@ class Messages:
     good: Flags
     #: A tombstone.
     lost: Flags
-
-    def take(self, key: Flags | Ints) -> Messages:
-        """Some of them."""
-        names = ("offset", "position", "size", "tags_code", "store_timestamp", "good", "lost")
-        return Messages(self.queue, *(getattr(self, name)[key] for name in names))
 
 
 class Auditor(Protocol):
@@ -251,7 +247,7 @@ class _Pending:
         order = order_of_pairs(key >> 32, key & 0xFFFFFFFF)
         ordered = key[order]
         columns = [column[order] for column in columns]
-        first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+        first = np.flatnonzero(begins(ordered))
         for begin, end in pairwise([*first.tolist(), len(ordered)]):
             queue = int(ordered[begin])
             queue_id = (queue & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)

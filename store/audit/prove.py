@@ -20,6 +20,7 @@ from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Further
 from ..columns.dictionary import Dictionary
+from ..columns.ordered import begins
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
@@ -172,7 +173,7 @@ class Prover:
             np.concatenate([getattr(window, name) for window in group])[order] for name in names
         )
         queue = queue[order]
-        new = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+        new = np.flatnonzero(begins(queue))
         before = np.append(-1, offset[:-1]) + 1
         known = self._next[queue[new]]
         before[new] = np.where(known < 0, offset[new], known)

@@ -25,6 +25,7 @@ from ...formats.hashing_columns import index_hash_column, java_hash_column
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import Items, find
 from ..columns.dictionary import Dictionary, dictionary
+from ..columns.rows import Rows
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from .dispatch_record import LIGHT_CLOSED
 
@@ -42,7 +43,7 @@ class HasColumns(Protocol):
 
 
 @dataclass(frozen=True)
-class Units:
+class Units(Rows):
     """Consume queue units, int64[n] each, in the order in which a broker writes them.
 
     record: row of the batch. topic_id: into `Dispatched.topics`.
@@ -57,16 +58,9 @@ class Units:
     tags_code: Ints
     store_timestamp: Ints
 
-    def __len__(self) -> int:
-        return len(self.record)
-
-    def take(self, key: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Units:
-        """Some of the units, by slice, mask or index."""
-        return Units(*(getattr(self, name)[key] for name in self.__dataclass_fields__))
-
 
 @dataclass(frozen=True)
-class IndexItems:
+class IndexItems(Rows):
     """Index items, int64[n] each, in the order in which a broker writes them.
 
     record: row of the batch. key_hash is never negative.
@@ -77,15 +71,8 @@ class IndexItems:
     physical_offset: Ints
     store_timestamp: Ints
 
-    def __len__(self) -> int:
-        return len(self.record)
 
-    def take(self, key: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> IndexItems:
-        """Some of the items, by slice, mask or index."""
-        return IndexItems(*(getattr(self, name)[key] for name in self.__dataclass_fields__))
-
-
-_NO_ITEMS = IndexItems(*(np.zeros(0, np.int64) for _ in IndexItems.__dataclass_fields__))
+_NO_ITEMS = IndexItems.concat([])
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,14 @@ def order_of_pairs(major: Ints, minor: Ints) -> Ints:
     return np.lexsort((minor, major))
 
 
+def begins(*columns: npt.NDArray[np.integer]) -> Flags:
+    """bool[n]: rows that differ from the one before in one of the columns; the first row does."""
+    new: Flags = np.arange(len(columns[0])) == 0
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return new
+
+
 def runs(numbers: Ints) -> Iterator[tuple[int, int]]:
     """Row ranges [begin, end) of ascending numbers without a gap, in order."""
     if not len(numbers):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from ...formats.derive import Columns, Ragged, decode
 from ...formats.derive.ragged import Ints
 from ...formats.message import MESSAGE
+from ..columns.rows import Key, Rows
 from ..counted import counted
 from .record_status import Mark
 
@@ -56,7 +58,7 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Inner:
+class Inner(Rows):
     """Which rows of a batch are messages inside of records (`inner_batch.unwrapped`).
 
     records: the records as they are stored; row int64[n]: which of them each row is, or is inside
@@ -69,13 +71,13 @@ class Inner:
     number: Ints
     count: Ints
 
-    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Inner:
-        """Some of the rows."""
-        return Inner(self.records, self.row[key], self.number[key], self.count[key])
+    def take(self, key: Key) -> Self:
+        """Some of the rows; the records are those of all."""
+        return type(self)(self.records, self.row[key], self.number[key], self.count[key])
 
 
 @dataclass(frozen=True)
-class Batch:
+class Batch(Rows):
     """n records in log order; `columns` of MESSAGE point into a buffer.
 
     One of a scan that reuses its buffer is valid until the next one is asked for; `copy` makes one that stays.
@@ -89,19 +91,10 @@ class Batch:
     body_crc_ok: npt.NDArray[np.bool_] | None
     inner: Inner | None = None
 
-    def __len__(self) -> int:
-        return len(self.position)
-
     @property
     def end(self) -> int:
         """Log position behind the last record."""
         return int(self.position[-1]) + int(self.columns.ints("total_size")[-1])
-
-    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Batch:
-        """Some of the records."""
-        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
-        inner = None if self.inner is None else self.inner.take(key)
-        return Batch(self.columns.take(key), self.position[key], self.mark, crc_ok, inner)
 
     def copy(self) -> Batch:
         """The same records in a buffer of their own."""

@@ -21,6 +21,7 @@ from ...formats.derive import Columns, decode
 from ...formats.derive.ragged import Bytes, Ints, Ragged, overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from ..columns.rows import Rows
 
 #: Bytes of a window per cursor, and the most cursors.
 _PIECE_BYTES = 1 << 16
@@ -180,7 +181,7 @@ def _walk_one_by_one(window: Window, frame: Frame, at: int, end: int) -> tuple[I
 
 
 @dataclass(frozen=True)
-class Checked:
+class Checked(Rows):
     """Records of a window: `columns` of MESSAGE, and what holds of each (bool[n]).
 
     `whole`: magic code and size are possible, all lengths fit and their sum is total_size; it
@@ -193,16 +194,6 @@ class Checked:
     whole: npt.NDArray[np.bool_]
     in_place: npt.NDArray[np.bool_]
     body_crc_ok: npt.NDArray[np.bool_] | None
-
-    def __len__(self) -> int:
-        return len(self.position)
-
-    def take(self, key: slice) -> Checked:
-        """Some of the records."""
-        crc_ok = None if self.body_crc_ok is None else self.body_crc_ok[key]
-        return Checked(
-            self.columns.take(key), self.position[key], self.whole[key], self.in_place[key], crc_ok
-        )
 
 
 def check(window: Window, frame: Frame, starts: Ints, *, crc: bool = True) -> Checked:

@@ -15,6 +15,7 @@ from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import SoundLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import Entry, QueueId, Snapshot
+from ..columns.rows import Rows
 from ..disk.file_queue import MappedFileQueue
 from ..queues.edits import is_whole_file, written_ranges
 from ..queues.start_batches import BATCH_UNIT_DTYPE
@@ -26,7 +27,7 @@ _WINDOW_UNITS = 1 << 13
 
 
 @dataclass(frozen=True)
-class LostUnits:
+class LostUnits(Rows):
     """Lost records, int64[n] each, by position; `queue` counts `queues`.
 
     batch_size: messages in the record, where the queue is one of batches; None: no queue is.
@@ -40,25 +41,10 @@ class LostUnits:
     tags_code: Ints
     batch_size: Ints | None = None
 
-    def __len__(self) -> int:
-        return len(self.position)
-
     @property
     def end(self) -> Ints:
         """Positions behind the records."""
         return self.position + self.size
-
-    def take(self, key: Ints | npt.NDArray[np.bool_] | slice) -> LostUnits:
-        """Some of them."""
-        return LostUnits(
-            self.queues,
-            self.position[key],
-            self.size[key],
-            self.queue[key],
-            self.queue_offset[key],
-            self.tags_code[key],
-            None if self.batch_size is None else self.batch_size[key],
-        )
 
     @property
     def batch_sizes(self) -> Ints:

@@ -17,6 +17,7 @@ from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
 from ..broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch_columns
 from ..columns.dictionary import Dictionary
+from ..columns.ordered import begins
 from ..errors import InvalidInput, LimitExceeded
 from ..log.write import place_columns, place_whole
 from .message_columns import NO_CRC, count_of, prepare, rows_of
@@ -249,7 +250,7 @@ class _Groups:
         # numpy sorts 16-bit numbers by radix, many times as fast
         order = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
         ranked = key[order]
-        first = np.flatnonzero(np.r_[True, ranked[1:] != ranked[:-1]]) if len(key) else order
+        first = np.flatnonzero(begins(ranked))
         heads = [(k // width, k % width) for k in ranked[first].tolist()]
         return cls(order, heads, np.append(first, len(order)))
 

@@ -23,6 +23,7 @@ from ..audit.verified import SoundLog, SoundRun, Stretch
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
 from ..broker.snapshot import QueueId, Snapshot
+from ..columns.ordered import begins
 from ..index.compare import IndexFiles
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
@@ -194,7 +195,7 @@ class _Part:
         order = np.argsort(queue, kind="stable")
         queue, offset = queue[order], np.concatenate(group.offset)[order]
         units = joined(group.units)[order]
-        new = np.flatnonzero(np.append(True, queue[1:] != queue[:-1]))
+        new = np.flatnonzero(begins(queue))
         ends = np.append(new[1:], len(queue))
         topics = list(self._topics)
         names = [QueueId(topics[n // width], n % width) for n in queue[new].tolist()]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_MAX, MAGIC_ROLL, UNIT_BYTES
 from ...formats.timer_wheel import SLOTS
-from ..columns.ordered import rows_of
+from ..columns.ordered import begins, rows_of
 from ..columns.rows import Rows
 
 Ints = npt.NDArray[np.int64]
@@ -131,6 +131,6 @@ class ByTick(NamedTuple):
     def of(cls, tick: Ints, position: Ints) -> Self:
         """The order of entries of these ticks at these positions."""
         rows = np.lexsort((position, tick))
-        first = np.append(True, np.diff(tick[rows]) != 0)[: len(rows)]
+        first = begins(tick[rows])
         before = np.append(NOWHERE, position[rows][:-1])[: len(rows)]
         return cls(rows, first, np.where(first, NOWHERE, before))

@@ -22,6 +22,7 @@ from ..broker.delay_level import TIMER_TOPIC
 from ..broker.load_rules import Loaded, LoadedFile, Refusal, load_files, truncate
 from ..broker.profiles import Profile, TimerRules
 from ..broker.snapshot import Entry, FileBytes, QueueId, Snapshot
+from ..columns.ordered import begins
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
@@ -219,8 +220,8 @@ def _name(state: TimerState, position: Ints, tick_ms: Ints) -> None:
     number = time % SLOTS
     order = np.argsort(number, kind="stable")
     number, time, position = number[order], time[order], position[order]
-    new_slot = np.concatenate([[True], number[1:] != number[:-1]])
-    new_tick = new_slot | np.concatenate([[True], time[1:] != time[:-1]])
+    new_slot = begins(number)
+    new_tick = begins(number, time)
     last = np.flatnonzero(np.concatenate([new_slot[1:], [True]]))
     run = np.maximum.accumulate(np.where(new_tick, np.arange(len(order)), 0))[last]
     slots = number[last]

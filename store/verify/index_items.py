@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from ..columns.rows import Rows
 from ..index.files import IndexFile
 
 Ints = npt.NDArray[np.int64]
@@ -22,8 +23,8 @@ _BUFFERED_ITEMS = 1 << 20
 """More are not held back for a later batch: they are damaged."""
 
 
-@dataclass
-class Picked:
+@dataclass(frozen=True)
+class Picked(Rows):
     """n items, int64[n] each. file: which of the files. base_ms: what time_diff counts from, -1 where that is not known."""
 
     file: Ints
@@ -32,22 +33,6 @@ class Picked:
     position: Ints
     time_diff: Ints
     base_ms: Ints
-
-    def __len__(self) -> int:
-        return len(self.number)
-
-    def take(self, key: Flags | Ints | slice) -> Picked:
-        """Some of them."""
-        return Picked(*(getattr(self, field.name)[key] for field in fields(self)))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Picked]) -> Picked:
-        """One after the other."""
-        if len(parts) == 1:
-            return parts[0]
-        none = np.zeros(0, np.int64)
-        columns = ([none, *(getattr(p, field.name) for p in parts)] for field in fields(cls))
-        return cls(*(np.concatenate(column) for column in columns))
 
     def seconds(self, stored: Ints) -> Ints:
         """int64[n]: the time_diff of records stored at these times (ms); -1 where nobody knows."""
@@ -75,7 +60,7 @@ class ItemCursor:
         self._behind = first
         self._base_ms = -1 if base_ms is None else max(0, base_ms)
         self._windows: Iterator[tuple[int, npt.NDArray[np.void]]] | None = file.columns(first)
-        self._held = Picked.joined([])
+        self._held = Picked.concat([])
         self._rising = True
         self._middle = -1
 
@@ -100,7 +85,7 @@ class ItemCursor:
         if end is None:
             if not len(self._held):
                 self._read()
-            taken, self._held = self._held, Picked.joined([])
+            taken, self._held = self._held, Picked.concat([])
             return taken
         while self._windows is not None and self._middle < end:
             self._read()
@@ -143,7 +128,7 @@ class ItemCursor:
         if len(self._held):
             rising &= self._rising and bool(position[0] >= self._held.position[-1])
         self._rising = rising
-        self._held = Picked.joined([self._held, window]) if len(self._held) else window
+        self._held = Picked.concat([self._held, window]) if len(self._held) else window
         middle = position if rising else np.partition(position, count // 2)
         self._middle = int(middle[count // 2])
 

@@ -113,7 +113,7 @@ class IndexCompare(Carried):
             self._with_keys += len(np.unique(lacking[self._asked_for(records, lacking)]))
             return
         begin, end = int(records.position[0]), int(records.ends[-1])
-        picked = Picked.joined([part for c in self._cursors if len(part := c.take(end))])
+        picked = Picked.concat([part for c in self._cursors if len(part := c.take(end))])
         stray = picked.position < begin
         if stray.any():
             self._add_strays(picked.take(stray))
@@ -149,7 +149,7 @@ class IndexCompare(Carried):
             self._tags_seen |= bool(found.any())
             if self._tags_seen and self._scene.profile.dispatch.index_tags:
                 lacking.append(tagged.take(np.flatnonzero(tag_items)[~found]))
-        self._report_lacking(records, Wanted.joined(lacking))
+        self._report_lacking(records, Wanted.concat(lacking))
         if self._scene.scope.topic is not None:
             return
         extra = surplus(keys, allowed)
@@ -253,7 +253,7 @@ class IndexCompare(Carried):
             self._look_at_strays()
 
     def _look_at_strays(self) -> None:
-        strays, self._strays = Picked.joined(self._strays), []
+        strays, self._strays = Picked.concat(self._strays), []
         if self._scene.scope.topic is not None:
             return
         for begin in range(0, len(strays), _RECORDS_AT_ONCE):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ..broker.dispatch import dispatch
+from ..columns.rows import Rows
 from ..log.commit_log import CommitLog
 from .context import Records
 from .index_items import Picked
@@ -16,8 +17,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass
-class Wanted:
+@dataclass(frozen=True)
+class Wanted(Rows):
     """Items that a batch of records asks for, int64[n] each, in the order of a broker."""
 
     record: Ints
@@ -34,18 +35,6 @@ class Wanted:
         items = dispatched.items
         position = records.position[items.record]
         return cls(items.record, position, items.key_hash, items.store_timestamp)
-
-    @classmethod
-    def joined(cls, parts: list[Wanted]) -> Wanted:
-        """One after the other."""
-        columns = ([getattr(part, field.name) for part in parts] for field in fields(cls))
-        return cls(*map(np.concatenate, columns))
-
-    def take(self, key: Flags | Ints) -> Wanted:
-        """Some of them."""
-        return Wanted(
-            self.record[key], self.position[key], self.key_hash[key], self.store_timestamp[key]
-        )
 
 
 def asked_for(log: CommitLog, picked: Picked) -> Flags:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ...formats.derive.ragged import Ragged, overlapping
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
-from ..columns.ordered import Flags, Ints
+from ..columns.ordered import Flags, Ints, begins
 from ..counted import counted
 from ..findings.catalogue import Severity
 from .context import Carried, Records, Scene
@@ -138,7 +138,7 @@ def queue_offsets(scene: Scene, records: Records) -> None:
     rows, group = _by_queue(records, rows)
     offset = records.columns.ints("queue_offset")[rows]
     count = _messages_in(records, flags, rows)
-    first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
+    first = np.flatnonzero(begins(group))
     last = np.append(first[1:], len(rows)) - 1
     queues = queue_id[rows[first]]
     topics = order.room(records, int(queues.max()) + 1)[records.topics.ids[rows[first]]]

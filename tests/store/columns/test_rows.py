@@ -1,0 +1,69 @@
+"""Rows kept as columns: some of them, and several one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqstore.formats.derive import Ragged
+from mqstore.store.columns.ordered import Flags, Ints, begins
+from mqstore.store.columns.rows import Rows
+
+
+@dataclass(frozen=True)
+class Pairs(Rows):
+    """Numbers, and whether they are odd."""
+
+    number: Ints
+    odd: Flags
+
+
+@dataclass(frozen=True)
+class Named(Rows):
+    """Texts of one owner."""
+
+    owner: str
+    text: Ragged
+    pairs: Pairs
+    missing: Ints | None = None
+
+
+def named(numbers: list[int]) -> Named:
+    column = np.array(numbers, np.int64)
+    texts = Ragged.of([b"%d" % number for number in numbers])
+    return Named("it", texts, Pairs(column, column % 2 == 1))
+
+
+NUMBERS = st.lists(st.integers(-9, 99), max_size=9)
+
+
+@given(NUMBERS, st.integers(0, 9), st.integers(0, 9))
+def test_some_of_the_rows(numbers: list[int], begin: int, end: int) -> None:
+    part = named(numbers).take(slice(begin, end))
+    assert (part.owner, part.missing, len(part)) == ("it", None, len(numbers[begin:end]))
+    assert part.text.tolist() == [b"%d" % number for number in numbers[begin:end]]
+    odd = named(numbers).pairs
+    assert odd.take(odd.odd).number.tolist() == [number for number in numbers if number % 2]
+
+
+@given(st.lists(NUMBERS, max_size=4))
+def test_one_part_after_the_other(parts: list[list[int]]) -> None:
+    whole = Pairs.concat(named(part).pairs for part in parts)
+    flat = [number for part in parts for number in part]
+    assert whole.number.tolist() == flat
+    assert whole.odd.tolist() == [number % 2 == 1 for number in flat]
+    assert (whole.number.dtype.kind, whole.odd.dtype.kind) == ("i", "b")
+    if parts:
+        joined = Named.concat([named(part) for part in parts if part] or [named([])])
+        assert joined.text.tolist() == [b"%d" % number for number in flat]
+
+
+@given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
+def test_rows_that_differ_from_the_one_before(one: list[int], other: list[int]) -> None:
+    pairs = list(zip(one, other, strict=False))
+    columns = (np.array([pair[n] for pair in pairs], np.int64) for n in range(2))
+    expected = [not row or pairs[row] != pairs[row - 1] for row in range(len(pairs))]
+    assert begins(*columns).tolist() == expected
