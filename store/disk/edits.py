@@ -5,12 +5,23 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Literal
 
 Content = bytes | memoryview
 """Bytes to write; what is taken from another store is mapped, not loaded."""
 
 EditKind = Literal["write", "create", "truncate", "move", "remove", "rebuild"]
+
+
+class Phase(IntEnum):
+    """When an edit is made; those of one phase are made in the order in which they were planned."""
+
+    PAGE = 0
+    PARTS = 1
+    LOG = 2
+    CHECKPOINT = 3
+    ABORT = 4
 
 
 @dataclass(frozen=True)
@@ -21,6 +32,7 @@ class Edit:
     holds `pieces`), `truncate` (to `length` bytes), `move` (the file goes to the session's folder),
     `remove` (the same, for a file that a broker removes too), `rebuild` (index files are made from
     the log; `offset`: position that indexing begins at). path: absolute. codes: of the catalogue.
+    phase: behind all edits of those before.
     """
 
     kind: EditKind
@@ -31,6 +43,7 @@ class Edit:
     length: int = 0
     data: Content | None = None
     pieces: tuple[tuple[int, Content], ...] = ()
+    phase: Phase = Phase.PARTS
 
     def to_json(self) -> dict[str, Any]:
         """Fields of the JSON."""

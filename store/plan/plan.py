@@ -29,7 +29,7 @@ from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.checkpoint import Checkpoint
-from ..disk.edits import Edit
+from ..disk.edits import Edit, Phase
 from ..disk.file_queue import MappedFileQueue
 from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
@@ -60,17 +60,20 @@ def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     """The edit that leaves `checkpoint` at `path`: its fields written, or a whole new file."""
     data = numbers_of(FIELDS).pack(*checkpoint)
     if path.exists() and path.stat().st_size == PAGE_BYTES:
-        return Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
-    return Edit("create", str(path), _REASON, _CODES, length=PAGE_BYTES, pieces=((0, data),))
+        made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
+    else:
+        pieces = ((0, data),)
+        made = Edit("create", str(path), _REASON, _CODES, length=PAGE_BYTES, pieces=pieces)
+    return replace(made, phase=Phase.CHECKPOINT)
 
 
 def ending(snapshot: Snapshot, checkpoint: Checkpoint) -> Iterator[Edit]:
-    """The last edits: a checkpoint that differs from that of the store, and no `abort`."""
+    """Edits of the last phases: a checkpoint that differs from that of the store, and no `abort`."""
     if checkpoint != Checkpoint(**snapshot.checkpoint):
         yield checkpoint_edit(snapshot.layout.checkpoint, checkpoint)
     if snapshot.abort:
         reason = "the store is in order: the next start is a clean one"
-        yield Edit("remove", str(snapshot.layout.abort), reason, ("I-009",))
+        yield Edit("remove", str(snapshot.layout.abort), reason, ("I-009",), phase=Phase.ABORT)
 
 
 def new_checkpoint(
@@ -97,9 +100,10 @@ class QueueRow:
     max_offset: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """Edits in the order in which they are made, and the store that they lead to.
+    """Edits in the order in which they are made, and the store that they lead to. A plan never changes;
+    edits are put in the order of their phases when it is made.
 
     log_end: the log's end afterwards. last_record: position of its last record, -1 without one.
     index: what is made anew, None for nothing. checkpoint: as it will be, None: untouched.
@@ -108,8 +112,8 @@ class Plan:
     policy: str
     log_start: int
     log_end: int
-    edits: list[Edit] = field(default_factory=list)
-    queues: list[QueueRow] = field(default_factory=list)
+    edits: Sequence[Edit] = ()
+    queues: Sequence[QueueRow] = ()
     lost: Tally = field(default_factory=Tally)
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     index: IndexFix | None = None
@@ -123,7 +127,7 @@ class Plan:
     counts_puts: bool = False
     #: Messages of the log that get a unit they did not have.
     completed: int = 0
-    shifted: list[QueueId] = field(default_factory=list)
+    shifted: Sequence[QueueId] = ()
     #: Records of an earlier life lie behind the end; bytes behind the end of the log.
     stale: bool = False
     tail_bytes: int = 0
@@ -136,9 +140,13 @@ class Plan:
     #: What a replica gives; None: nobody named one.
     brought: Brought | None = None
     #: How gaps of the log are closed.
-    fills: list[Fill] = field(default_factory=list)
+    fills: Sequence[Fill] = ()
     #: Records that have lost properties, as they will be.
     cut: Sequence[CutProperties] = ()
+
+    def __post_init__(self) -> None:
+        in_phases = sorted(self.edits, key=lambda edit: edit.phase)
+        object.__setattr__(self, "edits", tuple(in_phases))
 
     def touches(self, part: str) -> bool:
         """Some edit changes a file below this folder of the store."""
@@ -213,23 +221,45 @@ def make_plan(
         else:
             look(commit_log, [maker, *auditors], sound=sound)
     maker.note_lost(tombstoned(mended, fills), unplaced)
-    plan = Plan(policy, log.start, log.end, lost=maker.lost)
-    plan.groups = maker.groups
-    plan.restored, plan.beyond = restored, _beyond(fills, outcome.log_end)
-    plan.files, plan.brought, plan.fills, plan.cut = queue, brought, fills, cut
-    plan.stale, plan.tail_bytes = log.stale, log.tail_bytes
-    plan.index_tags, plan.counts_puts = rules.index_tags, rules.counts_puts
-    plan.edits = [*edits, *_queue_edits(snapshot, maker, commit_log, profile, plan)]
+    queues = _queue_edits(snapshot, maker, commit_log, profile)
+    edits = [*edits, *(replace(edit, phase=Phase.LOG) for edit in log.edits), *queues.edits]
     if switches.consume_queue_ext:
-        plan.edits += ext_edits(snapshot)
+        edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
-        plan.edits += timer_edits(snapshot)
-    plan.index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
-    if plan.index is not None:
-        plan.edits += index_edits(snapshot, plan.index)
-    plan.edits += log.edits
-    _finish(snapshot, plan, maker, profile)
-    return plan
+        edits += timer_edits(snapshot)
+    index = maker.index.finish() if _wants_index(snapshot, switches, wish) else None
+    if index is not None:
+        edits += index_edits(snapshot, index)
+    checkpoint = _checkpoint(snapshot, index, maker, profile)
+    changed = bool(edits) or snapshot.abort  # a store with nothing to do keeps its checkpoint
+    if changed:
+        edits += ending(snapshot, checkpoint)
+        check_kinds(edits)
+    return Plan(
+        policy,
+        log.start,
+        log.end,
+        edits,
+        queues.rows,
+        maker.lost,
+        maker.groups,
+        index,
+        items=maker.all_items,
+        checkpoint=checkpoint if changed else None,
+        sound_checkpoint=checkpoint,
+        index_tags=rules.index_tags,
+        counts_puts=rules.counts_puts,
+        completed=queues.completed,
+        shifted=queues.shifted,
+        stale=log.stale,
+        tail_bytes=log.tail_bytes,
+        beyond=_beyond(fills, outcome.log_end) + queues.beyond,
+        restored=restored,
+        files=queue,
+        brought=brought,
+        fills=fills,
+        cut=cut,
+    )
 
 
 def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
@@ -329,19 +359,18 @@ def _without_log(
     snapshot: Snapshot, policy: str, profile: Profile, edits: list[Edit], groups: GroupLoss
 ) -> Plan:
     """The plan where there is no log, and none is missed. Raises Refused."""
-    plan = Plan(policy, 0, 0, groups=groups)
     if not what_a_log_left(snapshot):
-        return plan
-    plan.edits = [*edits, *put_away(snapshot)]
+        return Plan(policy, 0, 0, groups=groups)
+    lost = Tally()
     for messages in named_messages(snapshot):
         groups.add(messages)
         times = messages.store_timestamp
-        plan.lost.add(messages.queue, "", messages.size, times, messages.offset)
+        lost.add(messages.queue, "", messages.size, times, messages.offset)
     old = Checkpoint(**snapshot.checkpoint)
-    plan.checkpoint = plan.sound_checkpoint = new_checkpoint(old, profile, -1, 0, 0)
-    plan.edits += ending(snapshot, plan.checkpoint)
-    check_kinds(plan.edits)
-    return plan
+    new = new_checkpoint(old, profile, -1, 0, 0)
+    edits = [*edits, *put_away(snapshot), *ending(snapshot, new)]
+    check_kinds(edits)
+    return Plan(policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, sound_checkpoint=new)
 
 
 def _beyond(fills: Sequence[Fill], log_end: int) -> int:
@@ -357,10 +386,19 @@ def _files_of(snapshot: Snapshot) -> MappedFileQueue:
     return queue
 
 
-def _queue_edits(
-    snapshot: Snapshot, maker: Maker, log: CommitLog, profile: Profile, plan: Plan
-) -> list[Edit]:
-    edits: list[Edit] = []
+@dataclass
+class _Queues:
+    """What becomes of the queues, as `Plan` has it."""
+
+    edits: list[Edit] = field(default_factory=list)
+    rows: list[QueueRow] = field(default_factory=list)
+    shifted: list[QueueId] = field(default_factory=list)
+    completed: int = 0
+    beyond: int = 0
+
+
+def _queue_edits(snapshot: Snapshot, maker: Maker, log: CommitLog, profile: Profile) -> _Queues:
+    found = _Queues()
     for name in sorted(maker.queues):
         audit = maker.queues[name]
         fix = audit.finish(log)
@@ -372,17 +410,17 @@ def _queue_edits(
             )
         directory = snapshot.layout.consume_queue / name.topic / str(name.queue_id)
         entries = snapshot.queues.get(name, ())
-        edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
-        plan.queues.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
-        plan.completed += fix.missing
-        plan.beyond += fix.beyond
+        found.edits += queue_edits(fix, entries, directory, snapshot.queue_file_bytes)
+        found.rows.append(QueueRow(name, _min_offset(audit, fix, profile), fix.end))
+        found.completed += fix.missing
+        found.beyond += fix.beyond
         if fix.shifted:
-            plan.shifted.append(name)
+            found.shifted.append(name)
     for batches, of_batch, its_edits in maker.batches.finish():
-        edits += its_edits
-        plan.queues.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
-        plan.completed += of_batch.missing
-    return edits
+        found.edits += its_edits
+        found.rows.append(QueueRow(batches.queue, batches.min_offset, batches.max_offset))
+        found.completed += of_batch.missing
+    return found
 
 
 def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
@@ -393,19 +431,14 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
     return 0 if profile.queues.min_offset is MinOffset.LINEAR else fix.end
 
 
-def _finish(snapshot: Snapshot, plan: Plan, maker: Maker, profile: Profile) -> None:
-    """Checkpoint, and `abort` as the very last; a store with nothing to do keeps its checkpoint."""
-    old = Checkpoint(**snapshot.checkpoint)
-    plan.items = maker.all_items
-    index = maker.index.files
-    kept = index.files[: len(index.files) - len(plan.index.gone)] if plan.index else index.files
+def _checkpoint(
+    snapshot: Snapshot, fix: IndexFix | None, maker: Maker, profile: Profile
+) -> Checkpoint:
+    """The checkpoint of the store that a plan leads to."""
+    old, index = Checkpoint(**snapshot.checkpoint), maker.index.files
+    kept = index.files[: len(index.files) - len(fix.gone)] if fix else index.files
     items = index.geometry.items
     full = [file.header.end_timestamp for file in kept if file.header.index_count >= items]
-    plan.sound_checkpoint = new_checkpoint(
+    return new_checkpoint(
         old, profile, maker.last_record, maker.last_timestamp, full[-1] if full else 0
     )
-    if not plan.edits and not snapshot.abort:
-        return
-    plan.checkpoint = plan.sound_checkpoint
-    plan.edits += ending(snapshot, plan.checkpoint)
-    check_kinds(plan.edits)

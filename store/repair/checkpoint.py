@@ -6,13 +6,15 @@ I-117). Values that are only old cost time, and stay. What is confirmed ends bet
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
-from ..disk.edits import Edit
+from ..disk.edits import Edit, Phase
 from ..index.compare import IndexFix
 from ..index.start import stored_files
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
@@ -29,14 +31,14 @@ _BOUNDED = (
 )
 
 
-def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
-    """Let a plan put right what is wrong with it, before `abort` is removed.
+def with_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> Plan:
+    """A plan that puts right what is wrong with it, too.
 
     only_index: nothing but the time of the index, which goes with the index files.
     """
     sound, path = plan.sound_checkpoint, snapshot.layout.checkpoint
     if sound is None:
-        return
+        return plan
     if plan.index is not None:
         sound = sound._replace(index_msg_timestamp=_full_time(snapshot, plan.index))
     old = plan.checkpoint or Checkpoint(**snapshot.checkpoint)
@@ -51,17 +53,16 @@ def set_checkpoint(snapshot: Snapshot, plan: Plan, *, only_index: bool) -> None:
     whole = path.exists() and path.stat().st_size == PAGE_BYTES
     if whole and not only_index and any(read_regular(path, PAGE_BYTES)[FIELDS.sizeof() :]):
         rest = PAGE_BYTES - FIELDS.sizeof()
-        reason = "bytes behind the fields that are not zero"
-        plan.edits.insert(0, Edit("write", str(path), reason, _REST_CODES, FIELDS.sizeof(), rest))
+        reason, at = "bytes behind the fields that are not zero", FIELDS.sizeof()
+        zeros = Edit("write", str(path), reason, _REST_CODES, at, rest, phase=Phase.PAGE)
+        plan = replace(plan, edits=[zeros, *plan.edits])
     if not only_index:
         lowered |= _flushed(snapshot, old, lowered)
     if wiped or lowered or not (whole or only_index or plan.checkpoint):
-        plan.checkpoint = sound if wiped else old._replace(**lowered)
-        plan.edits[:] = [
-            edit for edit in plan.edits if edit.path != str(path) or edit.codes == _REST_CODES
-        ]
-        last = len(plan.edits) - any(edit.kind == "remove" for edit in plan.edits[-1:])
-        plan.edits.insert(last, checkpoint_edit(path, plan.checkpoint))
+        new = sound if wiped else old._replace(**lowered)
+        others = [e for e in plan.edits if e.path != str(path) or e.phase is Phase.PAGE]
+        plan = replace(plan, checkpoint=new, edits=[*others, checkpoint_edit(path, new)])
+    return plan
 
 
 def _flushed(snapshot: Snapshot, old: Checkpoint, lowered: dict[str, int]) -> dict[str, int]:

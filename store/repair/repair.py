@@ -35,7 +35,7 @@ from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
 from ..start.log import Switches
 from ..start.simulate import Outcome
-from .checkpoint import set_checkpoint
+from .checkpoint import with_checkpoint
 from .compaction import compaction_repair
 from .config import Clamped, ConfigRepair, config_repair
 from .ext import ext_repair
@@ -170,7 +170,7 @@ def mend_parts(
     """
     choice, layout = request.choice, snapshot.layout
     if Part.INDEX in choice.parts and (whole.index is None or whole.index.last_kept is not None):
-        _mend_index(snapshot, whole, request.version)
+        whole = _with_index(snapshot, whole, request.version)
     config = ConfigRepair()
     ranges = {row.queue: (row.min_offset, row.max_offset) for row in whole.queues}
     if Part.CONFIG in choice.parts:
@@ -181,27 +181,28 @@ def mend_parts(
         plan = replace(whole, edits=[*config.edits, *items, *whole.edits])
     else:
         plan = _confined(layout, choice, whole, config)
+    edits = list(plan.edits)
     if Part.INDEX in choice.parts:
-        moved = {edit.path for edit in plan.edits}
-        plan.edits[:0] = [e for e in stray_files(snapshot) if e.path not in moved]
+        moved = {edit.path for edit in edits}
+        edits = [*(e for e in stray_files(snapshot) if e.path not in moved), *edits]
     if Part.EXT in choice.parts:
         lost = [fill.lost.position.astype(np.int64) for fill in whole.fills]
         tombs = np.sort(np.concatenate([np.zeros(0, np.int64), *lost]))
-        gone = {edit.path for edit in plan.edits if edit.kind in ("move", "remove")}
+        gone = {edit.path for edit in edits if edit.kind in ("move", "remove")}
         units = list(ext_repair(snapshot, CommitLog.open(layout), tombs, gone))
         mended = {edit.path for edit in units if edit.codes == ("I-079",)}
         # `recover` sees to it that a start can read the file; here its units are mended
-        plan.edits[:] = [e for e in plan.edits if e.path not in mended or e.kind != "write"]
-        plan.edits[:0] = units
+        edits = [*units, *(e for e in edits if e.path not in mended or e.kind != "write")]
     if Part.TIMER in choice.parts and profile.timer:
-        first = [e for e in plan.edits if part_of(layout, Path(e.path)) is Part.TIMER]
-        rest = [e for e in plan.edits if e not in first]
+        first = [e for e in edits if part_of(layout, Path(e.path)) is Part.TIMER]
+        rest = [e for e in edits if e not in first]
         queue = planned_queue(layout, rest, whole.edits)
-        plan.edits[:] = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
+        edits = [*timer_edits(layout, ranges, request.made_ms, first, queue), *rest]
     if Part.COMPACTION in choice.parts:
-        plan.edits[:0] = compaction_repair(layout, ranges)
+        edits = [*compaction_repair(layout, ranges), *edits]
+    plan = replace(plan, edits=edits)
     if choice.parts & {Part.CHECKPOINT, Part.INDEX}:
-        set_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
+        plan = with_checkpoint(snapshot, plan, only_index=Part.CHECKPOINT not in choice.parts)
     return plan, config
 
 
@@ -247,16 +248,16 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
         yield from crc_item_edits(CommitLog.open(layout))
 
 
-def _mend_index(snapshot: Snapshot, plan: Plan, version: str) -> None:
-    """Let a plan that keeps index files make those anew that hold a wrong item, and all behind."""
+def _with_index(snapshot: Snapshot, plan: Plan, version: str) -> Plan:
+    """A plan that keeps index files makes those anew that hold a wrong item, too, and all behind."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
     found = index_fix(snapshot, version, [*lost, *changed])
     if found is None or (plan.index is not None and len(plan.index.gone) >= len(found.gone)):
-        return
+        return plan
     made = index_edits(snapshot, plan.index) if plan.index is not None else []
-    plan.index = found
-    plan.edits[:] = [*index_edits(snapshot, found), *(e for e in plan.edits if e not in made)]
+    rest = [edit for edit in plan.edits if edit not in made]
+    return replace(plan, index=found, edits=[*index_edits(snapshot, found), *rest])
 
 
 def _confined(layout: Layout, choice: Choice, whole: Plan, config: ConfigRepair) -> Plan:

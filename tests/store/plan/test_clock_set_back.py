@@ -77,7 +77,7 @@ def test_queues_tell_that_the_rest_is_no_dead_tail(
     assert found.plan.log_end == log[-1].position + log[-1].total_size
     assert found.dead == 0
     apply(Layout.open(tmp_path, TINY), found.plan, lambda: planned(tmp_path, version), Files())
-    assert planned(tmp_path, version).edits == []
+    assert planned(tmp_path, version).edits == ()
     with Store(tmp_path, TINY) as store:
         findings = verify(store, Scope(groups=frozenset({"index"})), now_ms=NOW).findings
     assert {finding.severity for finding in findings if finding.code == "I-092"} <= {Severity.INFO}

@@ -52,7 +52,7 @@ def kept(root: Path, version: str) -> Plan:
 
     plan = again()
     apply(Layout.open(root, CONFIG), plan, again, Files())
-    assert again().edits == []
+    assert again().edits == ()
     return plan
 
 
@@ -232,7 +232,7 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
 
     plan = again()
     apply(Layout.open(root, CONFIG), plan, again, Files())
-    assert again().edits == []
+    assert again().edits == ()
     assert plan.lost.messages == count
     after = units_of(root, CONFIG)
     lost = [after[queue].pop(offset) for offset in range(middle, middle + count)]

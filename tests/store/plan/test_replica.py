@@ -68,7 +68,7 @@ def recovered(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) ->
     """Plan with a replica, apply; the second time nothing is left to do."""
     plan = planned(root, replica, config)
     apply(Layout.open(root, config), plan, lambda: planned(root, replica, config), Files())
-    assert planned(root, replica, config).edits == []
+    assert planned(root, replica, config).edits == ()
     return plan
 
 
@@ -341,7 +341,7 @@ def test_a_sound_end_is_the_end(unpacked: Stores, tmp_path: Path) -> None:
 
     apply(Layout.open(root, CONFIG), without(), without, Files())
     plan = planned(root, unpacked(MASTER))
-    assert plan.edits == [] and brought(plan).parts == [] and brought(plan).goes_on
+    assert plan.edits == () and brought(plan).parts == [] and brought(plan).goes_on
 
 
 def test_a_slave_gets_the_rest_from_its_master(unpacked: Stores, tmp_path: Path) -> None:

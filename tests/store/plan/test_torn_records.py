@@ -153,7 +153,7 @@ def test_the_message_stays(name: str, tmp_path: Path) -> None:
     assert b"\0" not in made.properties
     assert parse(made.properties).items() <= parse(whole.properties).items()
     assert units_of(root, CONFIG) == units_of(base, CONFIG) or "halt" in name
-    assert planned(root, version).edits == []
+    assert planned(root, version).edits == ()
     assert not changes_of_starts(root, CONFIG, plan, (version.rpartition(".")[0],))
     kept = layout.journal / applied.session / "damaged" / f"{position:020d}"
     assert len(kept.read_bytes()) == size

@@ -59,7 +59,7 @@ def kept(root: Path, version: str) -> Plan:
 
     plan = again()
     apply(Layout.open(root, TINY), plan, again, Files())
-    assert again().edits == []
+    assert again().edits == ()
     return plan
 
 
