@@ -19,10 +19,10 @@ from ..broker.profiles import QueueRules
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.edits import Edit
 from ..log.batch import Batch
-from ..queues.edits import is_whole_file, queue_edits
+from ..queues.edits import queue_edits
 from ..queues.fix import QueueFix
 from ..queues.start_batches import BATCH_UNIT_DTYPE, BatchQueueState, batch_units
-from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid
+from ..queues.units import UNIT_DTYPE, UNITS_AT_ONCE, Units, is_valid, is_whole_file
 
 UNIT_BYTES = BATCH_UNIT_DTYPE.itemsize
 Ints = npt.NDArray[np.int64]

@@ -29,7 +29,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
-from ...formats.consume_queue import UNIT_BYTES
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ..audit.messages import Auditor, Messages
 from ..audit.queues import QueueAudit
@@ -43,8 +42,8 @@ from ..disk.file_queue import file_name
 from ..errors import Refused
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
-from ..queues.edits import is_whole_file, last_byte
-from ..queues.units import is_used, is_valid, read_units
+from ..queues.edits import last_byte
+from ..queues.units import FileUnits, is_used, is_valid
 from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.simulate import Outcome
 
@@ -307,15 +306,10 @@ def named_messages(snapshot: Snapshot) -> Iterator[Messages]:
     """The messages that units tell of: all that is known of them. Raises Unreadable."""
     size = snapshot.queue_file_bytes
     for queue, entries in sorted(snapshot.queues.items()):
-        for entry in entries:
-            if not is_whole_file(entry, size):
-                continue
-            for first in range(0, size // UNIT_BYTES, _UNITS_AT_ONCE):
-                units = read_units(entry, first, min(_UNITS_AT_ONCE, size // UNIT_BYTES - first))
-                used = np.flatnonzero(is_used(units))
-                if len(used):
-                    offsets = int(entry.name) // UNIT_BYTES + first + used
-                    yield _messages(queue, offsets, units[used])
+        for first, units in FileUnits.of(entries, size).windows():
+            used = np.flatnonzero(is_used(units))
+            if len(used):
+                yield _messages(queue, first + used, units[used])
 
 
 def _messages(queue: QueueId, offsets: Ints, units: npt.NDArray[np.void]) -> Messages:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
-from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import SoundLog
@@ -17,9 +17,8 @@ from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.rows import Rows
 from ..disk.file_queue import MappedFileQueue
-from ..queues.edits import is_whole_file, written_ranges
 from ..queues.start_batches import BATCH_UNIT_DTYPE
-from ..queues.units import is_pre_fill, is_used, is_valid, read_units
+from ..queues.units import FileUnits, is_pre_fill, is_used, is_valid, is_whole_file, read_units
 from .gaps import Gap, TornRecord
 
 Ints = npt.NDArray[np.int64]
@@ -70,9 +69,8 @@ def lost_units(
     queues = sorted(snapshot.queues, key=lambda q: (q.topic.startswith(LMQ_PREFIX), q))
     parts: list[Ints] = []
     for number, name in enumerate(queues if gaps else ()):
-        entries = [e for e in snapshot.queues[name] if is_whole_file(e, snapshot.queue_file_bytes)]
-        known, size = (ends.get(name, 0), proved.get(name, (0, 0))), snapshot.queue_file_bytes
-        parts += _of_queue(entries, number, gaps, size, *known)
+        stream = FileUnits.of(snapshot.queues[name], snapshot.queue_file_bytes)
+        parts += _of_queue(stream, number, gaps, ends.get(name, 0), proved.get(name, (0, 0)))
     for name in sorted(snapshot.batch_queues) if gaps else ():
         queues.append(name)
         size = snapshot.batch_file_bytes
@@ -121,10 +119,9 @@ def _topic_at(log: MappedFileQueue, position: int, size: int) -> str:
 
 
 def _of_queue(
-    entries: Sequence[Entry],
+    stream: FileUnits,
     number: int,
     gaps: Sequence[Gap],
-    file_bytes: int,
     known: int,
     proved: tuple[int, int],
 ) -> Iterator[Ints]:
@@ -134,14 +131,13 @@ def _of_queue(
     last, of units that name good records before the gaps.
     """
     reach = -1
-    for entry in sorted(entries, key=lambda e: int(e.name)):
-        base = int(entry.name) // UNIT_BYTES
-        for first, count in _windows(entry, file_bytes):
-            left_out = min(count, proved[1] - base - first) if proved[0] <= base + first else 0
+    for file in stream.files.files:
+        for first, count in stream.data(file, _WINDOW_UNITS):
+            left_out = min(count, proved[1] - first) if proved[0] <= first else 0
             begin = first + max(0, left_out)
             if begin == first + count:
                 continue
-            units = read_units(entry, begin, first + count - begin)
+            units = stream.read(begin, first + count - begin)
             valid = is_valid(units)
             most = int(units["physical_offset"][valid].max(initial=-1))
             if PRE_FILL["physical_offset"] < most < gaps[0].begin:
@@ -150,7 +146,7 @@ def _of_queue(
             used = np.flatnonzero(valid & ~is_pre_fill(units))
             position = units["physical_offset"][used].astype(np.int64)
             if not len(position):
-                if base + first >= known:
+                if first >= known:
                     break  # behind all messages of the log, and nothing is there
                 continue
             highest = np.maximum.accumulate(np.concatenate([np.array([reach]), position]))
@@ -158,7 +154,7 @@ def _of_queue(
             reach = int(highest[-1])
             size = units["size"][used].astype(np.int64)
             rows = np.flatnonzero(rising & _inside(gaps, position, size))
-            offset = base + begin + used[rows]
+            offset = begin + used[rows]
             tags = units["tags_code"][used[rows]].astype(np.int64)
             same = np.full(len(rows), number, np.int64)
             yield np.stack([position[rows], size[rows], same, offset, tags, np.ones_like(same)])
@@ -196,16 +192,6 @@ def _of_batches(entries: Sequence[Entry], number: int, gaps: Sequence[Gap]) -> I
             yield np.stack([position, size, same, base, tags, messages])
 
 
-def _windows(entry: Entry, file_bytes: int) -> Iterator[tuple[int, int]]:
-    """(first unit, number of units) of what is written in a file; most of it is a hole."""
-    done = 0
-    for begin, end in written_ranges(entry):
-        first, last = max(done, begin // UNIT_BYTES), -(-min(end, file_bytes) // UNIT_BYTES)
-        for at in range(first, last, _WINDOW_UNITS):
-            yield at, min(_WINDOW_UNITS, last - at)
-        done = max(done, last)
-
-
 def _of_torn(torn: Sequence[TornRecord], queues: list[QueueId]) -> Ints:
     """int64[6, n]: what damaged records say of themselves; queues they name are added.
 
@@ -237,15 +223,11 @@ def units_at(snapshot: Snapshot, queue: QueueId, positions: Ints) -> LostUnits:
     """The units of one queue that name a record at one of `positions`. Raises Unreadable."""
     size = snapshot.queue_file_bytes
     parts = [np.zeros((5, 0), np.int64)]
-    for entry in snapshot.queues[queue]:
-        for first, count in _windows(entry, size) if is_whole_file(entry, size) else ():
-            units = read_units(entry, first, count)
-            named = is_used(units) & np.isin(units["physical_offset"].astype(np.int64), positions)
-            rows = np.flatnonzero(named)
-            columns = [
-                units[name][rows].astype(np.int64)
-                for name in ("physical_offset", "size", "tags_code")
-            ]
-            offset = int(entry.name) // UNIT_BYTES + first + rows
-            parts.append(np.stack([*columns[:2], np.zeros_like(offset), offset, columns[2]]))
+    for first, units in FileUnits.of(snapshot.queues[queue], size).written():
+        named = is_used(units) & np.isin(units["physical_offset"].astype(np.int64), positions)
+        rows = np.flatnonzero(named)
+        position, size_of, tags = (
+            units[name][rows].astype(np.int64) for name in ("physical_offset", "size", "tags_code")
+        )
+        parts.append(np.stack([position, size_of, np.zeros_like(rows), first + rows, tags]))
     return LostUnits([queue], *np.concatenate(parts, axis=1))

@@ -35,9 +35,9 @@ from ..counted import counted
 from ..disk.edits import Edit
 from ..errors import Refused, from_os_error
 from ..index.start import stored_files
-from ..queues.edits import is_whole_file, last_byte
+from ..queues.edits import last_byte
 from ..queues.start_ext import ExtDamage, units_end
-from ..queues.units import read_units
+from ..queues.units import is_whole_file, read_units
 from .log import LARGEST_GAP, renamed
 
 LARGEST_FILE_BYTES = (1 << 31) - 1

@@ -13,9 +13,9 @@ from ..broker.snapshot import Entry
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
 from ..disk.edits import Content, Edit
-from ..disk.file_queue import NAME_DIGITS, file_name
+from ..disk.file_queue import file_name
 from .fix import QueueFix
-from .units import Units, pre_fill, read_units
+from .units import Units, is_whole_file, pre_fill, read_units
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
@@ -80,13 +80,6 @@ def _is_zero(entry: Entry) -> bool:
                 if data != _ZEROS[: len(data)]:
                     return False
     return True
-
-
-def is_whole_file(entry: Entry, size: int) -> bool:
-    """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
-    name = entry.name
-    digits = name.isascii() and name.isdigit() and len(name) == NAME_DIGITS
-    return not entry.directory and entry.size == size and digits and int(name) % size == 0
 
 
 def _new_file(
@@ -175,9 +168,3 @@ def last_byte(entry: Entry, begin: int, gap_bytes: int | None = None) -> int:
 def last_unit_byte(entry: Entry, begin: int) -> int:
     """The same for a queue's file: what broker or crash left behind its end lies close to it."""
     return last_byte(entry, begin, _UNIT_GAP_BYTES)
-
-
-def written_ranges(entry: Entry) -> list[tuple[int, int]]:
-    """Ranges of a file that are no holes. Raises Unreadable."""
-    with opened(entry.path) as descriptor:
-        return list(data_ranges(descriptor, 0, entry.size))

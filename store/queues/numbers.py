@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,7 +15,6 @@ from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.dictionary import Dictionary, KnownTopics
-from .edits import is_whole_file
 from .units import FileUnits
 
 Numbers = npt.NDArray[np.uint16 | np.int64]
@@ -36,9 +36,9 @@ class QueueMessages(NamedTuple):
 
 
 class QueueNumbers:
-    """names: of the queues; files: of each queue, whole ones of `file_bytes`."""
+    """names: of the queues; files: of each queue; its whole ones have `file_bytes`."""
 
-    def __init__(self, files: dict[QueueId, list[Entry]], file_bytes: int) -> None:
+    def __init__(self, files: Mapping[QueueId, tuple[Entry, ...]], file_bytes: int) -> None:
         self.names = [n for n in sorted(files) if n.queue_id >= 0 and _is_text(n.topic)]
         self._files = [files[name] for name in self.names]
         self._file_bytes = file_bytes
@@ -64,7 +64,7 @@ class QueueNumbers:
         """The simple queues of a store, with those of their files that stay."""
         size = snapshot.queue_file_bytes
         files = {
-            name: [entry for entry in entries if is_whole_file(entry, size)]
+            name: entries
             for name, entries in snapshot.queues.items()
             if name.topic not in snapshot.batch_topics
         }

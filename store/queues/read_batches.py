@@ -17,8 +17,7 @@ from ...formats.batch_consume_queue import UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..disk.file_queue import MappedFileQueue
 from .read import QueueSummary
-from .units import FileUnits, Units
-from .units import is_valid as is_valid  # noqa: PLC0414
+from .units import FileUnits, Units, is_valid
 
 WINDOW_UNITS = 1 << 14
 

@@ -20,7 +20,7 @@ from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
 from ..broker.snapshot import Entry
 from ..disk.byte_reader import Unread, noted_of
-from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
+from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 
 Units = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
@@ -60,6 +60,13 @@ def is_used(units: Units) -> Flags:
     return is_valid(units) & ~is_pre_fill(units)
 
 
+def is_whole_file(entry: Entry, size: int) -> bool:
+    """A file as a broker makes it: whole, its name 20 digits and a multiple of the size."""
+    name = entry.name
+    digits = name.isascii() and name.isdigit() and len(name) == NAME_DIGITS
+    return not entry.directory and entry.size == size and digits and int(name) % size == 0
+
+
 class UnitStream(ABC):
     """The units of one queue by their numbers; those of a plain queue are its queue offsets.
 
@@ -97,6 +104,14 @@ class UnitStream(ABC):
         around: they stay also where units cannot be read, which is noted. Raises Unreadable.
         """
 
+    def last(self, counts: Callable[[Units], Flags] = is_used) -> tuple[int, Units] | None:
+        """Number of the last unit that counts, and it: one; None without any. Raises Unreadable."""
+        for first, units in self.windows(reverse=True, most=UNITS_AT_ONCE):
+            rows = np.flatnonzero(counts(units))
+            if len(rows):
+                return first + int(rows[-1]), units[rows[-1:]]
+        return None
+
     def read(self, first: int, count: int, *, around: bool = False) -> Units:
         """The same as a new array."""
         units = np.zeros(count, self.dtype)
@@ -130,8 +145,9 @@ class FileUnits(UnitStream):
     def of(
         cls, entries: Iterable[Entry], file_bytes: int, dtype: np.dtype[Any] = UNIT_DTYPE
     ) -> FileUnits:
-        """Those in entries of a queue's directory, whose names are the first bytes of files."""
-        files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in entries]
+        """Those in the whole files among the entries of a queue's directory."""
+        whole = [entry for entry in entries if is_whole_file(entry, file_bytes)]
+        files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in whole]
         files.sort(key=lambda file: file.start)
         return cls(MappedFileQueue((), files, file_bytes, []), dtype)
 
@@ -334,8 +350,8 @@ def read_units(
 
     Raises Unreadable.
     """
-    found = [entry._replace(name="0")] if entry is not None else []
-    return FileUnits.of(found, 0, dtype).read(first, count)
+    files = [MappedFile(entry.path, 0, entry.size)] if entry is not None else []
+    return FileUnits(MappedFileQueue((), files, 0, []), dtype).read(first, count)
 
 
 def gather(

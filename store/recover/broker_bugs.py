@@ -15,13 +15,14 @@ from pkgutil import get_data
 
 import numpy as np
 
-from ...formats.consume_queue import PRE_FILL, UNIT_BYTES
+from ...formats.consume_queue import PRE_FILL
 from ..audit.messages import HIDDEN
 from ..audit.tally import Share, Tally
 from ..broker.profiles import MinOffset, ReputStart
-from ..broker.snapshot import Entry, QueueId
+from ..broker.snapshot import QueueId
+from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..log.commit_log import CommitLog
-from ..queues.units import is_pre_fill, is_used, is_valid, read_units
+from ..queues.units import FileUnits, is_pre_fill, is_valid
 from ..start.log import LAST_LOOKED_AT
 from ..start.simulate import Outcome
 
@@ -102,7 +103,7 @@ class _Judge:
     def _after_a_clean_exit(self, share: Share) -> str:
         if any(e.size for e in self._outcome.snapshot.batch_queues.get(share.queue, ())):
             return ""
-        if not self._files(share.queue):
+        if not self._units(share.queue).files.files:
             return "B2"
         queue, offset = self._at_end
         dispatch = self._outcome.profile.dispatch
@@ -115,26 +116,19 @@ class _Judge:
 
     def _reaches(self, share: Share) -> bool:
         """The queue on disk has a unit at or behind the last of these messages."""
-        for entry in reversed(self._files(share.queue)):
-            units = read_units(entry, 0, entry.size // UNIT_BYTES)
-            used = np.flatnonzero(is_used(units))
-            if len(used):
-                return int(entry.name) // UNIT_BYTES + int(used[-1]) >= share.last_offset
-        return False
+        last = self._units(share.queue).last()
+        return last is not None and last[0] >= share.last_offset
 
-    def _files(self, queue: QueueId) -> list[Entry]:
-        snapshot = self._outcome.snapshot
-        entries = snapshot.queues.get(queue, ())
-        return [e for e in entries if not e.directory and e.name.isdigit() and e.size]
+    def _units(self, queue: QueueId) -> FileUnits:
+        entries = self._outcome.snapshot.queues.get(queue, ())
+        there = [e for e in entries if not e.directory and e.name.isdigit() and e.size]
+        files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in there]
+        return FileUnits(MappedFileQueue((), files, 0, []))
 
     def _ends_with_pre_fill(self, queue: QueueId) -> bool:
         """The last unit of the queue is one that only takes room."""
-        for entry in reversed(self._files(queue)):
-            units = read_units(entry, 0, entry.size // UNIT_BYTES)
-            used = np.flatnonzero(is_valid(units))
-            if len(used):
-                return bool(is_pre_fill(units[used[-1:]])[0])
-        return False
+        last = self._units(queue).last(is_valid)
+        return last is not None and bool(is_pre_fill(last[1])[0])
 
     def _time_at(self, position: int) -> int:
         """Store time of the record at a position, 0 without one."""

@@ -16,7 +16,8 @@ from ..audit.messages import Readability
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Snapshot
 from ..plan.plan import Plan
-from ..queues.edits import is_whole_file, last_byte
+from ..queues.edits import last_byte
+from ..queues.units import is_whole_file
 from ..start.simulate import POISON, Outcome
 
 

@@ -37,9 +37,9 @@ from ..counted import counted
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..log.commit_log import CommitLog
-from ..queues.edits import is_whole_file, last_byte
+from ..queues.edits import last_byte
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at
-from ..queues.units import Units, is_valid, read_units
+from ..queues.units import Units, is_valid, is_whole_file, read_units
 from ..settings.options import options_of
 
 _CODES = ("I-079",)

@@ -24,7 +24,8 @@ from ..log.message import Message, messages
 from ..queues.offset_at import first_at, offset_at
 from ..queues.places import Places, batches, merged, of_queue
 from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, no_topic, queue_directories
-from ..queues.read_batches import BatchConsumeQueue, is_valid
+from ..queues.read_batches import BatchConsumeQueue
+from ..queues.units import is_valid
 from .found import Found, Note, Via
 from .inner_batch import unwrapped
 from .log_search import CLOCK_SLACK_MS, found_in, wanted_offsets

@@ -20,7 +20,8 @@ from ..broker.snapshot import Entry, Snapshot
 from ..counted import counted
 from ..disk.checkpoint import TimerCheck, read_timer_check
 from ..disk.edits import Edit
-from ..queues.edits import is_whole_file, last_byte
+from ..queues.edits import last_byte
+from ..queues.units import is_whole_file
 from .start import entries_end, rebuilt_wheel
 
 _LOG_CODES = ("I-126",)
