@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
@@ -18,11 +19,17 @@ import pytest
 from . import slices
 from .stores import unpack
 
-# Fast tests take the same examples in every run. Slow ones follow MQSTORE_SEED: the scripts hand it
-# to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`).
-hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+# A fast run takes the same few examples every time. Slow ones follow MQSTORE_SEED: the scripts hand it
+# to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`), for all tests that have examples.
+hypothesis.settings.register_profile(
+    "fixed", deadline=None, derandomize=True, database=None, max_examples=30
+)
 hypothesis.settings.register_profile("seeded", deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")
+
+# Commands that tests start are many: each would compile the project again.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 # A shell script that runs the tests in the background has SIGINT ignored, and every command that a
 # test starts and interrupts would inherit that.
@@ -117,6 +124,12 @@ def _leave_few(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.slow)
 
 
+def _grows(item: pytest.Item) -> bool:
+    """Whether a test is slow, or one for which hypothesis has more examples than a fast run takes."""
+    examples = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return examples or item.get_closest_marker("slow") is not None
+
+
 #: So many of the parameters of a slow test are in any slice that has the test.
 FEWEST = 1
 
@@ -126,11 +139,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A slice of the slow work: some of the tests, one of the parameters of each, by the seed."""
     if not any("::" in word for word in config.args):  # who names a test wants it
         _leave_few(items)
-    if slices.SLICE == 1:
+    if slices.SLICE == 1 or config.getoption("markexpr") == "not slow":
         return
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("each_version"):
+        if _grows(item) and not item.get_closest_marker("each_version"):
             groups.setdefault(item.nodeid.partition("[")[0], []).append(item)
     tests = len(groups) // config.getoption("--one-in")
     chosen = slices.pick(sorted(groups), "slow tests", tests)

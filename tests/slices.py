@@ -17,6 +17,8 @@ import random
 from collections.abc import Sequence
 from typing import TypeVar
 
+from hypothesis import settings
+
 T = TypeVar("T")
 
 DEFAULT_SEED = 1
@@ -30,6 +32,11 @@ if not 0 < SLICE <= 1:
 def share(total: int) -> int:
     """How many of `total` cases this run makes: at least one."""
     return max(1, round(total * SLICE))
+
+
+def examples(most: int) -> int:
+    """How many examples hypothesis makes in this run where a slow one makes `most`."""
+    return max(5, most * settings().max_examples // 100)
 
 
 def rng(name: str) -> random.Random:

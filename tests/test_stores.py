@@ -10,6 +10,7 @@ import pytest
 from .stores import NAMES, messages, sent, truth, unpack
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", NAMES)
 def test_unpacked_files_are_those_of_the_truth(name: str, tmp_path: Path) -> None:
     root = unpack(name, tmp_path)
@@ -22,6 +23,7 @@ def test_unpacked_files_are_those_of_the_truth(name: str, tmp_path: Path) -> Non
             assert hashlib.sha256(found[path].read_bytes()).hexdigest() == known["sha256"], path
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", NAMES)
 def test_lists_are_complete(name: str) -> None:
     assert sum(1 for _ in messages(name)) == truth(name)["message_count"]

@@ -65,19 +65,18 @@ def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
 
     Links lead to disks of a store's own; one that is no part of a store may lead anywhere, and stays.
     """
-    foreign = {one.path for one in layout.foreign}
+    foreign = {_identity(Path(one.path).lstat()) for one in layout.foreign}
     parts = (layout.root, *layout.commit_log_directories, layout.config, layout.consume_queue)
     waiting, seen = [str(path) for path in parts if path.is_dir()], set[tuple[int, int]]()
     while waiting:
         directory = waiting.pop()
-        status = os.stat(directory)  # noqa: PTH116
-        key = (status.st_dev, status.st_ino)
+        key = _identity(os.stat(directory))  # noqa: PTH116
         if key in seen:
             continue
         seen.add(key)
         with os.scandir(directory) as entries:
             for entry in entries:
-                if entry.is_symlink() and entry.path in foreign:
+                if entry.is_symlink() and _identity(entry.stat(follow_symlinks=False)) in foreign:
                     continue
                 if entry.is_dir():
                     waiting += [entry.path] if entry.name != layout.journal.name else []
@@ -86,3 +85,8 @@ def _files(layout: Layout) -> Iterator[tuple[str, tuple[int, ...]]]:
                     own = entry.stat(follow_symlinks=not link)
                     told = (own.st_dev, own.st_ino, own.st_size, own.st_mtime_ns, own.st_ctime_ns)
                     yield entry.path, told
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    """What a file is by whatever path it was met: a link may lead back into the store."""
+    return status.st_dev, status.st_ino

@@ -121,6 +121,7 @@ def test_an_option_that_nothing_is_like(line: str) -> None:
     assert "nothing" not in result.stderr and "did you mean" not in result.stderr
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", ALL)
 def test_an_empty_path_is_wrong_usage(name: str, tmp_path: Path, monkeypatch: Any) -> None:
     """`"$UNSET"` is not the folder that the shell is in, in no command and no option."""

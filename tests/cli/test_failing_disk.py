@@ -206,6 +206,7 @@ def test_slots_of_the_wheel_behind_it_are_read(with_timer: Path, tmp_path: Path)
     assert (checked.code, codes) == (1, {"I-015"})
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["topics.json", "timermetrics", "timercheck"])
 def test_a_file_of_config_is_named_and_the_store_described(
     with_timer: Path, tmp_path: Path, name: str
@@ -221,6 +222,7 @@ def test_a_file_of_config_is_named_and_the_store_described(
     assert all(str(path) in each.err and "mqstore salvage " in each.err for each in planned)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("offset", [0, PAGE], ids=["a block of rows", "its index"])
 def test_rows_of_a_rocksdb_are_never_fewer_without_a_word(tmp_path: Path, offset: int) -> None:
     """The library ends an iteration where it cannot read on, and says so only when it is asked."""

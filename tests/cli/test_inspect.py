@@ -35,6 +35,7 @@ def inspect(path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("name", few())
 def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None:
     """Told from the files alone: no configuration is given."""
@@ -60,6 +61,7 @@ def test_exit_sizes_checkpoint_and_generation(name: str, tmp_path: Path) -> None
     assert not any(path.is_file() for path in strangers), "only an unused log directory is one"
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", CLEAN)
 def test_log_and_queues_of_clean_stores(name: str, tmp_path: Path) -> None:
     """The same range of the log and the same queue offsets that a broker has after its start."""

@@ -49,6 +49,7 @@ CUT_OFF = (
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("there", [False, True], ids=["new", "an empty directory"])
 @pytest.mark.parametrize("writes", [1, 5])
 @pytest.mark.parametrize("command", ["salvage", "damage"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mqstore.formats.derive import Ragged
 from mqstore.formats.hashing import crc31, index_hash, java_hash, java_string, tags_code
 from mqstore.formats.hashing_columns import crc31_column, index_hash_column, java_hash_column
-from tests.slices import rng, share
+from tests.slices import examples, rng, share
 
 #: Around the widths that are hashed as matrices, and far above.
 LENGTHS = sorted({n + d for n in (0, 16, 32, 64, 128, 256, 512, 8192) for d in (-1, 0, 1)} - {-1})
@@ -72,7 +72,7 @@ def test_malformed_utf_8_as_java_reads_it(data: str, value: int, length: int) ->
 
 
 @given(st.lists(STRINGS, max_size=12))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_java_hash_column(strings: list[bytes | None]) -> None:
     expected = [slow_hash(java_string(string or b"")) for string in strings]
     ragged = Ragged.of(strings)

@@ -24,6 +24,7 @@ from mqstore.formats.message_properties import (
     parse,
 )
 from mqstore.formats.property_columns import Items, ends_with_misnamed_crc_item, find
+from tests.slices import examples
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02"), min_size=1)
 NAMES = st.sampled_from(
@@ -52,7 +53,7 @@ def parse_as_java(text: bytes) -> dict[str, str]:
 
 
 @given(st.one_of(TEXTS, st.binary(max_size=30)))
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @example(b"")
 @example(b"KEYS\x01a\x01b\x02")
 @example(b"a\x01\x02b\x01x")
@@ -95,7 +96,7 @@ def check(texts: list[bytes], name: str) -> None:
 
 
 @given(st.lists(TEXTS, max_size=6), NAMES)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_find(texts: list[bytes], name: str) -> None:
     """The last item with a value wins, as in parse."""
     check(texts, name)
@@ -183,7 +184,7 @@ def answers(items: Items) -> list[list[Any]]:
     st.lists(st.tuples(st.integers(0, 299), st.integers(0, 60), PIECES), max_size=3),
     st.booleans(),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_texts_of_few_shapes(
     shapes: list[bytes], damage: list[tuple[int, int, bytes]], apart: bool
 ) -> None:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def records(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@cache
+def every_command() -> str:
+    """What `mqstore --help` shows."""
+    return run("--help").stdout
+
+
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
     """A copy of the store that a real broker left behind after kill -9."""
@@ -52,9 +59,10 @@ def test_version() -> None:
     assert run("--version").stdout.startswith("mqstore ")
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_help(command: str) -> None:
-    assert command in run("--help").stdout
+    assert command in every_command()
     assert f"mqstore {command}" in run(command, "--help").stdout
 
 
@@ -65,6 +73,7 @@ def test_python_can_run_the_package() -> None:
     assert done.stdout == run("--version").stdout
 
 
+@pytest.mark.slow  # the README's first command runs it as well
 def test_the_tour_of_the_readme() -> None:
     path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Columns, Ragged, decode
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
-from tests.slices import share
+from tests.slices import examples, share
 
 from . import schemas
 from .schemas import SCHEMAS, names_of, parse, records
@@ -56,7 +56,7 @@ def agree(schema: c.Construct[Any, Any], data: bytes, starts: list[int], limits:
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_records_of_all_shapes_in_one_block(
     schema: c.Construct[Any, Any], data: st.DataObject
 ) -> None:
@@ -76,7 +76,7 @@ def test_records_of_all_shapes_in_one_block(
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_damaged_and_cut_records(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """Some bytes changed, the end cut off, limits before the end: ok where construct parses."""
     drawn = data.draw(st.lists(records(schema), min_size=1, max_size=4))
@@ -95,7 +95,7 @@ def test_damaged_and_cut_records(schema: c.Construct[Any, Any], data: st.DataObj
 
 @each_schema
 @given(block=st.binary(max_size=200), starts=st.lists(st.integers(0, 220), max_size=8))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @example(block=b"", starts=[0])
 @example(block=b"", starts=[])
 @example(block=b"\xff" * 130, starts=[0, 1, 200])
@@ -165,7 +165,7 @@ def test_a_length_as_large_as_a_number_can_be() -> None:
 
 
 @given(drawn=st.lists(records(MESSAGE), min_size=1, max_size=5), data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_take_keeps_all_columns(drawn: list[bytes], data: st.DataObject) -> None:
     """By slice, mask and index, before and after the columns were looked at."""
     starts = np.cumsum([0, *map(len, drawn[:-1])])

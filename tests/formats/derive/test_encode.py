@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mqstore.formats import consume_queue, dledger
 from mqstore.formats.derive import Columns, Ragged, decode, encode, sizes
 from mqstore.formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
+from tests.slices import examples
 
 from .schemas import NESTED, records
 from .test_decode import EXTREMES, each_schema, message
@@ -26,7 +27,7 @@ def columns_of(schema: c.Construct[Any, Any], drawn: list[bytes]) -> Columns:
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_builds_what_construct_builds(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """Back to back, and at given places with everything else left alone."""
     drawn = data.draw(st.lists(records(schema), min_size=1, max_size=6))
@@ -48,7 +49,7 @@ def test_builds_what_construct_builds(schema: c.Construct[Any, Any], data: st.Da
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_order_does_not_matter(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     drawn = data.draw(st.lists(records(schema), min_size=2, max_size=6))
     order = data.draw(st.permutations(range(len(drawn))))
@@ -146,7 +147,7 @@ def test_a_column_may_be_missing_where_no_record_has_it() -> None:
 
 
 @given(drawn=st.lists(records(MESSAGE), min_size=1, max_size=4))
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_entries_around_messages(drawn: list[bytes]) -> None:
     """A DLedger entry around each record; both schemas on the same bytes."""
     numbers = dict.fromkeys(

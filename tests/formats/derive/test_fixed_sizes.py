@@ -36,6 +36,7 @@ from mqstore.formats.derive import (
 )
 from mqstore.formats.derive.layout import Unsupported
 from mqstore.formats.message_id import MESSAGE_ID_V4, MESSAGE_ID_V6, UNIQUE_KEY_V4, UNIQUE_KEY_V6
+from tests.slices import examples
 
 from .schemas import ARRAYS, FIXED_SCHEMAS, NESTED, NOTHING, SCHEMAS, flat
 
@@ -96,7 +97,7 @@ def test_size_of_an_index_file() -> None:
 
 @pytest.mark.parametrize("schema", FIXED.values(), ids=FIXED)
 @given(data=st.data())
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 def test_dtype_reads_and_writes_what_construct_does(
     schema: c.Construct[Any, Any], data: st.DataObject
 ) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged
 from mqstore.formats.derive.ragged import overlapping, ragged_copy
+from tests.slices import examples
 
 STRINGS = st.lists(
     st.one_of(st.none(), st.binary(max_size=20), st.binary(max_size=600)), max_size=8
@@ -31,7 +32,7 @@ def test_lists_and_back(strings: list[bytes | None]) -> None:
 
 
 @given(STRINGS, st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_selections(strings: list[bytes | None], data: st.DataObject) -> None:
     ragged, plain = Ragged.of(strings), filled(strings)
     mask = data.draw(st.lists(st.booleans(), min_size=len(strings), max_size=len(strings)))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.derive import Ragged, columns_of, decode, dtype_of, spans, table
 from mqstore.formats.message import MESSAGE
+from tests.slices import examples
 
 from .schemas import FIXED_SCHEMAS, REAL_SCHEMAS, names_of, parse, records
 from .test_decode import EXTREMES, each_schema
@@ -22,7 +23,7 @@ POSITION = 1_000_000_000_000
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_spans_are_the_fields(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """Every byte once, in order, with the value that construct reads; nothing behind the record."""
     record = data.draw(records(schema))
@@ -43,7 +44,7 @@ def test_spans_are_the_fields(schema: c.Construct[Any, Any], data: st.DataObject
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 def test_spans_of_cut_records(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """What is there is shown as in the whole record, the rest of the bytes as truncated."""
     record = data.draw(records(schema))
@@ -60,7 +61,7 @@ def test_spans_of_cut_records(schema: c.Construct[Any, Any], data: st.DataObject
 
 @each_schema
 @given(noise=st.binary(max_size=150))
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_spans_of_any_bytes(schema: c.Construct[Any, Any], noise: bytes) -> None:
     """Never more than there is, no exception."""
     found = spans(schema, noise)
@@ -72,7 +73,7 @@ def test_spans_of_any_bytes(schema: c.Construct[Any, Any], noise: bytes) -> None
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_columns_of(schema: c.Construct[Any, Any], data: st.DataObject) -> None:
     """Names in byte order, each once; types wide enough; optional where a record may lack it."""
     described = columns_of(schema)
@@ -107,7 +108,7 @@ def test_every_field_is_described(name: str) -> None:
 
 @each_schema
 @given(data=st.data())
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 def test_table_tells_where_the_fields_are(
     schema: c.Construct[Any, Any], data: st.DataObject
 ) -> None:

@@ -96,6 +96,7 @@ def same_again(name: str, form: str, tmp_path: Path) -> None:
     assert queue_offsets(found).keys() == old.keys()
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-killed-bit", "5.3.3-v2"])
 def test_the_same_again(name: str, form: str, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ def _guess(name: str, root: Path) -> tuple[str, tuple[str, ...]]:
     return guess.version, guess.candidates
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize("name", stores.NAMES)
 def test_the_generation_of_a_real_store(name: str, tmp_path: Path) -> None:
     version, candidates = _guess(name, stores.unpack(name, tmp_path))

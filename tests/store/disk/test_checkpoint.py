@@ -15,6 +15,7 @@ from ...stores import truth
 from ..choices import stores_where
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", stores_where(lambda t: t.get("checkpoint")))
 def test_reads_what_the_broker_reads(name: str, store: Callable[[str], Path]) -> None:
     found = read_checkpoint(store(name) / "checkpoint")

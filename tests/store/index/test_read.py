@@ -69,6 +69,7 @@ def put_item(path: Path, number: int, **fields: int) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CLEAN)
 def test_answers_as_the_broker_does(name: str, store: Callable[[str], Path]) -> None:
     with Index.open(Layout.open(store(name)).index) as index:

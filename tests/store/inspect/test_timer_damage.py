@@ -19,7 +19,6 @@ from ...slices import SEED, pick
 
 FEATURE = "timer"
 CASES = [case for case in feature_cases() if case["feature"] == FEATURE]
-ALL = [case for case in all_feature_cases() if case["feature"] == FEATURE]
 TICK_MS = 1000
 
 
@@ -79,18 +78,14 @@ def check(case: Case, work: Path) -> None:
             assert row.unique_key in later, (name, row)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=str(case["case"]), marks=() if at % 3 == 0 else pytest.mark.slow)
-        for at, case in enumerate(CASES)
-    ],
-)
+@pytest.mark.few(12)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["case"]))
 def test_every_kind_of_damage(case: Case, work: Path) -> None:
     check(case, work)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", pick(ALL, "timer damage"), ids=lambda case: str(case["case"]))
-def test_all_damage(case: Case, work: Path) -> None:
-    check(case, work)
+def test_all_damage(work: Path) -> None:
+    every = [case for case in all_feature_cases() if case["feature"] == FEATURE]
+    for case in pick(every, "timer damage"):
+        check(case, work)

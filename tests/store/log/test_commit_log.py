@@ -156,6 +156,7 @@ def expected_without_header(log: MadeLog, hurt: Damage, found: Account) -> froze
     return inside
 
 
+@pytest.mark.few(33)
 @around_each
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("seed", range(6))
@@ -186,6 +187,7 @@ def test_every_kind_of_damage(around: int, kind: str, seed: int, tmp_path: Path)
         assert len(broken) <= 1, "told once"
 
 
+@pytest.mark.few(30)
 @around_each
 @pytest.mark.parametrize("seed", range(40))
 def test_each_bit_of_a_head(around: int, seed: int, tmp_path: Path) -> None:

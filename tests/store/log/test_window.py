@@ -15,6 +15,7 @@ from mqstore.formats.hashing import crc31
 from mqstore.formats.message import MESSAGE
 from mqstore.store.log.window import Window, check, find_item, walk
 
+from ...slices import examples
 from ..made_log import bodies, entry, naive_starts, record
 
 SLOW = pytest.mark.slow
@@ -79,7 +80,7 @@ def test_many_records(frame: Frame, largest: int, position: int) -> None:
 
 @FRAMES
 @given(seed=st.integers(0, 2**32), data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_few_records_and_any_damage(frame: Frame, seed: int, data: st.DataObject) -> None:
     """Small windows; some bytes changed, the end cut off."""
     rng = random.Random(seed)

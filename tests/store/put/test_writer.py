@@ -63,6 +63,7 @@ def again(name: str, root: Path, target: Path) -> Layout:
     return Layout.open(target, BrokerConfig(options))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", REAL)
 def test_the_log_of_a_real_broker(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
     root = store(name)
@@ -71,6 +72,7 @@ def test_the_log_of_a_real_broker(name: str, store: Callable[[str], Path], tmp_p
     assert [path.read_bytes() for path in log_files(mine)] == theirs
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", NEVER_RESTARTED)
 def test_queues_and_index_of_a_real_broker(
     name: str, store: Callable[[str], Path], tmp_path: Path

@@ -55,6 +55,7 @@ def make(root: Path, files: dict[int, bytes], size_units: int = 10) -> ConsumeQu
     return ConsumeQueue.open(Layout.open(root), "T", 0)
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CLEAN)
 def test_summaries_are_what_the_broker_says(name: str, store: Callable[[str], Path]) -> None:
     known = truth(name)
@@ -74,6 +75,7 @@ def test_summaries_are_what_the_broker_says(name: str, store: Callable[[str], Pa
     assert {f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in found} == expected
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CLEAN)
 def test_units_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     queues = ConsumeQueues(Layout.open(store(name)))

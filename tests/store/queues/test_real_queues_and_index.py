@@ -64,6 +64,7 @@ def write_queues(units: Units, topics: list[str], target: Path, file_size: int) 
         QueueWriter(Files(), directory, file_size, None).append(first, data)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", WITHOUT_EXT)
 def test_queues_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
     root = store(name)
@@ -80,6 +81,7 @@ def test_queues_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: 
     assert contents(target) == contents(layout.consume_queue)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", PLAIN)
 def test_index_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: Path) -> None:
     root = store(name)

@@ -321,6 +321,7 @@ def test_times_of_queues_that_are_not_read(
                 assert found == query["offset"], query
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", stores_where(lambda t: t["name"] != "5.3.3-large"))
 def test_one_record_is_read_as_many_are(name: str, store: Callable[[str], Path]) -> None:
     with Store(store(name)) as opened:

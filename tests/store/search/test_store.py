@@ -22,12 +22,14 @@ PLAIN = clean_where(lambda t: "after_load" in t["load"] and "batchcq" not in t["
 TIMES_LOST = {"4.9.7-dledger": {("TopicB", 1795212314255), ("TopicB", 1795212314256)}}
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", CLEAN)
 def test_the_log_ends_where_the_broker_s_does(name: str, store: Callable[[str], Path]) -> None:
     with Store(store(name)) as opened:
         assert opened.log_end.position == truth(name)["load"]["after_load"]["max_phy_offset"]
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", PLAIN)
 def test_queues_are_the_broker_s(name: str, store: Callable[[str], Path]) -> None:
     # An LMQ with "/" in its name has no directory that a start finds (spec 2.9, B12).
@@ -41,6 +43,7 @@ def test_queues_are_the_broker_s(name: str, store: Callable[[str], Path]) -> Non
         assert {f"{q.topic}/{q.queue_id}": (q.min_offset, q.max_offset) for q in found} == expected
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("name", PLAIN)
 def test_times_lead_to_the_broker_s_offsets(name: str, store: Callable[[str], Path]) -> None:
     with Store(store(name)) as opened:

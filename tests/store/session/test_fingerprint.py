@@ -114,3 +114,14 @@ def test_a_replica_is_not_watched(root: Path, tmp_path: Path) -> None:
     layout = Layout.open(root, CONFIG)
     found = examine(layout, VERSION, policy=Policy.KEEP, replica=os.fspath(copy))
     assert found.seen is None
+
+
+def test_no_way_leads_through_a_link_that_is_no_part(root: Path, tmp_path: Path) -> None:
+    """Nor does one by a link back to the store, under whose path the first has another name."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a file").touch()
+    (root / "everything").symlink_to(tmp_path / "elsewhere")
+    (root / "config").mkdir(exist_ok=True)
+    (root / "config" / "loop").symlink_to("..")
+    found = Fingerprint.now(Layout.open(root, CONFIG))
+    assert found is not None and not [path for path in found.files if path.endswith("/a file")]

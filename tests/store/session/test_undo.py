@@ -192,6 +192,7 @@ def check_case(case: Case, work: Path, policy: Policy) -> None:
 POLICIES = pytest.mark.parametrize("policy", list(Policy))
 
 
+@pytest.mark.few(9)
 @POLICIES
 @pytest.mark.parametrize("case", recovery_cases.cases()[::12], ids=lambda c: c["kind"])
 def test_some_kinds_of_damage(case: Case, policy: Policy, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mqstore.store.settings import read
 from mqstore.store.settings.read import FILES, config_files, entries, read_config_file
 from mqstore.store.settings.summary import summaries_of
 
+from ...slices import examples
 from ...stores import ALL, NAMES, unpack
 
 TABLES = [(name, table) for name, kind in KINDS.items() for table in kind.tables]
@@ -36,6 +37,7 @@ def read_all(config: Path) -> list[dict[str, Any]]:
     return records
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("name", NAMES)
 def test_all_that_brokers_wrote_is_known(name: str, tmp_path: Path) -> None:
     for record in read_all(unpack(name, tmp_path) / "config"):
@@ -101,7 +103,7 @@ JUNK = st.recursive(
 
 
 @pytest.mark.parametrize(("kind", "table"), TABLES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(value=JUNK)
 def test_any_value_gives_records(kind: str, table: JsonTable, value: Any) -> None:
     known = {column.column for column in table.columns} | {"type", "file", "table", "more"}

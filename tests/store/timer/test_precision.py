@@ -81,6 +81,7 @@ def with_noise(root: Path) -> None:
     (root / "config" / "timercheck").write_bytes(b"\x5a" * PAGE_BYTES)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("harm", [without_wheel, without_slots, without_timer, with_noise])
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_left_shows_it(name: str, harm: Callable[[Path], None], tmp_path: Path) -> None:

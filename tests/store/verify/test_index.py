@@ -20,6 +20,7 @@ from mqstore.store.verify.index_chains import _Chains, _remainder
 from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.run import verify
 
+from ...slices import examples
 from ...stores import config
 from .mutations import NOW_MS, copied, original
 from .mutations.index import files
@@ -143,7 +144,7 @@ def test_a_whole_file_of_noise_is_told_in_few_words(work: Path) -> None:
     assert all(f.path for f in found)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 6)), st.lists(st.integers(0, 6)))
 def test_surplus_is_a_difference_of_multisets(one: list[int], other: list[int]) -> None:
     rows = surplus(np.array(one, np.int64), np.array(other, np.int64))
@@ -177,7 +178,7 @@ def test_items_of_no_record_are_told_without_the_queues(work: Path) -> None:
     assert sum(finding.count for finding in alone) == 38
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.lists(st.integers(0, 11), max_size=20), max_size=5), st.integers(1, 12))
 def test_the_item_before_each_one_in_its_slot(windows: list[list[int]], slots: int) -> None:
     """As a broker links them, one by one, however many of a window share a slot."""
