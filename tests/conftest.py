@@ -68,17 +68,25 @@ def own_time_zone() -> None:
     time.tzset()
 
 
+OTHER_BROKER = re.compile(r"tests/interop/.*\[(?:.*-)?(?!5\.3\.3)(\d\.\d+\.\d+)")
+"""A test of the real broker, of a version that is not asked in every run."""
+
 SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")
 """How a test asks for the session that all share."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but what asks for the Spark session is one file: one worker starts it."""
+    """`--dist loadfile`, but what asks for the Spark session is one file: one worker starts it.
+
+    So is what asks a broker of another version: to change versions is to start another JVM.
+    """
     from xdist.scheduler import LoadFileScheduling
 
     class OneSession(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
+            if broker := OTHER_BROKER.match(nodeid):
+                return broker[1]
             file = str(super()._split_scope(nodeid))
             return "the Spark session" if asks_for_session(config.rootpath / file) else file
 

@@ -8,7 +8,7 @@ hours east of UTC.
 The folder is shown as `/world`. `$ store NAME` unpacks a store of tests/stores, `$ case KIND [VERSION]` is one of tests/recovery_cases,
 `$ disk NAME` is an ext4 file system with the deleted log of 5.3.3-clean, `$ bad FILE OFFSET LENGTH` makes a range of a file one that
 this process cannot read, `$ small-disk DIR` makes a file system of its own there where this user may mount one, and `$ fill DIR`
-leaves not one byte of it. `$ mqstore …` runs in this process, before a pipe, too,
+leaves not one byte of it. `$ mqstore …` runs in this process, before a pipe and into a file (` > FILE`), too,
 and to its end; a line with other shell syntax, as `| (head -n 1)`, and every other command, runs in bash, where `mqstore` is
 this checkout's.
 
@@ -50,6 +50,7 @@ ENVIRONMENT = {
     "TERM": "dumb",
 }
 _QUOTED = re.compile(r"'[^']*'")
+_INTO_A_FILE = re.compile(r"(mqstore [^|<>&;*$`()]+) > ([\w./-]+)")
 _SHELL_SYNTAX = re.compile(r"[|<>&;*$`()]")
 
 
@@ -112,6 +113,10 @@ class World:
             if os.geteuid() == 0:
                 fill(self.folder / words[1])
             return Result("", "", 0)
+        if kept := _INTO_A_FILE.fullmatch(command):
+            done = run_here(shlex.split(kept[1])[1:])
+            (self.folder / kept[2]).write_bytes(done.stdout.encode())
+            return self._shown(done._replace(stdout=""))
         first, pipe, filters = command.partition(" | ")
         if (
             words[0] != "mqstore"
