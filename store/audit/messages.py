@@ -29,7 +29,6 @@ from .tally import Tally
 if TYPE_CHECKING:
     from ..queues.start import QueueState
     from ..queues.units import Units
-    from ..start.simulate import Outcome
     from .verified import SoundLog, SoundRun, Stretch
 
 Ints = npt.NDArray[np.int64]
@@ -278,12 +277,6 @@ class Readability:
     seen: Callable[[Messages], None] | None = None
     on_lost: Callable[[Messages], None] | None = None
     on_lost_run: Callable[[SoundRun, Mapping[QueueId, Stretch]], None] | None = None
-
-    @classmethod
-    def after(cls, outcome: Outcome, expected: Callable[[QueueId], bool]) -> Readability:
-        """What a broker's start leaves readable."""
-        ranges = [(f.start, f.start + f.wrote) for f in outcome.log.files]
-        return cls(ranges, outcome.queues, expected)
 
     def reset(self) -> None:
         """Count from the beginning."""

@@ -82,7 +82,7 @@ def wheel_of(store: Store, now_ms: int, note: Note) -> Wheel:
     """The wheel of a broker that starts at `now_ms`. Raises Unreadable."""
     from ..broker.profiles import profile_of
     from ..broker.snapshot import Snapshot
-    from ..recover.recovery import switches_of
+    from ..start.log import switches_of
     from ..start.simulate import simulate
 
     try:

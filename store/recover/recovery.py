@@ -11,7 +11,6 @@ from ..audit.messages import Readability, survey
 from ..audit.prove import Light, Proof
 from ..audit.prove_parts import prove_log
 from ..audit.verified import SoundLog
-from ..broker.dispatch import LMQ_PREFIX
 from ..broker.generation import Generation, generation_of
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
@@ -34,7 +33,7 @@ from ..session.journal import unfinished
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
-from ..start.log import Switches, as_configured, by_source
+from ..start.log import Switches, as_configured, by_source, switches_of
 from ..start.simulate import Outcome, simulate
 from .cases import Case, Facts, case_of
 from .predict import Prediction, prediction, queue_ends
@@ -251,7 +250,8 @@ def examine(
     watched = []
     for outcome in outcomes:
         groups = GroupLoss(progress)
-        after = Readability.after(outcome, expected)
+        kept = [(file.start, file.start + file.wrote) for file in outcome.log.files]
+        after = Readability(kept, outcome.queues, expected)
         after.on_lost, after.on_lost_run = groups.add, groups.add_run
         watched.append((outcome, after, groups))
     auditors = tuple(after for _, after, _ in watched)
@@ -327,21 +327,6 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
     log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
     tagged = profile.dispatch.index_tags
     return Proof(log, queues, IndexFiles.of(snapshot), tagged, light)
-
-
-def switches_of(snapshot: Snapshot) -> Switches:
-    """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
-    config = snapshot.layout.broker_config
-    switches, options = Switches.of(config), options_of(snapshot.layout)
-    light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
-    at_zero = all(name.queue_id == 0 for name in light)
-    ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
-    return switches._replace(
-        multi_dispatch=options.multi_dispatch.value,
-        light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
-        consume_queue_ext=switches.consume_queue_ext or ext,
-        delay_levels=options.delay_waits(),
-    )
 
 
 def _profiles(version: str | None, generation: Generation | None) -> list[Profile]:

@@ -29,11 +29,10 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan, make_plan
-from ..recover.recovery import switches_of
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
-from ..start.log import Switches
+from ..start.log import Switches, switches_of
 from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint
 from .compaction import compaction_repair

@@ -18,10 +18,10 @@ from ..findings.findings import Finding
 from ..plan.observer import Policy, Wish
 from ..plan.plan import Plan
 from ..recover.cases import Case, case_named
-from ..recover.recovery import Recovery, switches_of
+from ..recover.recovery import Recovery
 from ..recover.recovery import plan_again as recovery_again
 from ..start.config_rules import STATISTICS
-from ..start.log import as_configured
+from ..start.log import as_configured, switches_of
 from .parts import Choice, Part, part_of_code
 from .repair import Request, mend_parts
 

@@ -17,11 +17,13 @@ import numpy as np
 
 from ...formats.derive import Columns, decode
 from ..audit.verified import SoundRun
+from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
 from ..broker.profiles import AbnormalStart, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
+from ..settings.options import options_of
 
 _HEAD_BYTES = 4096
 KEPT_FILES = 3
@@ -333,3 +335,18 @@ def by_source(layout: Layout, version: str) -> Iterator[str]:
             f"{_CONTROLLER}: after a crash what lies behind confirmPhyOffset gets its"
             " units once the controller has confirmed it; predicted as if it had"
         )
+
+
+def switches_of(snapshot: Snapshot) -> Switches:
+    """The broker's switches; what it has files of counts as enabled unless configured otherwise."""
+    config = snapshot.layout.broker_config
+    switches, options = Switches.of(config), options_of(snapshot.layout)
+    light = [name for name in snapshot.queues if name.topic.startswith(LMQ_PREFIX)]
+    at_zero = all(name.queue_id == 0 for name in light)
+    ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
+    return switches._replace(
+        multi_dispatch=options.multi_dispatch.value,
+        light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
+        consume_queue_ext=switches.consume_queue_ext or ext,
+        delay_levels=options.delay_waits(),
+    )

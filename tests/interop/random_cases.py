@@ -26,7 +26,7 @@ from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.recovery import switches_of
+from mqstore.store.start.log import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 from tests.damage import Span, Victim
 from tests.mishaps import Mishap

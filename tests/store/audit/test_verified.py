@@ -24,6 +24,7 @@ from mqstore.store.plan.lost_messages import MOST
 from mqstore.store.plan.observer import Policy
 from mqstore.store.recover import recovery
 from mqstore.store.search.store import Store
+from mqstore.store.start.log import switches_of
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verified_before, verify
@@ -170,7 +171,7 @@ def test_the_proof_ends_before_a_wrong_byte(part: int, tmp_path: Path) -> None:
 def test_light_queues_are_proved_with_the_others(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-lmq", tmp_path)
     snapshot, profile = Snapshot.of(Layout.open(root)), profile_of("5.3")
-    sound = recovery._sound(snapshot, profile, recovery.switches_of(snapshot), 1)
+    sound = recovery._sound(snapshot, profile, switches_of(snapshot), 1)
     assert sound is not None and sound.end == CommitLog.open(Layout.open(root)).end().position
     assert {run.further_by for run in sound.runs} == {profile.version}
     assert any(queue.topic.startswith(LMQ_PREFIX) for run in sound.runs for queue in run.queues)

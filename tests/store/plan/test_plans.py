@@ -47,7 +47,8 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     ]
     wrong += changes_of_starts(root, config, plan, _versions(case, found))
     start = started(root, config, case["version"])
-    after = Readability.after(start, can_have_files)
+    kept = [(file.start, file.start + file.wrote) for file in start.log.files]
+    after = Readability(kept, start.queues, can_have_files)
     log = CommitLog.open(Layout.open(root, config))
     survey(log, [after], index_tags=False, multi_dispatch=_dispatches_to_many(start))
     # a record whose own queue offset was changed has its unit, at another place than it says

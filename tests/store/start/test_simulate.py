@@ -12,7 +12,7 @@ import pytest
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.recovery import switches_of
+from mqstore.store.start.log import switches_of
 from mqstore.store.start.simulate import Outcome, simulate
 
 from ... import recovery_cases
