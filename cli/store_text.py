@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from ..store.findings.next_commands import Command, Given, command, next_commands
+from ..store.index.sizes import sizes_of
 from ..store.verify.verdict import first_sentence
 from .terminal import bytes_text, escape, time_text
 from .verdict_text import verdict_json
 
 if TYPE_CHECKING:
-    from ..store.index.sizes import Size
+    from ..store.disk.sizes import Size
     from ..store.inspect.description import Description
     from ..store.queues.read import QueueSummary
     from ..store.settings.options import Option
@@ -53,7 +54,7 @@ def store_json(store: Description, verdict: Verdict, given: Given) -> dict[str, 
         },
         "sizes": {
             name: {"value": size.value, "origin": size.origin}
-            for name, size in store.layout.sizes._asdict().items()
+            for name, size in sizes_of(store.layout)._asdict().items()
         },
         "queues": [
             {
@@ -151,7 +152,7 @@ class _Page:
                 yield _line("", f"in {path} ({log.origin})")
 
     def _sizes(self) -> str:
-        sizes = self._store.layout.sizes
+        sizes = sizes_of(self._store.layout)
         slots = counted(sizes.index_slots.value, "slot")
         index = f"index {slots}, {counted(sizes.index_items.value, 'item')}"
         parts = [

@@ -10,13 +10,14 @@ from typing import Any, Self
 
 from ..formats.consume_queue import UNIT_BYTES
 from ..store.arrow.stores import folders_of
-from ..store.broker.generation import generation_of
 from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import list_queues, topics_with_batches, usual_file_bytes
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
+from ..store.index.sizes import sizes_of
 from ..store.search.store import Store
+from ..store.settings.generation import generation_of
 
 _BATCH_SIZE = "mapperFileSizeBatchConsumeQueue"
 _EXT_SIZE = "mappedFileSizeConsumeQueueExt"
@@ -150,14 +151,14 @@ def _store_plan(
         folder=folder,
         start=start,
         stop=stop,
-        units_per_file=layout.sizes.consume_queue.value // UNIT_BYTES,
+        units_per_file=sizes_of(layout).consume_queue.value // UNIT_BYTES,
         broker_version=version,
         options=dict(config),
         batch_topics=tuple(sorted(topics_with_batches(layout, batches))) if knows_batches else (),
         batch_file_bytes=usual_file_bytes(layout, _BATCH_SIZE, batches.values()),
         ext_file_bytes=_ext_file_bytes(layout),
-        index_slots=layout.sizes.index_slots.value if indexed else 0,
-        index_items=layout.sizes.index_items.value if indexed else 0,
+        index_slots=sizes_of(layout).index_slots.value if indexed else 0,
+        index_items=sizes_of(layout).index_items.value if indexed else 0,
         missing=missing,
     )
 

@@ -24,9 +24,9 @@ import numpy.typing as npt
 from ...formats.hashing import java_hash
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.compressed import refuse_compressed
 from ..disk.file_queue import is_directory
-from ..disk.layout import Layout
+from ..disk.layout import Layout, refuse_compressed
+from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import StoreError, Unsupported, from_os_error
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 
@@ -129,7 +129,6 @@ class Snapshot:
     def of(cls, layout: Layout) -> Snapshot:
         """List a store. Raises Unreadable, Unsupported (DLedger, RocksDB queues)."""
         _check_supported(layout)
-        sizes = layout.sizes
         paths = in_java_order([os.fspath(path) for path in layout.commit_log_directories])
         entries = [e for path in paths for e in list_entries(path)]
         entries = [e for e in entries if not e.name.startswith(BARRIER_PREFIX)]
@@ -140,9 +139,9 @@ class Snapshot:
         return cls(
             layout=layout,
             log=tuple(sorted(entries, key=lambda e: e.name)),
-            log_file_bytes=sizes.commit_log.value,
+            log_file_bytes=commit_log_size(layout).value,
             queues=dict(list_queues(layout.consume_queue)),
-            queue_file_bytes=sizes.consume_queue.value,
+            queue_file_bytes=consume_queue_size(layout).value,
             index=tuple(list_entries(layout.index)),
             checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
             abort=layout.abort.exists(),

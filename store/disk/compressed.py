@@ -16,16 +16,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import IO, Any, NamedTuple, cast
 
 from ...formats.compression import MAGIC_BYTES, compression_of
-from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, Unsupported, from_os_error
+from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, from_os_error
 from .byte_reader import COMPRESSED, fill_any, note, open_regular, opened, read_at
-
-if TYPE_CHECKING:
-    from .layout import Layout
-
 
 KEPT_BYTES = 4 << 30
 KEPT_FILES = 64
@@ -220,37 +216,6 @@ def forget_all() -> None:
 
 def _used() -> int:
     return sum(kept.used_bytes for kept in _kept.values())
-
-
-# -- commands that write ----------------------------------------------------------------------------
-
-
-def refuse_compressed(layout: Layout) -> None:
-    """Raises Unsupported for a store that has compressed files where a broker has its own."""
-    for directory in _directories(layout):
-        try:
-            with os.scandir(directory) as entries:
-                for entry in entries:
-                    if is_compressed_name(entry.name) and plain_name(entry.name).isdecimal():
-                        raise Unsupported(
-                            "cannot change a store with a compressed file, which no broker reads",
-                            path=entry.path,
-                            hint="decompress it where it is",
-                        )
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise from_os_error(error, directory) from error
-
-
-def _directories(layout: Layout) -> Iterator[str]:
-    """The directories of a store whose files have numbers for names."""
-    from ..queues.read import queue_directories
-
-    yield from map(os.fspath, layout.commit_log_directories)
-    yield from map(os.fspath, (layout.index, layout.timer_log))
-    for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
-        yield from (queue.path for queue in queue_directories(parent))
 
 
 LARGEST_BYTES = (1 << 31) - 1

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Self
 
 from ..errors import Refused, StoreError, from_os_error
 from .byte_reader import check_regular, read
-from .compressed import refuse_compressed
 from .file_queue import start_of
-from .layout import JOURNAL, Layout
+from .layout import JOURNAL, Layout, refuse_compressed
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -11,17 +11,15 @@ import hashlib
 import os
 import re
 import stat
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..errors import InvalidInput, Missing, NotAStore, from_os_error
+from ..errors import InvalidInput, Missing, NotAStore, Unsupported, from_os_error
 from .broker_conf import BrokerConfig
-from .compressed import plain_name
+from .compressed import is_compressed_name, plain_name
 from .file_queue import NAME_DIGITS, Foreign, MappedFile, MappedFileQueue
-
-if TYPE_CHECKING:
-    from ..index.sizes import Sizes
+from .queue_directories import queue_directories
 
 COMMIT_LOG = "commitlog"
 CONSUME_QUEUE = "consumequeue"
@@ -218,13 +216,6 @@ class Layout:
         """Whether the consume queues are a RocksDB (spec 02, 2.10)."""
         return (self.consume_queue / "CURRENT").is_file()
 
-    @cached_property
-    def sizes(self) -> Sizes:
-        """File sizes, each with where it comes from: files, configuration or default."""
-        from ..index.sizes import sizes_of
-
-        return sizes_of(self)
-
     def commit_log_files(self) -> MappedFileQueue:
         """The files of the commit log. Raises Unreadable."""
         size, origin = self.broker_config.size("mappedFileSizeCommitLog")
@@ -365,3 +356,29 @@ def _where_instead(root: Path) -> str:
     if (root / "store" / COMMIT_LOG).is_dir():
         return f"did you mean {root / 'store'}?"
     return f"it has no {COMMIT_LOG}, {CONSUME_QUEUE}, {INDEX} or checkpoint"
+
+
+def refuse_compressed(layout: Layout) -> None:
+    """Raises Unsupported for a store that has compressed files where a broker has its own."""
+    for directory in _numbered_directories(layout):
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    if is_compressed_name(entry.name) and plain_name(entry.name).isdecimal():
+                        raise Unsupported(
+                            "cannot change a store with a compressed file, which no broker reads",
+                            path=entry.path,
+                            hint="decompress it where it is",
+                        )
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise from_os_error(error, directory) from error
+
+
+def _numbered_directories(layout: Layout) -> Iterator[str]:
+    """The directories of a store whose files have numbers for names."""
+    yield from map(os.fspath, layout.commit_log_directories)
+    yield from map(os.fspath, (layout.index, layout.timer_log))
+    for parent in (layout.consume_queue, layout.batch_consume_queue, layout.consume_queue_ext):
+        yield from (queue.path for queue in queue_directories(parent))

@@ -19,6 +19,7 @@ from ..disk.edits import Edit
 from ..log.batch import Batch
 from ..log.commit_log import CommitLog
 from .files import Geometry, Header
+from .sizes import sizes_of
 from .start import StoredIndex, stored_files
 
 _NOTHING = (0, -1)
@@ -37,7 +38,7 @@ class IndexFiles:
     @classmethod
     def of(cls, snapshot: Snapshot) -> IndexFiles:
         """Look at the index files of a store. Raises Unreadable."""
-        geometry = snapshot.layout.sizes.of_index
+        geometry = sizes_of(snapshot.layout).of_index
         files = list(stored_files(snapshot.index))
         sound = 0
         for file in files:

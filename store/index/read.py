@@ -17,9 +17,9 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import plain_name
 from ..disk.file_queue import Foreign, is_file
+from ..disk.sizes import Size
 from ..errors import UnreadableRange, from_os_error
 from .files import Geometry, IndexFile
-from .sizes import Size
 
 FOREVER_MS = (1 << 63) - 1
 TAG = "T"

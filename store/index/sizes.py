@@ -1,30 +1,14 @@
-"""File sizes of a store and where each comes from.
-
-No file of a store says how large files are: a broker knows from its configuration. Here the files
-themselves tell; a configuration overrides them; where there is neither, the broker's default holds.
-"""
+"""All file sizes of a store, those of its index files with them; see `disk/sizes.py`."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
-from ..disk.file_queue import MappedFileQueue, size_of
-
-if TYPE_CHECKING:
-    from ..disk.layout import Layout
-    from .files import Geometry
-
-Origin = Literal["files", "configuration", "default"]
-QUEUES_LOOKED_AT = 64
-"""Queues whose files are asked for the size of a consume queue file."""
-
-
-class Size(NamedTuple):
-    """A number of bytes, slots or items, and where it comes from."""
-
-    value: int
-    origin: Origin
+from ..disk.layout import Layout
+from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
+from .files import Geometry
+from .read import geometry_of
 
 
 class Sizes(NamedTuple):
@@ -39,49 +23,17 @@ class Sizes(NamedTuple):
     @property
     def of_index(self) -> Geometry:
         """Numbers of slots and of items of an index file."""
-        from .files import Geometry
-
         return Geometry(self.index_slots.value, self.index_items.value)
 
 
+@lru_cache(maxsize=16)
 def sizes_of(layout: Layout) -> Sizes:
-    """All sizes of a store. Raises Unreadable, InvalidInput."""
-    from .read import geometry_of
-
+    """All sizes of a store; of one layout they are looked for once. Raises Unreadable, InvalidInput."""
     slots, items = geometry_of(layout.index, layout.broker_config)
     return Sizes(
-        commit_log=_size(
-            layout, "mappedFileSizeCommitLog", MappedFileQueue.open(layout.commit_log_directories)
-        ),
+        commit_log=commit_log_size(layout),
         consume_queue=consume_queue_size(layout),
         index_slots=slots,
         index_items=items,
-        timer_log=_size(layout, "mappedFileSizeTimerLog", MappedFileQueue.open(layout.timer_log)),
+        timer_log=timer_log_size(layout),
     )
-
-
-def _size(layout: Layout, option: str, queue: MappedFileQueue) -> Size:
-    value, origin = layout.broker_config.size(option)
-    if origin == "configuration":
-        return Size(value, "configuration")
-    return Size(queue.file_size, "files") if queue.file_size else Size(value, "default")
-
-
-def consume_queue_size(layout: Layout) -> Size:
-    """Size of a consume queue file, in bytes: what the first queues found agree on."""
-    from ...formats.consume_queue import UNIT_BYTES
-    from ..queues.read import queue_directories
-
-    value, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
-    if origin == "configuration":
-        return Size(-(-value // UNIT_BYTES) * UNIT_BYTES, "configuration")
-    sizes: dict[int, int] = {}
-    for number, queue in enumerate(queue_directories(os.fspath(layout.consume_queue))):
-        if number >= QUEUES_LOOKED_AT:
-            break
-        size = size_of(MappedFileQueue.open(queue.path).files)
-        if size % UNIT_BYTES == 0 and size:  # no whole file has another size
-            sizes[size] = sizes.get(size, 0) + 1
-    if not sizes:
-        return Size(value, "default")
-    return Size(max(sizes, key=lambda size: (sizes[size], size)), "files")

@@ -24,6 +24,7 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput
 from .files import Geometry, Header
 from .image import IndexImage, SlotTable
+from .sizes import sizes_of
 
 if TYPE_CHECKING:
     from ..broker.dispatch import IndexItems
@@ -88,7 +89,7 @@ class IndexWriter:
     @classmethod
     def of(cls, files: Files, layout: Layout, *, count_every_put: bool) -> IndexWriter:
         """Of a store, with its sizes. Raises InvalidInput."""
-        return cls(files, layout.index, layout.sizes.of_index, count_every_put=count_every_put)
+        return cls(files, layout.index, sizes_of(layout).of_index, count_every_put=count_every_put)
 
     def _find_newest(self) -> str:
         """Name of the newest file, empty where there is none."""

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
-from ..broker.generation import Generation, generation_of
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
 from ..broker.snapshot import Snapshot, list_entries
@@ -33,14 +32,17 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.file_queue import Foreign, MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.lock import holder
+from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..errors import Missing, NotFound, from_os_error
 from ..index.files import Header
 from ..index.read import Index
+from ..index.sizes import sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
-from ..queues.read import ConsumeQueue, QueueDirectory, QueueSummary, queue_directories
+from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_rocksdb import open_queues
 from ..queues.read_sparse import summary_of as sparse_summary
+from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file
 from ..settings.summary import WHOLE, ConfigSummary, summaries_of, summary_of
@@ -292,7 +294,7 @@ def _queues(layout: Layout, foreign: list[Foreign], notes: list[str]) -> Iterato
             opened = partial(queues.open, directory.topic, directory.queue_id)
             yield _Queue(directory, opened, opened().summary())
         return
-    size = layout.sizes.consume_queue.value
+    size = sizes_of(layout).consume_queue.value
     for directory in queue_directories(layout.consume_queue):
         files = MappedFileQueue.open(directory.path, size)
         foreign += files.foreign
@@ -394,9 +396,9 @@ def _restart(layout: Layout, generation: Generation, queues: list[_Queue]) -> Re
     snapshot = Snapshot(
         layout=layout,
         log=tuple(sorted(entries, key=lambda entry: entry.name)),
-        log_file_bytes=layout.sizes.commit_log.value,
+        log_file_bytes=sizes_of(layout).commit_log.value,
         queues={},
-        queue_file_bytes=layout.sizes.consume_queue.value,
+        queue_file_bytes=sizes_of(layout).consume_queue.value,
         index=(),
         checkpoint=(read_checkpoint(layout.checkpoint) or Checkpoint())._asdict(),
         abort=layout.abort.exists(),

@@ -24,6 +24,7 @@ from ..audit.messages import Messages, messages_of
 from ..audit.verified import SoundRun, Stretch
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, Snapshot
+from ..index.sizes import sizes_of
 from ..index.start import stored_files
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
@@ -298,7 +299,7 @@ def _items(snapshot: Snapshot, gaps: Sequence[Gap]) -> Iterator[tuple[int, int, 
         header = stored.header
         if header.end_physical_offset < begins[0] or header.begin_physical_offset > ends[-1]:
             continue
-        with stored.open(snapshot.layout.sizes.of_index) as file:
+        with stored.open(sizes_of(snapshot.layout).of_index) as file:
             for _, items in file.columns():
                 position = items["physical_offset"].astype(np.int64)
                 at = np.searchsorted(begins, position, side="right") - 1

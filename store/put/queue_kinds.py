@@ -25,8 +25,8 @@ from ..broker.profiles import WriterProfile
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..counted import counted
 from ..disk.layout import Layout
+from ..disk.queue_directories import has_topic
 from ..errors import InvalidInput, LimitExceeded, Refused
-from ..queues.read import has_topic
 from .new_message import NewMessage, Rules
 
 if TYPE_CHECKING:

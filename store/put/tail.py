@@ -23,10 +23,12 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.queue_directories import queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
+from ..index.sizes import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
-from ..queues.read import ConsumeQueues, QueueSummary, queue_directories
+from ..queues.read import ConsumeQueues, QueueSummary
 
 if TYPE_CHECKING:
     from ..log.batch import Batch
@@ -248,7 +250,7 @@ def check_layout(layout: Layout) -> None:
         if found:
             raise Unsupported(f"cannot append to a store with {what}", path=layout.root)
     with layout.commit_log_files() as log:
-        size = layout.sizes.commit_log.value
+        size = sizes_of(layout).commit_log.value
         for file in log.files:
             if file.size == 0 and len(log.files) == 1:
                 continue  # made, but never written: it gets its size when it is
@@ -296,6 +298,6 @@ def generation(layout: Layout, tail: Tail, wanted: str | None) -> WriterProfile:
     if checkpoint and checkpoint.logics_physical_offset and layout.rocksdb_store.exists():
         # what only the newest generation leaves; asking for more would cost the import of numpy
         return writer_profile(NEWEST)
-    from ..broker.generation import generation_of
+    from ..settings.generation import generation_of
 
     return writer_profile(generation_of(layout).version)

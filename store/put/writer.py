@@ -32,6 +32,7 @@ from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
 from ..disk.take_lock import StoreLock
 from ..errors import StoreError
+from ..index.sizes import sizes_of
 from ..index.write import IndexWriter
 from ..log.write import LogWriter, place
 from ..queues.write import unit_bytes
@@ -83,7 +84,7 @@ class StoreWriter:
         files: Files,
         clock: Callable[[], int],
     ) -> None:
-        config, sizes = layout.broker_config, layout.sizes
+        config, sizes = layout.broker_config, sizes_of(layout)
         self.layout = layout
         self.profile = profile
         host = options.store_host or (tail.last.store_host if tail.last else DEFAULT_HOST)

@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from ...formats.quick import EXT_ADDRESS_MAX, PRE_FILL, UNIT, UNIT_BYTES
 from ..disk.byte_reader import data_ranges
-from ..disk.file_queue import MappedFile, MappedFileQueue, is_directory
+from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
-from ..errors import NotFound, from_os_error
+from ..disk.queue_directories import (
+    QueueDirectory,
+    has_topic,
+    no_topic,
+    queue_directories,
+    queues_of_topic,
+)
+from ..errors import NotFound
 
 if TYPE_CHECKING:
     from .units import Units, UnitStream
 
-LARGEST_QUEUE_ID = (1 << 31) - 1
 _TAIL_UNITS = 256
 _BLOCK_BYTES = 1 << 16
 """Files up to this size are read whole to find their last unit."""
@@ -58,14 +64,6 @@ class Unit(NamedTuple):
         return self.tags_code + (1 << 63)
 
 
-class QueueDirectory(NamedTuple):
-    """A topic-queue and the directory of its files."""
-
-    topic: str
-    queue_id: int
-    path: str
-
-
 class QueueSummary(NamedTuple):
     """What a queue holds.
 
@@ -80,56 +78,6 @@ class QueueSummary(NamedTuple):
     max_offset: int
     last_position: int | None = None
     end_position: int | None = None
-
-
-def queue_directories(consume_queue: str | os.PathLike[str]) -> Iterator[QueueDirectory]:
-    """The topic-queues below a `consumequeue` directory, sorted; none where it is missing.
-
-    Only directories whose name is a number are queues: that of an LMQ with `/` in its name lies
-    inside another topic's, where no broker finds it again (spec 2.1, 2.9). Raises Unreadable.
-    """
-    for path in sorted(_directories(os.fspath(consume_queue))):
-        yield from _queues_of(_base(path), path)
-
-
-def _queues_of(topic: str, directory: str) -> Iterator[QueueDirectory]:
-    """The queues in a topic's directory, by number."""
-    numbers = (path for path in _directories(directory) if _base(path).isdecimal())
-    for path in sorted(numbers, key=lambda path: (int(_base(path)), path)):
-        queue_id = int(_base(path))
-        if queue_id <= LARGEST_QUEUE_ID and str(queue_id) == _base(path):
-            yield QueueDirectory(topic, queue_id, path)
-
-
-def has_topic(consume_queue: str | os.PathLike[str], topic: str) -> bool:
-    """Whether a topic has a directory of its own below `consumequeue`."""
-    if not topic or "\0" in topic or {"", ".", ".."} & set(topic.split("/")):
-        return False
-    return os.path.isdir(os.path.join(consume_queue, topic))  # noqa: PTH112, PTH118
-
-
-def no_topic(consume_queue: str | os.PathLike[str], topic: str) -> NotFound:
-    """The error for a topic without queues, with the name that may have been meant."""
-    from difflib import get_close_matches
-
-    path = os.fspath(consume_queue)
-    names = get_close_matches(topic[:256], map(_base, _directories(path)), n=1)
-    hint = f"did you mean {names[0]}?" if names else "mqstore inspect lists the topics"
-    return NotFound(f"no such topic: {topic}", path=path, hint=hint)
-
-
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def _directories(parent: str) -> list[str]:
-    try:
-        with os.scandir(parent) as entries:
-            return [entry.path for entry in entries if is_directory(entry)]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise from_os_error(error, parent) from error
 
 
 class ConsumeQueue:
@@ -331,7 +279,7 @@ class ConsumeQueues:
         root = self.layout.consume_queue
         if not has_topic(root, topic):
             return []
-        return list(_queues_of(topic, os.path.join(root, topic)))  # noqa: PTH118
+        return list(queues_of_topic(topic, os.path.join(root, topic)))  # noqa: PTH118
 
     def summaries(
         self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False

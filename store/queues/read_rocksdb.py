@@ -12,8 +12,9 @@ from ...formats.fixed import numbers_of
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.queue_directories import QueueDirectory
 from ..errors import NotFound, Unreadable, Unsupported
-from .read import ConsumeQueue, ConsumeQueues, QueueDirectory, QueueSummary, Unit
+from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 from .rocksdb import RocksDb
 
 if TYPE_CHECKING:

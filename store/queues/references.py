@@ -21,8 +21,9 @@ import numpy.typing as npt
 
 from ...formats.message import SMALLEST
 from ..disk.file_queue import MappedFileQueue
+from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..errors import StoreError
-from .read import ConsumeQueues, QueueDirectory, queue_directories
+from .read import ConsumeQueues
 from .read_batches import BatchConsumeQueue
 from .units import Units, is_used, is_valid
 

@@ -9,6 +9,7 @@ from ...formats.consume_queue import UNIT_BYTES
 from ..disk.file_queue import file_name
 from ..disk.files import Files
 from ..disk.layout import Layout
+from ..disk.sizes import consume_queue_size
 from .write import QueueWriter, queue_directory
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class QueuesWriter:
     @classmethod
     def of(cls, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> QueuesWriter:
         """Of a store, as its configuration says. Raises Unsupported, InvalidInput for that."""
-        size = layout.sizes.consume_queue.value
+        size = consume_queue_size(layout).value
         queues = cls(files, layout.consume_queue, size, next_offsets)
         if layout.broker_config.get_bool("enableConsumeQueueExt"):
             from .write_ext import ExtWriter

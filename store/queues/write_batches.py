@@ -15,9 +15,9 @@ from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
 from ..disk.file_queue import MappedFileQueue, file_name, size_of
 from ..disk.files import Files
 from ..disk.layout import Layout
+from ..disk.queue_directories import queue_directories
+from ..disk.sizes import QUEUES_LOOKED_AT
 from ..errors import InvalidInput
-from ..index.sizes import QUEUES_LOOKED_AT
-from .read import queue_directories
 from .write import queue_directory
 
 if TYPE_CHECKING:

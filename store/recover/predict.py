@@ -17,6 +17,7 @@ from ..broker.load_rules import size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import file_name
+from ..index.sizes import sizes_of
 from ..plan.groups import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
 from ..queues.start import QueueState
@@ -35,7 +36,7 @@ def index_items_lost(outcome: Outcome) -> int:
     """Items of deleted files whose records lie before the place where the recovery begins: these
     records are not dispatched again, so no key finds them any more. Raises Unreadable.
     """
-    geometry, lost = outcome.snapshot.layout.sizes.of_index, 0
+    geometry, lost = sizes_of(outcome.snapshot.layout).of_index, 0
     for stored in outcome.index.deleted:
         header = stored.header
         if header.begin_physical_offset >= outcome.scan_start:

@@ -11,7 +11,6 @@ from ..audit.messages import Readability, survey
 from ..audit.prove import Light, Proof
 from ..audit.prove_parts import prove_log
 from ..audit.verified import SoundLog
-from ..broker.generation import Generation, generation_of
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
@@ -20,6 +19,7 @@ from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.compare import IndexFiles
+from ..index.sizes import sizes_of
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill
 from ..plan.groups import GroupLoss, read_progress
@@ -30,6 +30,7 @@ from ..queues.numbers import QueueNumbers
 from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
+from ..settings.generation import Generation, generation_of
 from ..settings.options import options_of
 from ..start.config import ConfigStart, config_start
 from ..start.config_rules import config_rules
@@ -354,7 +355,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
             "there is no index, and nothing tells that there was one (messageIndexEnable=false?): "
             f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
         )
-    size = layout.sizes.consume_queue
+    size = sizes_of(layout).consume_queue
     if plan and size.origin == "default" and plan.touches("consumequeue"):
         yield (
             f"no queue file tells its size: {size.value} bytes, the broker's default, are taken "

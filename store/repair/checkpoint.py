@@ -16,6 +16,7 @@ from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
 from ..disk.edits import Edit, Phase
 from ..index.compare import IndexFix
+from ..index.sizes import sizes_of
 from ..index.start import stored_files
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..plan.plan import Plan, checkpoint_edit
@@ -95,7 +96,7 @@ def _record_begin(snapshot: Snapshot, position: int) -> int:
 def _full_time(snapshot: Snapshot, fix: IndexFix) -> int:
     """End time of the newest index file that stays and is full, 0 without one."""
     gone = {entry.path for entry in fix.gone}
-    items = snapshot.layout.sizes.index_items.value
+    items = sizes_of(snapshot.layout).index_items.value
     times = (
         file.header.end_timestamp
         for file in stored_files(snapshot.index)

@@ -36,10 +36,11 @@ from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
 from ..disk.layout import Layout
+from ..disk.queue_directories import queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark
-from ..queues.read import ConsumeQueue, queue_directories
+from ..queues.read import ConsumeQueue
 from ..queues.units import Units
 from ..search.compaction import open_log
 from ..search.store import Store

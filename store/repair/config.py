@@ -43,8 +43,8 @@ from ..disk.byte_reader import read_regular
 from ..disk.edits import Edit
 from ..disk.file_queue import start_of
 from ..disk.layout import Layout
+from ..disk.queue_directories import queue_directories
 from ..errors import InvalidInput, one_line
-from ..queues.read import queue_directories
 from ..settings.options import options_of
 from ..settings.read import BACKUP, FILES
 from ..start.config import ConfigStart, config_start

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..audit.verified import SoundLog
-from ..broker.generation import generation_of
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
@@ -32,6 +31,7 @@ from ..plan.plan import Plan, make_plan
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
+from ..settings.generation import generation_of
 from ..start.log import Switches, switches_of
 from ..start.simulate import Outcome
 from .checkpoint import with_checkpoint

@@ -13,11 +13,11 @@ import numpy as np
 from ..counted import counted
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.queue_directories import QueueDirectory, has_topic, no_topic, queue_directories
 from ..errors import Missing, NotFound
 from ..log.commit_log import CommitLog, Extent, ExtentKind
 from ..log.message import messages
 from ..queues.places import Places, batches
-from ..queues.read import QueueDirectory, has_topic, no_topic, queue_directories
 from ..queues.read_sparse import SparseRange, sparse_units, summary_of
 from ..queues.units import is_valid
 from ..settings.read import read_config_file

@@ -20,12 +20,12 @@ import numpy as np
 from ...formats.message_properties import UNIQ_KEY
 from ...formats.property_columns import Items
 from ..counted import counted
+from ..disk.queue_directories import queue_directories
 from ..errors import NotFound
 from ..index.read import Answer
 from ..log.batch import Batch
 from ..log.record_status import Mark
 from ..queues.places import Places, batches, merged
-from ..queues.read import queue_directories
 from .found import Found, Note, Via
 from .inner_batch import unwrapped
 from .log_search import Range, found_in, search_log

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Self
 from ..disk.broker_conf import BrokerConfig
 from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
+from ..disk.queue_directories import has_topic, queue_directories
 from ..errors import InvalidInput, NotFound, StoreError
+from ..index.sizes import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..log.record_status import Mark
-from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, has_topic, queue_directories
+from ..queues.read import ConsumeQueue, ConsumeQueues, QueueSummary
 from .found import Searched
 
 if TYPE_CHECKING:
-    from ..broker.generation import Generation
     from ..disk.checkpoint import Checkpoint
     from ..index.read import Index
     from ..index.sizes import Sizes
     from ..log.commit_log import CommitLog, LogEnd
+    from ..settings.generation import Generation
 
 _CANDIDATES = 256
 """Queues whose last record is looked at to find the end of the log."""
@@ -68,7 +70,7 @@ class Store:
     @property
     def sizes(self) -> Sizes:
         """File sizes, each with where it comes from."""
-        return self.layout.sizes
+        return sizes_of(self.layout)
 
     @cached_property
     def log(self) -> CommitLog:
@@ -113,7 +115,7 @@ class Store:
     @cached_property
     def generation(self) -> Generation:
         """A guess which brokers wrote the store."""
-        from ..broker.generation import generation_of
+        from ..settings.generation import generation_of
 
         return generation_of(self.layout)
 

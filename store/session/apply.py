@@ -27,6 +27,7 @@ from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.take_lock import StoreLock
 from ..errors import InUse, Refused
+from ..index.sizes import sizes_of
 from ..plan.plan import Plan
 from .fingerprint import Fingerprint
 from .journal import (
@@ -234,7 +235,7 @@ def _put_barrier(layout: Layout, files: Files, avoided: frozenset[Path]) -> Path
     path = there[0] / f"{BARRIER_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     place = b"" if layout.journal_place is None else os.fsencode(layout.journal.resolve())
     # of another length it would let some versions load
-    write_note(files, path, place, layout.sizes.commit_log.value)
+    write_note(files, path, place, sizes_of(layout).commit_log.value)
     return find_note(path)
 
 

@@ -27,6 +27,7 @@ from ..disk.layout import Layout
 from ..disk.take_lock import LockWas
 from ..errors import NoSpace, Refused, Unreadable
 from ..index.compare import IndexFix
+from ..index.sizes import sizes_of
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..plan.lost_messages import damaged_ranges
@@ -162,7 +163,7 @@ def _check_space(layout: Layout, plan: Plan) -> None:
     count(layout.journal, sum(size for _, size in ranges_of(plan)))
     if plan.index is not None:
         used = sum(Path(entry.path).stat().st_blocks * _BLOCK_BYTES for entry in plan.index.gone)
-        slots = file_size(layout.sizes.index_slots.value, 0)
+        slots = file_size(sizes_of(layout).index_slots.value, 0)
         count(layout.index, used + slots)
     for device, place in places.items():
         _check_room(place, needed[device], movable=layout.journal_place is None)
@@ -395,7 +396,7 @@ def _stage_index(
 
     Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
     """
-    geometry = layout.sizes.of_index
+    geometry = sizes_of(layout).of_index
     made = folder / _INDEX_FOLDER
     files.make_directory(made)
     before, behind, skipped = None, "", 0

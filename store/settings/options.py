@@ -31,7 +31,7 @@ from ..timer.precision import DEFAULT_MS, shown_precision, taken_by_a_broker
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
-    from ..index.sizes import Origin
+    from ..disk.sizes import Origin
     from ..queues.read import Unit
 
 
@@ -79,7 +79,8 @@ def level_ms(levels: tuple[int, ...], level: int) -> int:
 
 def _waits(layout: Layout) -> dict[int, Counter[int]]:
     """By level that has a queue, how many of its newest messages wait how many ms: whole seconds."""
-    from ..queues.read import ConsumeQueue, has_topic
+    from ..disk.queue_directories import has_topic
+    from ..queues.read import ConsumeQueue
 
     found: dict[int, Counter[int]] = {}
     if layout.rocksdb_queues or not has_topic(layout.consume_queue, SCHEDULE_TOPIC):
@@ -138,8 +139,9 @@ def shown_multi_dispatch(layout: Layout) -> str:
     """The queue that shows it, "" where none does. What cannot be read shows nothing."""
     from ...formats.message_properties import INNER_MULTI_DISPATCH
     from ..broker.dispatch import LMQ_PREFIX
+    from ..disk.queue_directories import queue_directories
     from ..log.one_record import read_message
-    from ..queues.read import ConsumeQueue, queue_directories
+    from ..queues.read import ConsumeQueue
 
     if layout.rocksdb_queues:
         return ""

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
-from ..broker.generation import came_through_a_broker
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId
 from ..broker.topics import (
@@ -33,6 +32,7 @@ from ..broker.topics import (
 )
 from ..counted import counted
 from ..disk.layout import Layout
+from ..settings.generation import came_through_a_broker
 from ..settings.read import BACKUP, FILES, TEMPORARY, ConfigFile
 from .config_load import Loaded, Start, Text, as_proof, load_config, load_databases
 from .config_rules import (

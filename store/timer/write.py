@@ -29,6 +29,7 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound
+from ..index.sizes import sizes_of
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueue
 from .entries import due_ms
@@ -75,7 +76,7 @@ class TimerWriter:
         self._next_offset = next_offset
         self._clock = clock
         self._ticks = Ticks.of_store(layout)
-        self._file_size = layout.sizes.timer_log.value
+        self._file_size = sizes_of(layout).timer_log.value
         self._check = layout.config / "timercheck"
 
     def enqueue(self) -> int:

@@ -24,11 +24,11 @@ from ..broker.snapshot import QueueId
 from ..columns.ordered import rows_of
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.queue_directories import queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
-from ..queues.read import queue_directories
 from ..queues.read_sparse import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..search.compaction import open_log

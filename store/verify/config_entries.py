@@ -18,8 +18,8 @@ from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId
 from ..broker.topics import is_system_topic
+from ..disk.queue_directories import queue_directories
 from ..findings.catalogue import Severity
-from ..queues.read import queue_directories
 from ..settings.options import options_of
 from .config_files import ConfigTables, Row, Told, config_tables
 from .context import Scene

@@ -19,10 +19,10 @@ from ..broker.profiles import profile_of
 from ..broker.snapshot import QueueId, Snapshot
 from ..broker.topics import Topics
 from ..counted import counted
+from ..disk.queue_directories import has_topic, queue_directories
 from ..errors import InvalidInput, NotFound, Refused, StoreError, UnreadableRange, Unsupported
 from ..findings.findings import Finding, order
 from ..plan.normalize import mend
-from ..queues.read import has_topic, queue_directories
 from ..search.find import find
 from ..search.selection import Selection, is_pattern
 from ..search.store import Store

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFileQueue
-from ..queues.read import queue_directories
+from ..disk.queue_directories import queue_directories
 from ..queues.read_batches import BatchConsumeQueue
 from .context import Scene
 

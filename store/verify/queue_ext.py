@@ -15,8 +15,8 @@ from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import noted_of
 from ..disk.file_queue import MappedFileQueue
+from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..findings.catalogue import Severity
-from ..queues.read import QueueDirectory, queue_directories
 from ..queues.read_ext import ExtRange, ext_units, ext_units_at
 from ..settings.options import options_of
 from .context import Scene

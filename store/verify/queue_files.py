@@ -13,9 +13,9 @@ from ..broker.snapshot import QueueId, list_entries
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE
 from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.queue_directories import LARGEST_QUEUE_ID, queue_directories
 from ..errors import Missing
 from ..findings.catalogue import Severity
-from ..queues.read import LARGEST_QUEUE_ID, queue_directories
 from .context import Scene
 from .queue_state import Queues, queues_of
 from .register import after, before

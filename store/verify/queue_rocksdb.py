@@ -12,7 +12,8 @@ from ...formats import rocksdb_consume_queue as formats
 from ...formats.rocksdb_consume_queue import BOUNDS, MAX
 from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFileQueue
-from ..queues.read import ConsumeQueue, QueueSummary, queue_directories
+from ..disk.queue_directories import queue_directories
+from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.read_rocksdb import RocksdbConsumeQueues
 from ..queues.rocksdb import RocksDb
 from ..queues.units import is_used

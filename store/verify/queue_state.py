@@ -18,8 +18,8 @@ from ..broker.snapshot import QueueId, list_entries
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
 from ..columns.ordered import Ranges
 from ..disk.file_queue import MappedFileQueue
+from ..disk.queue_directories import queue_directories
 from ..errors import NotFound, StoreError
-from ..queues.read import queue_directories
 from ..queues.read_batches import BatchConsumeQueue
 from ..settings.options import options_of
 from .context import Carried, Scene

@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..broker.generation import generation_of
 from ..counted import counted
 from ..disk.workers import beside
 from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
+from ..settings.generation import generation_of
 from .context import Carried, Predicted, Scene, Scope
 from .register import after
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.broker.generation import Generation
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.timers import State, Timers, timers
 from mqstore.store.search.store import Store
+from mqstore.store.settings.generation import Generation
 from tests.slices import pick
 
 from .conftest import Judge

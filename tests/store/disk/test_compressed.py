@@ -15,11 +15,10 @@ from mqstore.store.disk.compressed import (
     open_plain,
     plain_name,
     plain_of,
-    refuse_compressed,
     whole_size,
 )
 from mqstore.store.disk.file_queue import OPEN_PLAIN, MappedFileQueue, file_name
-from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.layout import Layout, refuse_compressed
 from mqstore.store.errors import LimitExceeded, Missing, NoSpace, Unreadable, Unsupported
 from mqstore.store.log.commit_log import Batch, CommitLog
 

@@ -18,6 +18,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
 from mqstore.store.index.files import Geometry, IndexFile
 from mqstore.store.index.read import Answer, Index
+from mqstore.store.index.sizes import sizes_of
 
 from ...stores import truth
 from ..choices import clean_where
@@ -90,7 +91,7 @@ def test_answers_as_the_broker_does(name: str, store: Callable[[str], Path]) -> 
 @pytest.mark.parametrize("name", CLEAN)
 def test_finds_the_geometry_in_the_files(name: str, store: Callable[[str], Path]) -> None:
     config = truth(name)["config"]
-    sizes = Layout.open(store(name)).sizes
+    sizes = sizes_of(Layout.open(store(name)))
     assert sizes.index_slots == (int(config["maxHashSlotNum"]), "files")
     assert sizes.index_items == (int(config["maxIndexNum"]), "files")
 

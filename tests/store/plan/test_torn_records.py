@@ -24,6 +24,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
+from mqstore.store.index.sizes import sizes_of
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
@@ -111,7 +112,7 @@ def planned(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
 def tear(root: Path, config: BrokerConfig = CONFIG, topic: str = "") -> tuple[int, int]:
     """Cut the properties of a message in the middle of the log; returns position and size."""
     layout = Layout.open(root, config)
-    log, file_bytes = CommitLog.open(layout), layout.sizes.commit_log.value
+    log, file_bytes = CommitLog.open(layout), sizes_of(layout).commit_log.value
     rows = [
         (position, int(size), int(text))
         for item in log.scan()

@@ -13,14 +13,10 @@ from mqstore.formats.derive import dtype_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
+from mqstore.store.disk.queue_directories import queue_directories
 from mqstore.store.errors import NotFound
-from mqstore.store.queues.read import (
-    ConsumeQueue,
-    ConsumeQueues,
-    QueueSummary,
-    Unit,
-    queue_directories,
-)
+from mqstore.store.index.sizes import sizes_of
+from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 from mqstore.store.queues.units import WINDOW_UNITS
 
 from ...stores import truth
@@ -192,7 +188,7 @@ def test_a_slash_in_a_name_can_be_opened_by_name(tmp_path: Path) -> None:
 
 def test_sizes_are_the_files_or_the_configuration_s(store: Callable[[str], Path]) -> None:
     root = store("4.3.1-clean")
-    sizes = Layout.open(root).sizes
+    sizes = sizes_of(Layout.open(root))
     assert sizes.commit_log == (262144, "files")
     assert sizes.consume_queue == (1000, "files")
     assert (sizes.index_slots, sizes.index_items) == ((97, "files"), (400, "files"))
@@ -200,7 +196,7 @@ def test_sizes_are_the_files_or_the_configuration_s(store: Callable[[str], Path]
     config = BrokerConfig().with_set(
         ["mapedFileSizeCommitLog=1024", "mappedFileSizeConsumeQueue=1001", "maxHashSlotNum=5"]
     )
-    sizes = Layout.open(root, config).sizes
+    sizes = sizes_of(Layout.open(root, config))
     assert sizes.commit_log == (1024, "configuration")
     assert sizes.consume_queue == (1020, "configuration")
     assert sizes.index_slots == (5, "configuration")
@@ -211,4 +207,4 @@ def test_a_torn_file_is_no_size(tmp_path: Path) -> None:
     path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
     path.parent.mkdir(parents=True)
     path.write_bytes(bytes(93))
-    assert Layout.open(tmp_path).sizes.consume_queue == (6_000_000, "default")
+    assert sizes_of(Layout.open(tmp_path)).consume_queue == (6_000_000, "default")

@@ -10,9 +10,9 @@ import pytest
 
 from mqstore.store.broker.dispatch import Units, dispatch_columns
 from mqstore.store.disk.files import Files
+from mqstore.store.disk.queue_directories import queue_directories
 from mqstore.store.index.files import Geometry
 from mqstore.store.index.write import IndexWriter
-from mqstore.store.queues.read import queue_directories
 from mqstore.store.queues.write import QueueWriter, queue_directory, unit_bytes
 
 from ...stores import NAMES, config, truth

@@ -11,6 +11,7 @@ from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.files import Geometry, IndexFile
+from mqstore.store.index.sizes import sizes_of
 from mqstore.store.recover.predict import index_items_lost
 from mqstore.store.start.simulate import Outcome, simulate
 
@@ -31,7 +32,7 @@ def started(layout: Layout, version: str) -> Outcome:
 
 def items(layout: Layout) -> set[tuple[int, int]]:
     """(key hash, position) of all items of a store."""
-    geometry = Geometry(layout.sizes.index_slots.value, layout.sizes.index_items.value)
+    geometry = Geometry(sizes_of(layout).index_slots.value, sizes_of(layout).index_items.value)
     found = set()
     for path in sorted(layout.index.iterdir()):
         with IndexFile(path, geometry) as file:
@@ -60,7 +61,7 @@ def test_items_before_the_recovery(tmp_path: Path) -> None:
     root = recovery_cases.damaged(case, tmp_path)
     layout = Layout.open(root, config_of(case, root))
     outcome = started(layout, case["version"])
-    geometry = Geometry(layout.sizes.index_slots.value, layout.sizes.index_items.value)
+    geometry = Geometry(sizes_of(layout).index_slots.value, sizes_of(layout).index_items.value)
     count = 0
     for path in sorted(layout.index.iterdir()):
         with IndexFile(path, geometry) as file:

@@ -21,15 +21,16 @@ from ...formats.hashing import java_hash, java_string
 from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, SLOT, items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
+from ..broker.dispatch import LMQ_PREFIX
+from ..broker.load_rules import BodyCheck, Failure, walk
+from ..broker.profiles import NEWEST, PROFILES, VERSIONS
+from ..broker.snapshot import Entry, FileBytes, list_entries
 from ..disk.byte_reader import note, open_regular, read_regular, unread_of
 from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.layout import Layout
 from ..errors import Missing, UnreadableRange, from_os_error
-from .dispatch import LMQ_PREFIX
-from .load_rules import BodyCheck, Failure, walk
-from .profiles import NEWEST, PROFILES, VERSIONS
-from .snapshot import Entry, FileBytes, list_entries
+from ..index.sizes import sizes_of
 
 _LOG_FILES_LOOKED_AT = 3
 _INDEX_ITEMS_LOOKED_AT = 2000
@@ -319,7 +320,7 @@ def _counts_puts(evidence: _Evidence) -> str:
     if data is None:
         return ""
     header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
-    slots = evidence.layout.sizes.index_slots.value
+    slots = sizes_of(evidence.layout).index_slots.value
     used = data[slots_offset() : items_offset(slots)]
     if len(used) < items_offset(slots) - slots_offset():
         return ""
@@ -333,7 +334,7 @@ def _tag_items(evidence: _Evidence) -> str:
     data, records = evidence.newest_index, evidence.records
     if data is None or records is None:
         return ""
-    hashes = _item_hashes(data, evidence.layout.sizes.index_slots.value)
+    hashes = _item_hashes(data, sizes_of(evidence.layout).index_slots.value)
     found = any(tag_hash in hashes for tag_hash in _tag_hashes(records))
     return "tags are in the index" if found else ""
 

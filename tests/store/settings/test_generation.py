@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.broker.generation import generation_of
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
+from mqstore.store.settings.generation import generation_of
 
 from ... import stores
 

@@ -1,0 +1,62 @@
+"""Sizes of the files of a store, and where each comes from.
+
+No file of a store says how large files are: a broker knows from its configuration. Here the files
+themselves tell; a configuration overrides them; where there is neither, the broker's default holds.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, NamedTuple
+
+from .file_queue import MappedFileQueue, size_of
+from .layout import Layout
+from .queue_directories import queue_directories
+
+Origin = Literal["files", "configuration", "default"]
+QUEUES_LOOKED_AT = 64
+"""Queues whose files are asked for the size of a consume queue file."""
+
+
+class Size(NamedTuple):
+    """A number of bytes, slots or items, and where it comes from."""
+
+    value: int
+    origin: Origin
+
+
+def commit_log_size(layout: Layout) -> Size:
+    """Size of a file of the commit log, in bytes."""
+    files = MappedFileQueue.open(layout.commit_log_directories)
+    return _size(layout, "mappedFileSizeCommitLog", files)
+
+
+def timer_log_size(layout: Layout) -> Size:
+    """Size of a file of the timer log, in bytes."""
+    return _size(layout, "mappedFileSizeTimerLog", MappedFileQueue.open(layout.timer_log))
+
+
+def _size(layout: Layout, option: str, queue: MappedFileQueue) -> Size:
+    value, origin = layout.broker_config.size(option)
+    if origin == "configuration":
+        return Size(value, "configuration")
+    return Size(queue.file_size, "files") if queue.file_size else Size(value, "default")
+
+
+def consume_queue_size(layout: Layout) -> Size:
+    """Size of a consume queue file, in bytes: what the first queues found agree on."""
+    from ...formats.consume_queue import UNIT_BYTES
+
+    value, origin = layout.broker_config.size("mappedFileSizeConsumeQueue")
+    if origin == "configuration":
+        return Size(-(-value // UNIT_BYTES) * UNIT_BYTES, "configuration")
+    sizes: dict[int, int] = {}
+    for number, queue in enumerate(queue_directories(os.fspath(layout.consume_queue))):
+        if number >= QUEUES_LOOKED_AT:
+            break
+        size = size_of(MappedFileQueue.open(queue.path).files)
+        if size % UNIT_BYTES == 0 and size:  # no whole file has another size
+            sizes[size] = sizes.get(size, 0) + 1
+    if not sizes:
+        return Size(value, "default")
+    return Size(max(sizes, key=lambda size: (sizes[size], size)), "files")
