@@ -141,6 +141,7 @@ def test_the_extra_is_missing(
     )
 
 
+@pytest.mark.slow  # it starts a JVM of its own
 def test_a_master_that_spark_does_not_know(tmp_path: Path) -> None:
     root = unpack("5.3.3-lmq", tmp_path)
     done = program([root, "--to", tmp_path / "new", "--master", "nonsense"])

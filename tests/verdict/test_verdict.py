@@ -29,6 +29,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("verdict")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("part", range(2))
 def test_cases_whose_real_start_is_on_record(part: int, work: Path) -> None:
     pool = [*recovery_cases.cases(), *recovery_cases.feature_cases()]

@@ -230,8 +230,8 @@ def test_columns_with_constants_and_defaults(tmp_path: Path) -> None:
 
 def test_many_steps_and_buffers(tmp_path: Path) -> None:
     """More rows than one step, more bytes than one buffer, files that end inside of both."""
-    config = BrokerConfig({"mappedFileSizeCommitLog": str(5 << 20), "maxIndexNum": "30000"})
-    count = 40_000
+    config = BrokerConfig({"mappedFileSizeCommitLog": str(3 << 20), "maxIndexNum": "18000"})
+    count = 24_000
     columns = {
         "topic": Ragged.of([b"T%d" % (n % 7) for n in range(count)]),
         "body": Ragged.of([b"%d" % n * (n % 60) for n in range(count)]),

@@ -282,14 +282,15 @@ def test_lost_statistics_are_no_loss(name: str, config: Path, real: tuple[Path, 
     assert bool(start(config, real[1]).refuses) is (name == "timermetrics")
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("size", "outcome_", "outcome_alone"),
     [
         (1 << 40, Start.BACKUP, Start.EMPTY),  # its length as an int: 0
         (3 << 30, Start.BACKUP, Start.EMPTY),  # below 0
         ((1 << 40) + 6000, Start.LOADS, Start.LOADS),  # the first 6000 bytes
-        (5 << 30, Start.REFUSES, Start.REFUSES),  # 1 GiB, more than a heap has
         (100 << 20, Start.LOADS, Start.LOADS),
+        (5 << 30, Start.REFUSES, Start.REFUSES),  # 1 GiB, more than a heap has
     ],
 )
 def test_a_huge_file_is_read_as_a_broker_reads_it(

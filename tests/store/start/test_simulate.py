@@ -35,7 +35,7 @@ def start_of(case: dict[str, Any], work: Path, *, other_order: bool = False) -> 
 def test_kinds_of_damage(tmp_path: Path) -> None:
     """Some kinds to a log and to what features add: the slow test has all."""
     failed = {}
-    for case in (*recovery_cases.cases()[::4], *recovery_cases.feature_cases()[::16]):
+    for case in (*recovery_cases.cases()[::8], *recovery_cases.feature_cases()[::32]):
         found = disagreements(case, start_of(case, tmp_path))
         if found:
             failed[case["case"]] = found
