@@ -118,16 +118,8 @@ class LogReader:
         self._rows.add(made.topics, units.topic_id, units.queue_id, rows_of(units, ROW))
 
     def _dispatch(self, batch: Batch) -> Dispatched:
-        rules = self._rules
-        return dispatch(
-            batch,
-            index_tags=rules.index_tags,
-            index=bool(self._store.index_items),
-            multi_dispatch=rules.multi_dispatch,
-            slash_names=rules.slash_names,
-            light_closed=rules.light_closed,
-            delay_levels=self._levels,
-        )
+        items = bool(self._store.index_items)
+        return dispatch(batch, self._rules.how(items=items, delay_levels=self._levels))
 
     def _placed(self, made: Dispatched, found: Found) -> Units:
         """Units that have a place in a file; the others are damage."""

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
-from ..broker.dispatch_record import Further
+from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
 from ..columns.dictionary import TopicTable
 from ..columns.ordered import begins, order_of_pairs
@@ -76,22 +76,19 @@ class Auditor(Protocol):
 def survey(
     log: CommitLog,
     auditors: list[Auditor],
+    how: Dispatching,
     *,
-    index_tags: bool,
-    multi_dispatch: bool,
-    further: Further | None = None,
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
     items: Iterable[Batch | Extent] | None = None,
-    index: bool = True,
     sound: SoundLog | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
-    further: None: as the newest brokers do. start: position of a record to begin at. crc: check the
+    how: what is dispatched. start: position of a record to begin at. crc: check the
     bodies. progress: called with the position reached. items: a scan to take instead of one of the
-    whole log. index: whether anybody looks at the index items. sound: what is in order; the scan
+    whole log. sound: what is in order; the scan
     leaves out those of its runs whose records no auditor has to see.
     """
     pending, topics = _Pending(), TopicTable()
@@ -115,14 +112,8 @@ def survey(
             for auditor in auditors:
                 auditor.stale(item)
             continue
-        dispatched = dispatch_columns(
-            item.columns,
-            index_tags=index_tags,
-            index=index,
-            multi_dispatch=multi_dispatch,
-            topics=topics.of(item.columns.ragged("topic")),
-            **(further or Further())._asdict(),
-        )
+        known = topics.of(item.columns.ragged("topic"))
+        dispatched = dispatch_columns(item.columns, how, known)
         for auditor in auditors:
             auditor.records(item, dispatched)
         pending.add(item, dispatched)
@@ -210,7 +201,7 @@ def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
 def messages_of(batch: Batch) -> Iterator[Messages]:
     """The messages of good records in their own queues."""
     pending = _Pending()
-    pending.add(batch, dispatch(batch, index_tags=False, index=False, multi_dispatch=False))
+    pending.add(batch, dispatch(batch, OWN_QUEUES))
     return pending.take()
 
 

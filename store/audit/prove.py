@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import dispatch
-from ..broker.dispatch_record import Further
+from ..broker.dispatch_record import Dispatching
 from ..columns.dictionary import Dictionary
 from ..columns.ordered import begins
 from ..index.compare import IndexFiles, uncovered
@@ -44,7 +44,7 @@ class Light:
     """Records that name further queues. version: whose rules count. further: None: they get no units."""
 
     version: str
-    further: Further | None
+    further: Dispatching | None
 
 
 class _Window(NamedTuple):
@@ -146,9 +146,7 @@ class Prover:
         if self._light is not None:
             named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
             if named and self._light.further is not None:
-                how = self._light.further._asdict()
-                made = dispatch(batch, index_tags=False, index=False, multi_dispatch=True, **how)
-                return self._queues.of_dispatched(made)
+                return self._queues.of_dispatched(dispatch(batch, self._light.further))
             own = self._queues.of_records(batch.columns, topics)
             return None if own is None else own._replace(named=named)
         return self._queues.of_records(batch.columns, topics)

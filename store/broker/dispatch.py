@@ -27,7 +27,7 @@ from ...formats.property_columns import Items, find
 from ..columns.dictionary import Dictionary, dictionary
 from ..columns.rows import Rows
 from .delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
-from .dispatch_record import LIGHT_CLOSED
+from .dispatch_record import Dispatching
 
 LMQ_PREFIX: Final = "%LMQ%"
 _NAME_SEPARATOR: Final = ","
@@ -94,51 +94,18 @@ class Dispatched:
     properties: Items
 
 
-def dispatch(
-    batch: HasColumns,
-    *,
-    index_tags: bool,
-    index: bool = True,
-    multi_dispatch: bool = True,
-    slash_names: bool = False,
-    light_closed: tuple[str, ...] = LIGHT_CLOSED,
-    light_zero: bool = True,
-    delay_levels: tuple[int, ...] | None = None,
-) -> Dispatched:
+def dispatch(batch: HasColumns, how: Dispatching) -> Dispatched:
     """Units and index items of all records of a batch, as `dispatch_columns`."""
-    return dispatch_columns(
-        batch.columns,
-        index_tags=index_tags,
-        index=index,
-        multi_dispatch=multi_dispatch,
-        slash_names=slash_names,
-        light_closed=light_closed,
-        light_zero=light_zero,
-        delay_levels=delay_levels,
-    )
+    return dispatch_columns(batch.columns, how)
 
 
 def dispatch_columns(
-    columns: Columns,
-    *,
-    index_tags: bool,
-    index: bool = True,
-    multi_dispatch: bool = True,
-    slash_names: bool = False,
-    light_closed: tuple[str, ...] = LIGHT_CLOSED,
-    light_zero: bool = True,
-    delay_levels: tuple[int, ...] | None = None,
-    topics: Dictionary | None = None,
+    columns: Columns, how: Dispatching, topics: Dictionary | None = None
 ) -> Dispatched:
     """Units and index items of n records.
 
     columns: at least topic, properties, queue_id, queue_offset, physical_offset, total_size,
-    sys_flag and store_timestamp of MESSAGE. index_tags: brokers since 5.4 index tags too. index:
-    False leaves the index items out.
-    multi_dispatch: units for the names in INNER_MULTI_DISPATCH. slash_names: also for names with
-    a `/`, as 4.9 does. light_closed: how topics begin whose messages get none. light_zero: light
-    queues have the number 0, not that of the message's queue (enableLmq). delay_levels: ms of
-    levels 1, 2, …; default the broker's default. topics: the dictionary of the topics, where it is
+    sys_flag and store_timestamp of MESSAGE. topics: the dictionary of the topics, where it is
     known already.
     """
     topics = topics or dictionary(columns.ragged("topic"))
@@ -150,20 +117,21 @@ def dispatch_columns(
     codes = hashes
     if SCHEDULE_TOPIC in texts:
         scheduled = np.flatnonzero(topics.ids == texts.index(SCHEDULE_TOPIC))
-        levels = parse_levels() if delay_levels is None else delay_levels
+        levels = parse_levels() if how.delay_levels is None else how.delay_levels
         codes = _deliver_times(columns, scheduled, hashes, properties, levels)
     own = np.flatnonzero(transaction & SysFlag.PREPARED == 0)
     units = _units(columns, own, topics.ids, codes)
     poisoned = np.zeros(0, np.int64)
-    if multi_dispatch:
-        light = _LightQueues(texts, slash_names, light_zero)
-        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, light_closed):
+    if how.multi_dispatch:
+        light = _LightQueues(texts, how.slash_names, how.light_zero)
+        closed = how.light_closed
+        for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, closed):
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = light.merge(units, columns, hashes)
         texts, poisoned = light.topics, np.array(light.poisoned, np.int64)
-    items = _NO_ITEMS
-    if index:
-        items = _items(columns, topics.ids, topics.values, properties, tags if index_tags else None)
+    items, with_tags = _NO_ITEMS, tags if how.index_tags else None
+    if how.items:
+        items = _items(columns, topics.ids, topics.values, properties, with_tags)
     return Dispatched(texts, units, items, len(columns), poisoned, topics, properties)
 
 

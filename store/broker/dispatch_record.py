@@ -16,15 +16,26 @@ LIGHT_CLOSED = ("%RETRY%", "rmq_sys_", SCHEDULE_TOPIC)
 _TAG_MARK = "T#"
 
 
-class Further(NamedTuple):
-    """How records get units in the queues that they name besides, and in those of delay levels; see
-    `dispatch_columns`.
+class Dispatching(NamedTuple):
+    """What a broker makes of a batch of records.
+
+    items: index items are made; index_tags: of tags, too, as since 5.4. multi_dispatch: units for the names in
+    INNER_MULTI_DISPATCH. slash_names: also for names with a `/`, as 4.9 does. light_closed: how topics begin
+    whose messages get none. light_zero: light queues have the number 0, not that of the message's queue
+    (enableLmq). delay_levels: ms of levels 1, 2, …; None: the broker's default.
     """
 
+    index_tags: bool = False
+    items: bool = True
+    multi_dispatch: bool = True
     slash_names: bool = False
     light_closed: tuple[str, ...] = LIGHT_CLOSED
     light_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
+
+
+OWN_QUEUES = Dispatching(items=False, multi_dispatch=False)
+"""Nothing but the units in the queues of the records' own."""
 
 
 class OneRecord(NamedTuple):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from ..errors import InvalidInput
 from .delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
-from .dispatch_record import LIGHT_CLOSED, Further
+from .dispatch_record import LIGHT_CLOSED, Dispatching
 
 
 class OnOddFile(Enum):
@@ -148,9 +148,20 @@ class DispatchRules:
     #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
     confirmed_only: bool = False
 
-    def further(self, light_zero: bool, delay_levels: tuple[int, ...] | None = None) -> Further:
-        """How records get units in the queues that they name besides, and in those of levels."""
-        return Further(self.slash_names, self.light_closed, light_zero, delay_levels)
+    def how(
+        self,
+        *,
+        items: bool = True,
+        multi_dispatch: bool = True,
+        light_zero: bool = True,
+        delay_levels: tuple[int, ...] | None = None,
+    ) -> Dispatching:
+        """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
+        multi = self.multi_dispatch and multi_dispatch
+        closed = self.light_closed
+        return Dispatching(
+            self.index_tags, items, multi, self.slash_names, closed, light_zero, delay_levels
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...formats.index_file import file_size
 from ..broker.dispatch import dispatch
+from ..broker.dispatch_record import Dispatching
 from ..broker.snapshot import Entry, Snapshot
 from ..disk.edits import Edit
 from ..log.batch import Batch
@@ -77,7 +78,7 @@ def uncovered(ranges: Sequence[tuple[int, int]], batch: Batch, *, tagged: bool) 
     rows = np.flatnonzero(bare)
     if not len(rows):
         return None
-    items = dispatch(batch.take(rows), index_tags=tagged, multi_dispatch=False).items
+    items = dispatch(batch.take(rows), Dispatching(tagged, multi_dispatch=False)).items
     return int(items.physical_offset[0]) if len(items) else None
 
 

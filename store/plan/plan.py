@@ -177,7 +177,6 @@ def make_plan(
     wish = wish or Wish()
     policy, keep, rules = wish.policy, wish.policy is Policy.KEEP, profile.dispatch
     switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
-    multi_dispatch = rules.multi_dispatch and switches.multi_dispatch
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
     edits += wrong_type
@@ -190,11 +189,13 @@ def make_plan(
     unplaced: Sequence[Unplaced] = ()
     look = partial(
         survey,
-        index_tags=rules.index_tags,
-        multi_dispatch=multi_dispatch,
-        further=rules.further(switches.light_zero, switches.delay_levels),
+        how=rules.how(
+            items=False,
+            multi_dispatch=switches.multi_dispatch,
+            light_zero=switches.light_zero,
+            delay_levels=switches.delay_levels,
+        ),
         progress=tell,
-        index=False,
     )
     groups, brought = GroupLoss(progress or {}), None
     if keep:

@@ -68,6 +68,7 @@ from ...formats.message_properties import (
 )
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import LMQ_PREFIX, dispatch
+from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFileQueue
 from ..log.batch import Batch, torn_properties
@@ -353,9 +354,7 @@ def _has_tag(record: bytes, tags_code: int, delay_levels: Levels) -> bool:
     """The record would get a unit with this tags code, which may be an address in the ext file."""
     columns = _decoded(record)
     batch = Batch(columns, columns.ints("physical_offset").astype(np.int64), Mark.NONE, None)
-    made = dispatch(
-        batch, index_tags=False, index=False, multi_dispatch=False, delay_levels=delay_levels
-    ).units
+    made = dispatch(batch, OWN_QUEUES._replace(delay_levels=delay_levels)).units
     return len(made) == 1 and (tags_code <= EXT_ADDRESS_MAX or int(made.tags_code[0]) == tags_code)
 
 

@@ -280,16 +280,12 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
     if writer.queues.ext is not None:
         writer.queues.ext.look_at(records, topics)
     rules = writer.profile.start.dispatch
-    return dispatch_columns(
-        records,
-        index_tags=rules.index_tags,
-        index=writer.index is not None,
-        multi_dispatch=rules.multi_dispatch and writer.light_units,
-        slash_names=rules.slash_names,
-        light_closed=rules.light_closed,
+    how = rules.how(
+        items=writer.index is not None,
+        multi_dispatch=writer.light_units,
         delay_levels=writer.delay_levels,
-        topics=topics,
     )
+    return dispatch_columns(records, how, topics)
 
 
 def _write_units(writer: StoreWriter, what: _Found) -> None:

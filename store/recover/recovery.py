@@ -11,6 +11,8 @@ from ..audit.messages import Readability, survey
 from ..audit.prove import Light, Proof
 from ..audit.prove_parts import prove_log
 from ..audit.verified import SoundLog
+from ..broker.dispatch_record import Dispatching
+from ..broker.generation import Generation, generation_of
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
@@ -274,12 +276,7 @@ def examine(
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
-            survey(
-                CommitLog.open(layout),
-                [*auditors],
-                index_tags=False,
-                multi_dispatch=False,
-            )
+            survey(CommitLog.open(layout), [*auditors], Dispatching(multi_dispatch=False))
     return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 
 
@@ -323,7 +320,8 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
     light = None
     if switches.multi_dispatch:
         rules = profile.dispatch
-        further = rules.further(switches.light_zero, switches.delay_levels)
+        levels = switches.delay_levels
+        further = rules.how(items=False, light_zero=switches.light_zero, delay_levels=levels)
         light = Light(profile.version, further if rules.multi_dispatch else None)
     log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
     tagged = profile.dispatch.index_tags

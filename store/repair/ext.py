@@ -31,6 +31,7 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MIN,
 )
 from ..broker.dispatch import dispatch
+from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import Entry, Snapshot
 from ..columns.ordered import rows_of
 from ..counted import counted
@@ -288,9 +289,7 @@ def _records(units: Units, log: CommitLog, levels: Levels) -> dict[int, Wanted]:
     batch = log.records(np.unique(units["physical_offset"].astype(np.int64)))
     if not len(batch):
         return {}
-    made = dispatch(
-        batch, index_tags=False, index=False, multi_dispatch=False, delay_levels=levels
-    ).units
+    made = dispatch(batch, OWN_QUEUES._replace(delay_levels=levels)).units
     codes = dict(zip(batch.position[made.record].tolist(), made.tags_code.tolist(), strict=True))
     times = zip(
         batch.position.tolist(), batch.columns.ints("store_timestamp").tolist(), strict=True

@@ -168,13 +168,8 @@ class _Part:
         """Dispatch a window of records; False: some record is out of the ordinary."""
         if not is_in_order(batch, self._group.reach):
             return False
-        rules = self._rules
-        made = dispatch(
-            batch,
-            index_tags=rules.index_tags,
-            multi_dispatch=False,
-            delay_levels=self._levels,
-        )
+        how = self._rules.how(multi_dispatch=False, delay_levels=self._levels)
+        made = dispatch(batch, how)
         if self._light and made.properties.find(INNER_MULTI_DISPATCH).length.max() > 0:
             return False
         numbers = [self._topics.setdefault(topic, len(self._topics)) for topic in made.topics]

@@ -30,6 +30,7 @@ from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..audit.messages import Messages, survey
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
+from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, writer_profile
 from ..broker.snapshot import QueueId
 from ..broker.topics import Topics, now_ms
@@ -289,7 +290,7 @@ def close_holes(
     with layout.commit_log_files() as queue:
         log = CommitLog(queue)
         offsets = MissingOffsets(begins)
-        survey(log, [offsets], index_tags=True, multi_dispatch=True, crc=False)
+        survey(log, [offsets], Dispatching(index_tags=True), crc=False)
         forms = Forms(now_ms(), (), "", offsets.crc_items)
         gaps = list(_gaps(holes, offsets, file_bytes))
         missing = offsets.certain()

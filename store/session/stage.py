@@ -16,6 +16,7 @@ from pathlib import Path
 from ...formats.index_file import file_size
 from ..audit.messages import Messages, survey
 from ..broker.dispatch import Dispatched
+from ..broker.dispatch_record import Dispatching
 from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
@@ -430,8 +431,7 @@ def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
     survey(
         CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
         [indexer],
-        index_tags=plan.index_tags,
-        multi_dispatch=False,
+        Dispatching(plan.index_tags, multi_dispatch=False),
         start=indexed_to if indexed_to >= 0 else None,
     )
 

@@ -380,13 +380,13 @@ def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
 def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:
     """(queue, units, queue offsets) that a broker dispatches for records in log order."""
     rules = outcome.profile.dispatch
-    dispatched = dispatch_columns(
-        columns,
-        index_tags=rules.index_tags,
-        index=False,
-        multi_dispatch=rules.multi_dispatch and outcome.switches.multi_dispatch,
-        **rules.further(outcome.switches.light_zero, outcome.switches.delay_levels)._asdict(),
+    how = rules.how(
+        items=False,
+        multi_dispatch=outcome.switches.multi_dispatch,
+        light_zero=outcome.switches.light_zero,
+        delay_levels=outcome.switches.delay_levels,
     )
+    dispatched = dispatch_columns(columns, how)
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])
         raise _Poison(int(columns.ints("physical_offset")[row]))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..broker.dispatch import dispatch
+from ..broker.dispatch_record import Dispatching
 from ..columns.rows import Rows
 from ..log.commit_log import CommitLog
 from .context import Records
@@ -31,7 +32,7 @@ class Wanted(Rows):
         """Those of records. tags: as the dispatch of the pass has it, or with and without them."""
         dispatched = records.dispatched
         if tags is not None or dispatched is None:
-            dispatched = dispatch(records.batch, index_tags=bool(tags), multi_dispatch=False)
+            dispatched = dispatch(records.batch, Dispatching(bool(tags), multi_dispatch=False))
         items = dispatched.items
         position = records.position[items.record]
         return cls(items.record, position, items.key_hash, items.store_timestamp)

@@ -214,15 +214,17 @@ def read(
         log_pass.run(items, progress)
         return
     from ..audit.messages import survey
-    from ..broker.dispatch_record import Further
+    from ..broker.dispatch_record import Dispatching
 
     rules, light = scene.profile.dispatch, options_of(scene.store.layout).multi_dispatch
     survey(
         scene.store.log,
         [log_pass],
-        index_tags=rules.index_tags,
-        multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
-        further=Further(delay_levels=options_of(scene.store.layout).delay_waits()),
+        Dispatching(
+            rules.index_tags,
+            multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
+            delay_levels=options_of(scene.store.layout).delay_waits(),
+        ),
         progress=progress,
         items=items,
     )

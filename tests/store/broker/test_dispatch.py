@@ -17,6 +17,7 @@ from mqstore.formats.hashing import index_hash, java_string, tags_code
 from mqstore.formats.message_properties import parse
 from mqstore.store.broker.delay_level import SCHEDULE_TOPIC, delay_ms, parse_levels
 from mqstore.store.broker.dispatch import Dispatched, dispatch_columns, split_keys
+from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.columns.dictionary import dictionary
 
 from ...stores import NAMES
@@ -80,7 +81,7 @@ def test_every_record_of_a_real_store(name: str, store: Callable[[str], Path]) -
     layout = layout_of(name, store(name))
     columns, records = columns_of(layout), records_of(layout)
     for tags in (False, True):
-        units, items = rows_of(dispatch_columns(columns, index_tags=tags))
+        units, items = rows_of(dispatch_columns(columns, Dispatching(index_tags=tags)))
         assert units == [u for i, r in enumerate(records) for u in expected_units(r, i)]
         assert items == [x for i, r in enumerate(records) for x in expected_items(r, i, tags)]
     assert len(records) == len(columns)
@@ -108,7 +109,7 @@ def test_transaction_states() -> None:
         {"sys_flag": flag, "properties": properties(UNIQ_KEY="u", KEYS="k", TAGS="t")}
         for flag in (0x0, 0x4, 0x8, 0xC, 0x30D)
     ]
-    found = dispatch_columns(columns_for(rows), index_tags=True)
+    found = dispatch_columns(columns_for(rows), Dispatching(index_tags=True))
     assert found.units.record.tolist() == [0, 2]
     assert np.bincount(found.items.record, minlength=5).tolist() == [3, 3, 3, 0, 0]
     assert found.count == 5
@@ -129,14 +130,16 @@ def test_transaction_states() -> None:
 def test_delay_in_the_schedule_topic_only(delay: str, code: int) -> None:
     text = properties(TAGS="t", DELAY=delay)
     rows = [{"topic": SCHEDULE_TOPIC.encode(), "properties": text}, {"properties": text}]
-    units = dispatch_columns(columns_for(rows), index_tags=False).units
+    units = dispatch_columns(columns_for(rows), Dispatching(index_tags=False)).units
     assert units.tags_code.tolist() == [code, tags_code("t")]
 
 
 def test_configured_delay_levels() -> None:
     rows = [{"topic": SCHEDULE_TOPIC.encode(), "properties": properties(DELAY=d)} for d in "129"]
     levels = parse_levels("7s 2d")
-    units = dispatch_columns(columns_for(rows), index_tags=False, delay_levels=levels).units
+    units = dispatch_columns(
+        columns_for(rows), Dispatching(index_tags=False, delay_levels=levels)
+    ).units
     assert units.tags_code.tolist() == [5 + 7_000, 5 + 172_800_000, 5 + 172_800_000]
 
 
@@ -155,7 +158,7 @@ def test_light_queues() -> None:
         message("%LMQ%x/y", "3"),
         message("%LMQ%a", "x"),
     ]
-    found = dispatch_columns(columns_for(rows), index_tags=False)
+    found = dispatch_columns(columns_for(rows), Dispatching(index_tags=False))
     units, _ = rows_of(found)
     named = [unit[:4] for unit in units if unit[1] not in ("T", "%RETRY%g", "rmq_sys_x")]
     assert named == [
@@ -165,14 +168,14 @@ def test_light_queues() -> None:
     assert [unit[0] for unit in units] == [0, 0, 0, 0, 1, 1, 1, *range(2, 8)]
     assert {unit[6] for unit in units} == {tags_code("t")}
     assert found.poisoned.tolist() == [1, 7]
-    slashed = dispatch_columns(columns_for(rows), index_tags=False, slash_names=True)
+    slashed = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, slash_names=True))
     assert "%LMQ%x/y" in slashed.topics
-    plain = dispatch_columns(columns_for(rows), index_tags=False, multi_dispatch=False)
+    plain = dispatch_columns(columns_for(rows), Dispatching(index_tags=False, multi_dispatch=False))
     assert len(plain.units) == len(rows)
 
 
 def test_nothing_in_nothing_out() -> None:
-    found = dispatch_columns(columns_for([]), index_tags=True)
+    found = dispatch_columns(columns_for([]), Dispatching(index_tags=True))
     assert (len(found.units), len(found.items), found.topics, found.count) == (0, 0, [], 0)
 
 
@@ -184,7 +187,7 @@ def test_items_of_any_keys(found: list[dict[str, str]]) -> None:
     rows = [
         {"topic": f"T{i % 3}é".encode(), "properties": properties(**p)} for i, p in enumerate(found)
     ]
-    _, items = rows_of(dispatch_columns(columns_for(rows), index_tags=True))
+    _, items = rows_of(dispatch_columns(columns_for(rows), Dispatching(index_tags=True)))
     expected = []
     for i, p in enumerate(found):
         keys = [p["UNIQ_KEY"], *p["KEYS"].split(" "), f"T#{p['TAGS']}" if p["TAGS"] else ""]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mqstore.store.audit.messages import Readability, survey
+from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -50,7 +51,7 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     kept = [(file.start, file.start + file.wrote) for file in start.log.files]
     after = Readability(kept, start.queues, can_have_files)
     log = CommitLog.open(Layout.open(root, config))
-    survey(log, [after], index_tags=False, multi_dispatch=_dispatches_to_many(start))
+    survey(log, [after], Dispatching(multi_dispatch=_dispatches_to_many(start)))
     # a record whose own queue offset was changed has its unit, at another place than it says
     changed = ("queue_offset", "offset_", "flip_queueOffset", "flip_queueId")
     astray = 1 if case["kind"].startswith(changed) else 0

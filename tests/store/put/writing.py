@@ -10,6 +10,7 @@ import numpy as np
 
 from mqstore.formats.message import SysFlag
 from mqstore.store.broker.dispatch import dispatch_columns
+from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -101,7 +102,7 @@ def store_contents(root: Path) -> dict[str, bytes | list[bytes]]:
 def assert_whole(root: Path, config: BrokerConfig = TINY) -> None:
     """Every queue holds exactly the units that the records of the log make."""
     layout = Layout.open(root, config)
-    dispatched = dispatch_columns(columns_of(layout), index_tags=False)
+    dispatched = dispatch_columns(columns_of(layout), Dispatching(index_tags=False))
     units = dispatched.units
     expected: dict[tuple[str, int], list[tuple[int, ...]]] = {}
     rows = (units.queue_offset, units.physical_offset, units.size, units.tags_code)

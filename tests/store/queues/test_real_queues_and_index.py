@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mqstore.store.broker.dispatch import Units, dispatch_columns
+from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.queue_directories import queue_directories
 from mqstore.store.index.files import Geometry
@@ -72,7 +73,7 @@ def test_queues_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: 
     options = config(name, root)
     file_size = number(options, "mappedFileSizeConsumeQueue", "mapedFileSizeConsumeQueue")
     slashes = name.startswith("4.9")
-    found = dispatch_columns(columns_of(layout), index_tags=False, slash_names=slashes)
+    found = dispatch_columns(columns_of(layout), Dispatching(index_tags=False, slash_names=slashes))
     target = tmp_path / "queues"
     batch_topics = {queue.topic for queue in queue_directories(layout.batch_consume_queue)}
     plain = [topic not in batch_topics for topic in found.topics]
@@ -88,7 +89,7 @@ def test_index_byte_by_byte(name: str, store: Callable[[str], Path], tmp_path: P
     layout = layout_of(name, root)
     options = config(name, root)
     version = truth(name)["broker_version"]
-    found = dispatch_columns(columns_of(layout), index_tags=version >= "5.4")
+    found = dispatch_columns(columns_of(layout), Dispatching(index_tags=version >= "5.4"))
     geometry = Geometry(number(options, "maxHashSlotNum"), number(options, "maxIndexNum"))
     writer = IndexWriter(
         Files(), tmp_path / "index", geometry, count_every_put=version.startswith("4.3")

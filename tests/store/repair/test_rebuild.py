@@ -11,6 +11,7 @@ import pytest
 
 from mqstore.store.audit import prove_parts
 from mqstore.store.broker.dispatch import dispatch
+from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.disk.edits import digest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
@@ -76,7 +77,7 @@ def check_plans(root: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
         made = [batch.unpacked() for batch in found.plan.items]
         scan = CommitLog.open(found.layout).scan()
         batches = (item for item in scan if isinstance(item, Batch) and item.mark is Mark.NONE)
-        asked = [dispatch(b, index_tags=found.plan.index_tags).items for b in batches]
+        asked = [dispatch(b, Dispatching(found.plan.index_tags)).items for b in batches]
         for name in ("key_hash", "physical_offset", "store_timestamp"):
             both = [np.concatenate([getattr(m, name) for m in all_]) for all_ in (made, asked)]
             assert both[0].tolist() == both[1].tolist(), name
