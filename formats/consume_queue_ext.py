@@ -20,8 +20,7 @@ UNIT = Struct(
 )
 #: A unit without its bit map.
 HEAD = Struct(*UNIT.subcons[:-1])
-UNIT_BYTES_MIN = 20
-assert HEAD.sizeof() == UNIT_BYTES_MIN
+UNIT_BYTES_MIN = HEAD.sizeof()
 UNIT_BYTES_MAX = 32767
 
 #: Stands instead of a size where the rest of a file is not used.

@@ -29,7 +29,7 @@ ENTRY = Struct(
     "body" / Bytes(_entry.body_length) * "one MESSAGE",
 )
 #: Bytes before the body.
-HEADER_BYTES = 48
+HEADER_BYTES = Struct(*ENTRY.subcons[:-1]).sizeof()
 
 BLANK = Struct(
     "magic" / Int32sb * "-1",

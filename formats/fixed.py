@@ -7,10 +7,13 @@ the import of numpy, and construct takes ten times as long per unit as `struct` 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from construct import Construct, FormatField, Rebuild, Renamed
+
+T = TypeVar("T")
 
 
 @lru_cache(maxsize=64)
@@ -31,3 +34,12 @@ def numbers_of(schema: Construct[Any, Any]) -> struct.Struct:
     if len(orders) != 1:
         raise TypeError("numbers of several byte orders")
     return struct.Struct(orders.pop() + "".join(code[1:] for code in codes))
+
+
+def tuple_of(kind: Callable[..., T], schema: Construct[Any, Any], data: bytes) -> T:
+    """The numbers of `schema` at the beginning of `data` as a named tuple; missing bytes are zeros.
+
+    A test holds the fields of each such class against its schema.
+    """
+    form = numbers_of(schema)
+    return kind(*form.unpack(data[: form.size].ljust(form.size, b"\0")))

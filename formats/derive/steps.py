@@ -11,7 +11,17 @@ from typing import Any
 
 import construct as c
 
-from .layout import Blob, Branch, Expression, Hole, Node, Number, Unsupported, nodes_of
+from .layout import (
+    Blob,
+    Branch,
+    Expression,
+    Hole,
+    Node,
+    Number,
+    Unsupported,
+    minimum_bytes,
+    nodes_of,
+)
 
 Step = tuple[Any, ...]
 _LETTERS = {
@@ -93,7 +103,7 @@ def tables() -> str:
         "PRE_FILL": tuple(consume_queue.PRE_FILL.values()),
         "EXT_ADDRESS_MAX": consume_queue.EXT_ADDRESS_MAX,
         "MAGICS": (message.MAGIC_V1, message.MAGIC_V2),
-        "SMALLEST": message.SMALLEST,
+        "SMALLEST": minimum_bytes(message.MESSAGE),
         "IPV4_BYTES": primitives.IPV4_BYTES,
         "IPV6_BYTES": primitives.IPV6_BYTES,
         "OFFSET_BYTES": c.Int64sb.sizeof(),

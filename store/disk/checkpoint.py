@@ -14,13 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...formats.checkpoint import FIELDS, PAGE_BYTES
-from ...formats.fixed import numbers_of
+from ...formats.fixed import numbers_of, tuple_of
 from ...formats.timer_check import FIELDS as TIMER_FIELDS
 from ..errors import Missing
 from .byte_reader import read_regular
 from .files import Files, write_new
-
-_FIELDS = numbers_of(FIELDS)
 
 
 class Checkpoint(NamedTuple):
@@ -39,13 +37,13 @@ class Checkpoint(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
         """The fields of the file's content; missing bytes count as zeros, as in a broker."""
-        return cls(*_FIELDS.unpack(data[: _FIELDS.size].ljust(_FIELDS.size, b"\0")))
+        return tuple_of(cls, FIELDS, data)
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint | None:
     """The checkpoint at `path`, None where there is none. Raises Unreadable."""
     try:
-        return Checkpoint.from_bytes(read_regular(path, _FIELDS.size))
+        return Checkpoint.from_bytes(read_regular(path, FIELDS.sizeof()))
     except Missing:
         return None
 
@@ -94,9 +92,6 @@ def write_checkpoint(files: Files, path: Path, checkpoint: Checkpoint) -> None:
         files.sync_directory(path.parent)
 
 
-_TIMER_FIELDS = numbers_of(TIMER_FIELDS)
-
-
 class TimerCheck(NamedTuple):
     """The fields of timercheck, by the names of the schema: ms since 1970, offsets, versions."""
 
@@ -111,19 +106,17 @@ class TimerCheck(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> TimerCheck:
         """The fields of the file's content; missing bytes count as zeros, as in a broker."""
-        return cls(
-            *_TIMER_FIELDS.unpack(data[: _TIMER_FIELDS.size].ljust(_TIMER_FIELDS.size, b"\0"))
-        )
+        return tuple_of(cls, TIMER_FIELDS, data)
 
     def to_bytes(self) -> bytes:
         """The fields as they lie at the beginning of the file."""
-        return _TIMER_FIELDS.pack(*self)
+        return numbers_of(TIMER_FIELDS).pack(*self)
 
 
 def read_timer_check(path: str | os.PathLike[str]) -> TimerCheck | None:
     """The timercheck at `path`, None where there is none. Raises Unreadable."""
     try:
-        return TimerCheck.from_bytes(read_regular(path, _TIMER_FIELDS.size))
+        return TimerCheck.from_bytes(read_regular(path, TIMER_FIELDS.sizeof()))
     except Missing:
         return None
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from ...formats.fixed import numbers_of
+from ...formats.fixed import tuple_of
 from ...formats.index_file import (
     HEADER,
     HEADER_BYTES,
@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
     Flags = npt.NDArray[np.bool_]
 
-_HEADER = numbers_of(HEADER)
-_SLOT = numbers_of(SLOT)
-_ITEM = numbers_of(ITEM)
 _NEWEST = 64
 """Items that tell one geometry from another."""
 WINDOW_ITEMS = 1 << 16
@@ -144,11 +141,11 @@ class IndexFile:
             return self.read_header()
         except UnreadableRange as error:
             note(unread_of(error))
-            return Header(*_HEADER.unpack(bytes(HEADER_BYTES)))
+            return tuple_of(Header, HEADER, b"")
 
     def read_header(self) -> Header:
         """The header; zeros where the file is too short. Raises Missing, Unreadable, UnreadableRange."""
-        return Header(*_HEADER.unpack(self._read(0, HEADER_BYTES)))
+        return tuple_of(Header, HEADER, self._read(0, HEADER_BYTES))
 
     @property
     def full(self) -> bool:
@@ -163,13 +160,12 @@ class IndexFile:
 
     def slot(self, number: int) -> int:
         """Number of the newest item of a slot, 0 ≤ number < slots."""
-        value: int = _SLOT.unpack(self._read(slots_offset() + number * SLOT_BYTES, SLOT_BYTES))[0]
-        return value
+        return tuple_of(int, SLOT, self._read(slots_offset() + number * SLOT_BYTES, SLOT_BYTES))
 
     def item(self, number: int) -> Item:
         """One item; number 0 is never used."""
         at = items_offset(self.slots) + number * ITEM_BYTES
-        return Item(*_ITEM.unpack(self._read(at, ITEM_BYTES)))
+        return tuple_of(Item, ITEM, self._read(at, ITEM_BYTES))
 
     def columns(self, first: int = 1) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Items `first` … last as (number of the first, structured array of ITEM), in windows.

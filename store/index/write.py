@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...formats.fixed import numbers_of
+from ...formats.fixed import tuple_of
 from ...formats.index_file import (
     HEADER,
     HEADER_BYTES,
@@ -167,7 +167,7 @@ class IndexWriter:
         whole = file_size(*self._geometry)
         if file.size < whole:
             file.truncate(whole)
-        header = Header(*numbers_of(HEADER).unpack(file.pread(HEADER_BYTES, 0)))
+        header = tuple_of(Header, HEADER, file.pread(HEADER_BYTES, 0))
 
         def read(first: int, count: int) -> bytes:
             return file.pread(count * SLOT_BYTES, slots_offset() + first * SLOT_BYTES)

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from ...formats.checkpoint import FIELDS, PAGE_BYTES
-from ...formats.fixed import numbers_of
+from ...formats.checkpoint import PAGE_BYTES
 from ..audit.batches import of_right_type
 from ..audit.messages import Auditor, survey
 from ..audit.packed_items import PackedItems
@@ -28,7 +27,7 @@ from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
-from ..disk.checkpoint import Checkpoint
+from ..disk.checkpoint import Checkpoint, checkpoint_bytes
 from ..disk.edits import Edit, Phase
 from ..disk.file_queue import MappedFileQueue
 from ..errors import Refused
@@ -58,7 +57,7 @@ _CODES = ("I-111", "I-113")
 
 def checkpoint_edit(path: Path, checkpoint: Checkpoint) -> Edit:
     """The edit that leaves `checkpoint` at `path`: its fields written, or a whole new file."""
-    data = numbers_of(FIELDS).pack(*checkpoint)
+    data = checkpoint_bytes(checkpoint)
     if path.exists() and path.stat().st_size == PAGE_BYTES:
         made = Edit("write", str(path), _REASON, _CODES, 0, len(data), data)
     else:

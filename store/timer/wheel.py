@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.blank import MAGIC_BLANK
-from ...formats.fixed import numbers_of
+from ...formats.fixed import numbers_of, tuple_of
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -33,9 +33,6 @@ _BLANK_SLOTS = 60
 NONE = -1
 """Position of an entry that is not there."""
 
-_UNIT = numbers_of(UNIT)
-_SLOT = numbers_of(SLOT)
-
 
 class Slot(NamedTuple):
     """A slot of the wheel; names as in the schema."""
@@ -49,12 +46,11 @@ class Slot(NamedTuple):
     @classmethod
     def from_bytes(cls, data: bytes) -> Slot:
         """One slot as it lies in the file."""
-        return cls(*_SLOT.unpack(data))
+        return tuple_of(cls, SLOT, data)
 
     def to_bytes(self) -> bytes:
         """As it lies in the file."""
-        packed: bytes = _SLOT.pack(*self)
-        return packed
+        return numbers_of(SLOT).pack(*self)
 
 
 class TimerMessage(NamedTuple):
@@ -146,8 +142,7 @@ class Wheel:
         first = position if slot.first_pos == NONE else slot.first_pos
         count = slot.num - 1 if message.cancels else slot.num + 1
         self.put(Slot(slot.time, first, position, count, slot.magic))
-        packed: bytes = _UNIT.pack(*unit, message.topic_hash, 0)
-        return packed
+        return numbers_of(UNIT).pack(*unit, message.topic_hash, 0)
 
     def _at(self, tick: int) -> Slot:
         number = tick % SLOTS

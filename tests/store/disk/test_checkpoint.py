@@ -24,10 +24,6 @@ def test_reads_what_the_broker_reads(name: str, store: Callable[[str], Path]) ->
     assert {key: found._asdict()[key] for key in expected} == expected
 
 
-def test_names_are_those_of_the_schema() -> None:
-    assert Checkpoint._fields == tuple(member.name for member in FIELDS.subcons)
-
-
 def test_missing_bytes_are_zeros(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     assert read_checkpoint(path) is None
