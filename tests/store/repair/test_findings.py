@@ -126,16 +126,17 @@ def test_the_logs_of_torn_records_are_opened_once(
                 opened.write(bytes(11))
             torn += 1
     assert torn > 2
-    opened_logs = []
+    used, from_commit_log = list[CommitLog](), compaction._from_commit_log
 
-    def counted(*names: Any) -> CommitLog:
-        opened_logs.append(names[1:])
-        return open_log(*names)
+    def noted(*of_record: Any) -> bytes | None:
+        used.append(of_record[-1])
+        return from_commit_log(*of_record)
 
-    monkeypatch.setattr(compaction, "open_log", counted)
+    monkeypatch.setattr(compaction, "_from_commit_log", noted)
     repaired(root, BrokerConfig({}), chosen([Part.COMPACTION], ()))
     assert rows(root, ["compaction"]) == wanted
-    assert len(opened_logs) == 2, "the plan, and the same once more before it is carried out"
+    assert len(used) == 2 * torn
+    assert len(set(map(id, used))) == 2, "the plan, and the same once more before it is carried out"
 
 
 def place_of(root: Path, queue: QueueId, offset: int, field: str) -> tuple[str, int]:
