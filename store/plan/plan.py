@@ -49,7 +49,7 @@ from .lost_messages import tombstoned
 from .normalize import check_kinds, ext_edits, mend, what_a_log_left
 from .observer import Maker, Policy, Wish
 from .torn_records import CutProperties, misnamed
-from .unreferenced import Unplaced, places
+from .unreferenced import places
 
 _REASON = "times and positions of a complete store"
 _CODES = ("I-111", "I-113")
@@ -174,7 +174,7 @@ def make_plan(
     tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
     """
     wish = wish or Wish()
-    policy, keep, rules = wish.policy, wish.policy is Policy.KEEP, profile.dispatch
+    policy, keep = wish.policy, wish.policy is Policy.KEEP
     switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
     mended, edits = mend(typed, any_length=keep, empty_log=wish.force_empty_log)
@@ -182,27 +182,13 @@ def make_plan(
     if not mended.log:
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     sound = None if edits else sound
-    queue, fills, maker, restored = _files_of(mended), list[Fill](), None, 0
-    cut: Sequence[CutProperties] = ()
-    written: Sequence[tuple[int, int]] = ()
-    unplaced: Sequence[Unplaced] = ()
-    look = partial(
-        survey,
-        how=rules.how(
-            items=False,
-            multi_dispatch=switches.multi_dispatch,
-            light_zero=switches.light_zero,
-            delay_levels=switches.delay_levels,
-        ),
-        progress=tell,
-    )
+    queue, maker = _files_of(mended), None
+    look = partial(survey, how=switches.dispatching(profile.dispatch), progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
         kept, maker, brought = _keep(
             mended, queue, profile, outcome, wish, look, auditors, groups, sound
         )
-        log, queue, fills, restored = kept.plan, kept.queue, kept.fills, kept.restored
-        cut, written, unplaced = kept.cut, kept.written, kept.unplaced
     else:
         if edits or outcome.refusal or outcome.log.hidden:
             outcome = simulate(
@@ -210,19 +196,36 @@ def make_plan(
                 profile,
                 switches._replace(consume_queue_ext=False, timer_wheel_enable=False),
             )
-        log = plan_log(mended, outcome)
-    commit_log = CommitLog.of(snapshot.layout, queue)
+        kept = KeptLog(plan_log(mended, outcome), queue, [])
     if maker is None:
+        commit_log = CommitLog.of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
-        maker = Maker(mended, log, groups, profile, wish, sound.index if sound else None)
+        maker = Maker(mended, kept.plan, groups, profile, wish, sound.index if sound else None)
         if keep:
-            untouched = sound and sound.beside(written)
+            untouched = sound and sound.beside(kept.written)
             look(commit_log, [maker], crc=False, progress=None, sound=untouched)
         else:
             look(commit_log, [maker, *auditors], sound=sound)
-    maker.note_lost(tombstoned(mended, fills), unplaced)
-    queues = _queue_edits(snapshot, maker, commit_log, profile)
-    edits = [*edits, *(replace(edit, phase=Phase.LOG) for edit in log.edits), *queues.edits]
+    maker.note_lost(tombstoned(mended, kept.fills), kept.unplaced)
+    beyond = sum(int((fill.lost.position >= outcome.log_end).sum()) for fill in kept.fills)
+    plan = Plan(policy, kept.plan.start, kept.plan.end, edits, brought=brought, beyond=beyond)
+    return _completed(plan, snapshot, profile, switches, wish, kept, maker)
+
+
+def _completed(
+    plan: Plan,
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches,
+    wish: Wish,
+    kept: KeptLog,
+    maker: Maker,
+) -> Plan:
+    """A plan with what becomes of the log, of the queues, the index and all the rest."""
+    log, rules = kept.plan, profile.dispatch
+    queues = _queue_edits(snapshot, maker, CommitLog.of(snapshot.layout, kept.queue), profile)
+    of_log = (replace(edit, phase=Phase.LOG) for edit in log.edits)
+    edits = [*plan.edits, *of_log, *queues.edits]
     if switches.consume_queue_ext:
         edits += ext_edits(snapshot)
     if profile.timer and switches.timer_wheel_enable:
@@ -235,15 +238,13 @@ def make_plan(
     if changed:
         edits += ending(snapshot, checkpoint)
         check_kinds(edits)
-    return Plan(
-        policy,
-        log.start,
-        log.end,
-        edits,
-        queues.rows,
-        maker.lost,
-        maker.groups,
-        index,
+    return replace(
+        plan,
+        edits=edits,
+        queues=queues.rows,
+        lost=maker.lost,
+        groups=maker.groups,
+        index=index,
         items=maker.all_items,
         checkpoint=checkpoint if changed else None,
         sound_checkpoint=checkpoint,
@@ -253,12 +254,11 @@ def make_plan(
         shifted=queues.shifted,
         stale=log.stale,
         tail_bytes=log.tail_bytes,
-        beyond=_beyond(fills, outcome.log_end) + queues.beyond,
-        restored=restored,
-        files=queue,
-        brought=brought,
-        fills=fills,
-        cut=cut,
+        beyond=plan.beyond + queues.beyond,
+        restored=kept.restored,
+        files=kept.queue,
+        fills=kept.fills,
+        cut=kept.cut,
     )
 
 
@@ -371,11 +371,6 @@ def _without_log(
     edits = [*edits, *put_away(snapshot), *ending(snapshot, new)]
     check_kinds(edits)
     return Plan(policy, 0, 0, edits, lost=lost, groups=groups, checkpoint=new, sound_checkpoint=new)
-
-
-def _beyond(fills: Sequence[Fill], log_end: int) -> int:
-    """Lost records behind the broker's log end."""
-    return sum(int((fill.lost.position >= log_end).sum()) for fill in fills)
 
 
 def _files_of(snapshot: Snapshot) -> MappedFileQueue:

@@ -18,8 +18,9 @@ import numpy as np
 from ...formats.derive import Columns, decode
 from ..audit.verified import SoundRun
 from ..broker.dispatch import LMQ_PREFIX
+from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
-from ..broker.profiles import AbnormalStart, NormalStart, Profile, profile_of
+from ..broker.profiles import AbnormalStart, DispatchRules, NormalStart, Profile, profile_of
 from ..broker.snapshot import Snapshot
 from ..disk.broker_conf import BrokerConfig
 from ..disk.layout import Layout
@@ -61,6 +62,15 @@ class Switches(NamedTuple):
         if not self.check_crc:
             return BodyCheck.NONE
         return BodyCheck.PROPERTY_CRC if self.force_property_crc else BodyCheck.BODY_CRC
+
+    def dispatching(self, rules: DispatchRules) -> Dispatching:
+        """The units that a generation with these options makes of records."""
+        return rules.how(
+            items=False,
+            multi_dispatch=self.multi_dispatch,
+            light_zero=self.light_zero,
+            delay_levels=self.delay_levels,
+        )
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Switches:

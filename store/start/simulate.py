@@ -379,13 +379,7 @@ def _dispatch(outcome: Outcome, batch: Records, behind: int | None) -> None:
 
 def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Units, Ints]]:
     """(queue, units, queue offsets) that a broker dispatches for records in log order."""
-    rules = outcome.profile.dispatch
-    how = rules.how(
-        items=False,
-        multi_dispatch=outcome.switches.multi_dispatch,
-        light_zero=outcome.switches.light_zero,
-        delay_levels=outcome.switches.delay_levels,
-    )
+    how = outcome.switches.dispatching(outcome.profile.dispatch)
     dispatched = dispatch_columns(columns, how)
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])
