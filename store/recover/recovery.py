@@ -12,7 +12,6 @@ from ..audit.prove import Light, Proof
 from ..audit.prove_parts import prove_log
 from ..audit.verified import SoundLog
 from ..broker.dispatch_record import Dispatching
-from ..broker.generation import Generation, generation_of
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
