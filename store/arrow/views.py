@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import acero
 from pyarrow import compute as pc
 
 from ..disk.byte_reader import noting
@@ -208,6 +207,8 @@ def mask_of(expression: pc.Expression, rows: pa.RecordBatch) -> npt.NDArray[np.b
 
 
 def _mask(expression: pc.Expression, rows: pa.Table) -> npt.NDArray[np.bool_]:
+    from pyarrow import acero  # which imports pandas
+
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
     project = acero.Declaration(
         "project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source]

@@ -23,7 +23,6 @@ from ..disk.workers import beside, cores
 from ..errors import Missing
 from ..findings.catalogue import GROUPS
 from ..findings.findings import order
-from ..recover.recovery import Proved
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from .context import LogFacts, Scene, Scope, never
@@ -35,7 +34,7 @@ from .verdict import Verdict, status_of
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
-    from ..recover.recovery import Recovery
+    from ..recover.recovery import Proved, Recovery
     from .parallel import Left
 
 
@@ -272,6 +271,8 @@ def verified_before(
     version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
     Raises Unreadable.
     """
+    from ..recover.recovery import Proved  # a check of one group needs no plan
+
     seen, files = Fingerprint.of(layout), Fingerprint.now(layout)
     scope = Scope(groups=_OTHERS, broker_version=version, proof=True)
     verdict = _verified(layout, scope, rate_bytes, jobs or cores(), tell)
