@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...formats.derive import Columns, dtype_of
+from ...formats.derive import Columns
 from ...formats.hashing import java_hash, java_string
-from ...formats.index_file import HEADER, HEADER_BYTES, ITEM, SLOT, items_offset, slots_offset
+from ...formats.index_file import items_offset, slots_offset
 from ...formats.message import MAGIC_V2, SysFlag
 from ...formats.message_properties import CRC32, ITEM_SEPARATOR, TAGS, UNIQ_KEY, parse
 from ..broker.dispatch import LMQ_PREFIX
@@ -30,6 +30,7 @@ from ..disk.checkpoint import Checkpoint, read_checkpoint
 from ..disk.compressed import is_compressed_name, open_plain, plain_name
 from ..disk.layout import Layout
 from ..errors import Missing, UnreadableRange, from_os_error
+from ..index.files import IndexFile
 from ..index.sizes import sizes_of
 
 _LOG_FILES_LOOKED_AT = 3
@@ -146,13 +147,13 @@ class _Evidence:
         return [text for text in texts if text and b"\0" not in text]
 
     @cached_property
-    def newest_index(self) -> FileBytes | None:
+    def newest_index(self) -> IndexFile | None:
         """The newest index file with a whole header."""
         for entry in reversed(list_entries(self.layout.index)):
             if _is_number(entry.name):
-                data = _content(entry.path)
-                if len(data) > slots_offset():
-                    return data
+                file = IndexFile(entry.path, sizes_of(self.layout).of_index)
+                if file.size > slots_offset():
+                    return file
         return None
 
     @cached_property
@@ -316,41 +317,24 @@ def _batch_keys(evidence: _Evidence) -> str:
 
 def _counts_puts(evidence: _Evidence) -> str:
     """Up to 4.7.0 hash_slot_count counts the items, not the slots in use."""
-    data = evidence.newest_index
-    if data is None:
+    file = evidence.newest_index
+    if file is None or file.size < items_offset(file.slots):
         return ""
-    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
-    slots = sizes_of(evidence.layout).index_slots.value
-    used = data[slots_offset() : items_offset(slots)]
-    if len(used) < items_offset(slots) - slots_offset():
-        return ""
-    in_use = int(np.count_nonzero(used.view(dtype_of(SLOT))["item"]))
-    found = int(header["hash_slot_count"]) > in_use
+    in_use = sum(np.count_nonzero(items) for _, items in file.slot_columns())
+    found = file.read_header().hash_slot_count > in_use
     return "the index counts puts, not slots" if found else ""
 
 
 def _tag_items(evidence: _Evidence) -> str:
     """Since 5.4 tags are indexed: look for the tags of the newest records."""
-    data, records = evidence.newest_index, evidence.records
-    if data is None or records is None:
+    file, records = evidence.newest_index, evidence.records
+    if file is None or records is None:
         return ""
-    hashes = _item_hashes(data, sizes_of(evidence.layout).index_slots.value)
+    file.read_header()  # one that cannot be read is no sign
+    newest = file.columns(max(1, file.last + 1 - _INDEX_ITEMS_LOOKED_AT))
+    hashes = {key_hash for _, items in newest for key_hash in items["key_hash"].tolist()}
     found = any(tag_hash in hashes for tag_hash in _tag_hashes(records))
     return "tags are in the index" if found else ""
-
-
-def _item_hashes(data: FileBytes, slots: int) -> set[int]:
-    """Key hashes of the newest items of an index file."""
-    header = data[:HEADER_BYTES].view(dtype_of(HEADER))[0]
-    item_bytes = dtype_of(ITEM).itemsize
-    room = max(0, len(data) - items_offset(slots)) // item_bytes
-    count = min(int(header["index_count"]), room)
-    first = max(1, count - _INDEX_ITEMS_LOOKED_AT)
-    if count <= first:
-        return set()
-    begin = items_offset(slots) + first * item_bytes
-    part = data[begin : begin + (count - first) * item_bytes]
-    return set(part.view(dtype_of(ITEM))["key_hash"].tolist())
 
 
 def _tag_hashes(records: Columns) -> Iterator[int]:
