@@ -14,6 +14,7 @@ from ...formats.derive.columns import Columns
 
 Key = slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]
 _TYPES = {"Ints": np.int64, "Flags": np.bool_}
+_ARRAYS = (np.ndarray, Ragged)
 
 
 class Rows:
@@ -22,7 +23,8 @@ class Rows:
     """
 
     def __len__(self) -> int:
-        return next(len(column) for column in vars(self).values() if _is_column(column))
+        columns = (*_ARRAYS, Columns, Rows)
+        return next(len(column) for column in vars(self).values() if isinstance(column, columns))
 
     def take(self, key: Key) -> Self:
         """Some of the rows, by slice, mask or index."""
@@ -44,14 +46,10 @@ def _names(rows: Rows | type[Rows]) -> Iterable[str]:
     return names
 
 
-def _is_column(value: object) -> bool:
-    return isinstance(value, np.ndarray | Ragged | Columns | Rows)
-
-
 def _taken(value: Any, key: Key) -> Any:
-    if isinstance(value, np.ndarray | Ragged):
+    if isinstance(value, _ARRAYS):
         return value[key]
-    return value.take(key) if isinstance(value, Columns | Rows) else value
+    return value.take(key) if isinstance(value, (Columns, Rows)) else value
 
 
 def _joined(values: list[Any]) -> Any:
