@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import hypothesis
 import pytest
 
 from . import slices
+from .failing_disk import mend_here
 from .stores import unpack
 
 # A fast run takes the same few examples every time. Slow ones follow MQSTORE_SEED: the scripts hand it
@@ -70,6 +71,14 @@ def own_time_zone() -> None:
 
 OTHER_BROKER = re.compile(r"tests/interop/.*\[(?:.*-)?(?!5\.3\.3)(\d\.\d+\.\d+)")
 """A test of the real broker, of a version that is not asked in every run."""
+
+
+@pytest.fixture(autouse=True)
+def whole_disk() -> Iterator[None]:
+    """Behind a test this process can read all again."""
+    yield
+    mend_here()
+
 
 SPARK_SESSION = re.compile(r"\bspark: SparkSession\b")
 """How a test asks for the session that all share."""

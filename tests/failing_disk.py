@@ -103,11 +103,17 @@ _failing: dict[str, tuple[int, int]] = {}
 
 
 def fail_here(path: Path, offset: int, length: int) -> None:
-    """From now on this process cannot read a range of a file."""
+    """From now on, until `mend_here`, this process cannot read a range of a file."""
     if not _failing:
         os.pread = _failing_pread
         os.preadv = _failing_preadv  # type: ignore[assignment]
     _failing[os.path.realpath(path)] = (offset, offset + length)
+
+
+def mend_here() -> None:
+    """All can be read again."""
+    _failing.clear()
+    os.pread, os.preadv = _pread, _preadv
 
 
 _pread, _preadv = os.pread, os.preadv
