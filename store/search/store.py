@@ -13,7 +13,6 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.queue_directories import has_topic, queue_directories
 from ..errors import InvalidInput, NotFound, StoreError
-from ..index.sizes import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..log.record_status import Mark
@@ -70,6 +69,8 @@ class Store:
     @property
     def sizes(self) -> Sizes:
         """File sizes, each with where it comes from."""
+        from ..index.sizes import sizes_of
+
         return sizes_of(self.layout)
 
     @cached_property
