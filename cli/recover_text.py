@@ -24,8 +24,8 @@ from .terminal import escape, time_text
 from .verdict_text import error_lines
 
 if TYPE_CHECKING:
-    from ..store.audit.tally import Share, Tally
-    from ..store.disk.edits import Edit
+    from ..store.audit.messages import Share, Tally
+    from ..store.disk.files import Edit
     from ..store.disk.layout import Layout
     from ..store.recover.predict import FileChange
     from ..store.recover.recovery import Recovery

@@ -17,8 +17,7 @@ from .options import FOUND, Common, command_app, shared
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..store.salvage.manifest import Selection
-    from ..store.salvage.salvage import Salvaged, Told, Wanted
+    from ..store.salvage.salvage import Salvaged, Selection, Told, Wanted
 
 app = command_app()
 
@@ -56,7 +55,7 @@ class Limits:
 
     def selection(self) -> Selection:
         """What they let through. Raises InvalidInput."""
-        from ..store.salvage.manifest import Selection
+        from ..store.salvage.salvage import Selection
         from ..store.search.selection import parse_range
 
         names = (name.encode("utf-8", "surrogateescape") for name in self.topic or ())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..store.counted import counted
 from ..store.findings.next_commands import Command, Given, command, next_commands
-from ..store.index.sizes import sizes_of
+from ..store.index.read import sizes_of
 from ..store.verify.verdict import first_sentence
 from .terminal import bytes_text, escape, time_text
 from .verdict_text import verdict_json

@@ -20,8 +20,7 @@ from ..store.arrow.log_rows import LogPart, parts_of
 from ..store.disk.files import Files, write_new
 from ..store.errors import StoreError
 from ..store.log.splits import split_bytes_for
-from ..store.output.publishing import Into, publish_job
-from ..store.output.stage import DRAFT, REPLACES, Stage, publish
+from ..store.output.stage import DRAFT, REPLACES, Into, Stage, publish, publish_job
 from ..store.put.on_damage import OnDamage
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from ..store.log.batch import Batch
 from ..store.log.commit_log import CommitLog, ExtentKind
 from ..store.log.record_status import Mark
 from ..store.log.splits import Split, scan_split
+from ..store.queues.ext import BitMaps, ExtWriter
 from ..store.queues.start_batches import batch_units
 from ..store.queues.write import queue_directory
-from ..store.queues.write_batches import BatchQueuesWriter
-from ..store.queues.write_ext import BitMaps, ExtWriter
+from ..store.queues.write_all import BatchQueuesWriter
 from ..store.settings.options import options_of
 from .log_part import ITEM, ROW, LogPart, PartRows, rows_of
 from .plan import StorePlan

@@ -15,7 +15,7 @@ from ..store.broker.snapshot import list_queues, topics_with_batches, usual_file
 from ..store.disk.broker_conf import BrokerConfig
 from ..store.disk.layout import Layout
 from ..store.errors import InvalidInput, StoreError, Unsupported
-from ..store.index.sizes import sizes_of
+from ..store.index.read import sizes_of
 from ..store.search.store import Store
 from ..store.settings.generation import generation_of
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..store.disk.files import Files
 from ..store.errors import StoreError
 from ..store.log.splits import splits
-from ..store.output.publishing import publish_job
-from ..store.output.stage import Stage
+from ..store.output.stage import Stage, publish_job
 from .index_files import slices_of
 from .plan import Plan, StorePlan
 from .rebuild_steps import Made, complete

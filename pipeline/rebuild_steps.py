@@ -16,11 +16,11 @@ from typing import Any
 from ..store.broker.profiles import profile_of
 from ..store.broker.snapshot import Snapshot, list_entries
 from ..store.disk.checkpoint import Checkpoint, read_checkpoint
-from ..store.disk.edits import Edit
+from ..store.disk.files import Edit
 from ..store.log.batch import NO_FILE
 from ..store.output.stage import Stage
 from ..store.plan.plan import checkpoint_edit, new_checkpoint
-from ..store.timer.edits import new_wheel
+from ..store.timer.start import new_wheel
 from .index_files import IndexPart, index_times, named
 from .plan import Plan, StorePlan
 from .queue_files import Place, QueueFile, close_gaps

@@ -29,7 +29,7 @@ from mqstore.store.damage.scenarios import (
     wrong_size,
     zero_page,
 )
-from mqstore.store.disk.edits import Edit
+from mqstore.store.disk.files import Edit
 
 from .stores import config, messages
 

@@ -39,7 +39,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("store/recover/predict.py", "wanted"): "more heap than there is",
     ("store/repair/config.py", "len(text)"): "more than _TOLD_CHARS",
     ("store/verify/log_chain.py", "needed"): "a record, and the BLANK behind it",
-    ("store/verify/queue_resolve.py", "number['total_size']"): "a whole record",
+    ("store/verify/queue_units.py", "number['total_size']"): "a whole record",
     ("store/findings/findings.py", "len(counts)"): "told of two or more",
     ("store/verify/layout.py", "len(waiting)"): "one is no finding",
     ("store/verify/log_pass.py", "len(cuts)"): "more than are wanted, and one always is",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ...store.disk.file_queue import MappedFileQueue
     from ...store.inspect.recognise import Recognised
-    from ...store.queues.read_ext import ExtUnit
+    from ...store.queues.ext import ExtUnit
     from ..options import Common
 
 _AT_ONCE = 1 << 10
@@ -63,7 +63,7 @@ def _parts(
 
     from ...formats.consume_queue import EXT_ADDRESS_MAX
     from ...formats.consume_queue_ext import ADDRESS_BASE
-    from ...store.queues.read_ext import ext_units_at
+    from ...store.queues.ext import ext_units_at
 
     if ext is None or not (units["tags_code"] <= EXT_ADDRESS_MAX).any():
         yield first, units, None

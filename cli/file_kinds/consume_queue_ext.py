@@ -12,7 +12,7 @@ from .queues import queue_files
 
 if TYPE_CHECKING:
     from ...store.inspect.recognise import Recognised
-    from ...store.queues.read_ext import ExtUnits
+    from ...store.queues.ext import ExtUnits
     from ..options import Common
 
 
@@ -63,7 +63,7 @@ class _Units:
 
 def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Iterator[Chunk]:
     """All units and damage, queue by queue; `at`: position of the first unit."""
-    from ...store.queues.read_ext import ExtUnits, ext_units
+    from ...store.queues.ext import ExtUnits, ext_units
 
     for topic, queue_id, files in queue_files(what):
         with files:
@@ -78,7 +78,7 @@ def chunks(what: Recognised, at: int | None, raw: bool, common: Common) -> Itera
 
 def summary(what: Recognised, common: Common) -> dict[str, Any]:
     """Units, how many of them have a bit map, and of which messages they are."""
-    from ...store.queues.read_ext import ExtUnits, ext_units
+    from ...store.queues.ext import ExtUnits, ext_units
 
     queues = units = mapped = damaged = 0
     times: list[int] = []

@@ -26,8 +26,16 @@ from ...store.counted import counted
 from ...store.disk.files import Files
 from ...store.disk.layout import is_uri
 from ...store.errors import InvalidInput, NotAStore, Refused, from_os_error
-from ...store.output.publishing import finish_left, publish_job, require_empty
-from ...store.output.stage import Stage, new_rows, one_job, remove_rows, require_outside
+from ...store.output.stage import (
+    Stage,
+    finish_left,
+    new_rows,
+    one_job,
+    publish_job,
+    remove_rows,
+    require_empty,
+    require_outside,
+)
 
 _ROWS = "rows"
 _TAKEN = "another write to this directory began behind this one"

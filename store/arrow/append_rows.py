@@ -28,7 +28,7 @@ from ...formats.derive.ragged import Ints
 from ..broker.profiles import writer_profile
 from ..disk.broker_conf import BrokerConfig
 from ..errors import InvalidInput, LimitExceeded, StoreError, from_os_error
-from ..output.publishing import publish_made
+from ..output.stage import publish_made
 from ..put.bulk import STEP_ROWS, append_ahead
 from ..put.keys import UniqueKeys
 from ..put.message_columns import columns_of

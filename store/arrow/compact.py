@@ -23,7 +23,7 @@ from ...formats import message_properties as names
 from ...formats.derive.ragged import Ints
 from ...formats.property_columns import find
 from ..log.batch import Batch
-from ..output.publishing import publish_made
+from ..output.stage import publish_made
 from .append_rows import NewStore, make_store
 from .ask import Ask
 from .log_columns import few_texts, numbers, rows_of_batch, text_of

@@ -3,13 +3,16 @@
 Columns of some hundred thousand messages are sorted by queue and laid beside the units on disk, all
 at once. Windows with a message that differs, and all between two of them in such a group, are left to
 others, who look at one message after the other.
+
+Proving a whole log, a part on each core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -21,14 +24,15 @@ from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..columns.dictionary import Dictionary
 from ..columns.ordered import begins
+from ..disk.byte_reader import reading_rate
+from ..disk.workers import Forked
 from ..index.compare import IndexFiles, uncovered
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
-from ..queues.numbers import Numbers, QueueMessages, QueueNumbers
-from ..queues.units import UNIT_DTYPE, Units
-from .proved import Facts, Found
-from .verified import SoundLog, Stretch
+from ..log.splits import record_behind, used_bytes
+from ..queues.units import UNIT_DTYPE, Numbers, QueueMessages, QueueNumbers, Units
+from .verified import Facts, Found, SoundLog, Stretch
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
@@ -242,3 +246,71 @@ def _may_be_torn(batch: Batch) -> bool:
     some = text.length > 0
     last = text.buffer[(text.start + text.length - 1)[some]]
     return bool((last == 0).any() or (text.length > _LONG_PROPERTIES).any())
+
+
+_PART_BYTES = 32 << 20
+"""A smaller part is not worth a process."""
+
+
+def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> SoundLog:
+    """What of the log is in order. Raises Unreadable.
+
+    tell: called with the log position reached. jobs: processes that work at the same time.
+    """
+
+    def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
+        prover = proof.at(begin)
+        for item in proof.log.scan(begin, end, reuse=True):
+            if tell is not None and isinstance(item, Batch):
+                tell(item.end)
+            prover.see(item)
+        return prover.done()
+
+    return in_parts(proof.log, part, jobs, tell)
+
+
+def in_parts(
+    log: CommitLog,
+    part: Callable[[int, int, Callable[[int], None] | None], SoundLog],
+    jobs: int,
+    tell: Callable[[int], None] | None = None,
+) -> SoundLog:
+    """Give each of `jobs` processes a part of the log; what they find together.
+
+    part: looks at the log between two positions. Raises Unreadable.
+    """
+    bounds = _bounds(log, 1 if reading_rate() else jobs)  # several would read more
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(Forked(partial(part, begin, end, None)))
+            for begin, end in bounds[1:]
+        ]
+        sound = part(*bounds[0], _of_all(bounds, tell))
+        for child, (begin, end) in zip(children, bounds[1:], strict=True):
+            found = child.result() or part(begin, end, tell)
+            sound = found.after(sound)
+            if tell is not None:
+                tell(sound.items[-1].end if sound.items else end)
+    return sound
+
+
+def _of_all(
+    bounds: list[tuple[int, int]], tell: Callable[[int], None] | None
+) -> Callable[[int], None] | None:
+    """Tells how far all are, who got as far as the first one of them."""
+    begin, end = bounds[0][0], bounds[-1][1]
+    return tell and (lambda reached: tell(min(end, begin + (reached - begin) * len(bounds))))
+
+
+def _bounds(log: CommitLog, jobs: int) -> list[tuple[int, int]]:
+    """Parts of about the same size, each from the beginning of a record on: (begin, end)."""
+    begins, files = [log.min_offset], log.files
+    end = files[-1].start + used_bytes(log, files[-1]) if files else log.min_offset
+    if any(file.compressed for file in files):  # in the middle of one nobody begins
+        jobs = 1
+    count = max(1, min(jobs, (end - begins[0]) // _PART_BYTES))
+    for part in range(1, count):
+        found = record_behind(log, begins[0] + (end - begins[0]) * part // count)
+        if found is not None and found > begins[-1]:
+            begins.append(found)
+    return list(zip(begins, [*begins[1:], log.max_file_end], strict=True))

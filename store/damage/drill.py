@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..disk.byte_reader import data_ranges, open_regular, read
-from ..disk.edits import Edit
 from ..disk.file_queue import is_directory, is_file
-from ..disk.files import Files, OpenFile, confine, new_directory, write_new
+from ..disk.files import Edit, Files, OpenFile, confine, new_directory, write_new
 from ..disk.layout import JOURNAL
 from ..errors import InvalidInput, NotAStore, Refused, Unsupported, from_os_error
 from ..search.store import Store

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ...formats.kinds import KINDS
 from ..counted import counted
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.files import Edit
 from ..errors import NotFound
 from ..log.batch import Batch
 from ..log.record_status import Mark

@@ -31,8 +31,8 @@ from ...formats.tiered_index import HEADER as TIERED_HEADER
 from ...formats.timer_log import UNIT_BYTES as TIMER_UNIT_BYTES
 from ..broker.snapshot import Entry
 from ..disk.byte_reader import read_regular
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue, file_name
+from ..disk.files import Edit
 from ..disk.layout import COMPACTION, COMPACTION_LOG
 from ..errors import NotFound
 from ..index.files import Header

@@ -1,18 +1,26 @@
 """Who holds the lock of a store (spec/04-checkpoint-timer.md, 4.3). Reads only.
 
 A broker holds a POSIX record lock on the first byte of `STORE/lock` from start to the end of its
-shutdown, but not while it loads and recovers. `store/disk/take_lock.py` takes the same lock.
+shutdown, but not while it loads and recovers. `store/disk/lock.py` takes the same lock.
+
+Taking a store's lock: the one that its broker takes (spec/04-checkpoint-timer.md, 4.3).
+
+The lock belongs to the process: closing any descriptor of the file drops it. So the file is opened
+once, last, and stays open until the lock is released; nothing else may open it meanwhile.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
+from typing import NamedTuple, Self
 
-from ...formats.lock import LOCKED_RANGE
-from ..errors import Missing, from_os_error
+from ...formats.lock import CONTENT, LOCKED_RANGE
+from ..errors import InUse, Missing, NoSpace, from_os_error
 from .byte_reader import open_regular
+from .files import Files, OpenFile, told
 
 _held_here: set[tuple[int, int]] = set()
 """Device and inode of every lock file that this process holds."""
@@ -84,3 +92,141 @@ def note_held(key: tuple[int, int]) -> bool:
 def note_released(key: tuple[int, int]) -> None:
     """Forget it again."""
     _held_here.discard(key)
+
+
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.05
+_LARGEST_KEPT = 1 << 16
+
+
+class LockWas(NamedTuple):
+    """A lock file before it was taken: its bytes, None where there was none, and its time in ns."""
+
+    content: bytes | None
+    modified_ns: int
+
+
+class StoreLock:
+    """The lock of one store, held from `take` to `release`; a context manager."""
+
+    def __init__(self, files: Files, file: OpenFile, key: tuple[int, int], was: LockWas) -> None:
+        self._files, self._file, self._key = files, file, key
+        self.was = was
+        #: What the file is to be once the lock is given back; None: it stays, as a broker leaves it.
+        self.leave: LockWas | None = None
+
+    @classmethod
+    def take(cls, path: Path, files: Files, *, wait_seconds: float = 0) -> StoreLock:
+        """Take the lock file at `path`, created where it is missing.
+
+        Waits up to `wait_seconds` for another holder. Raises InUse, Unreadable, NoSpace; then
+        nothing was changed but the lock file created.
+        """
+        end = time.monotonic() + wait_seconds
+        pause = _FIRST_PAUSE_S
+        while True:
+            lock = cls._try(path, files)
+            if lock is not None:
+                return lock
+            left = end - time.monotonic()
+            if left <= 0:
+                raise _in_use(path, wait_seconds)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    @classmethod
+    def _try(cls, path: Path, files: Files) -> StoreLock | None:
+        """The lock, or None if somebody has it."""
+        if held_here(path):
+            return None
+        there = path.exists()
+        file, key = files.open_or_create(path), None
+        try:
+            key = _lock(file)
+            content = file.pread(_LARGEST_KEPT, 0)
+            was = LockWas(content if there else None, os.fstat(file.descriptor).st_mtime_ns)
+            if key is not None and content != CONTENT:
+                _say_what_it_is(file)
+        except BaseException:
+            if key is not None and not there:
+                files.unlink(path)
+            file.close()
+            raise
+        if key is None or not note_held(key):
+            file.close()
+            return None
+        return cls(files, file, key, was)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its path still names it: the directory may have been replaced."""
+        try:
+            return identity(self._file.path.stat()) == self._key
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Give the lock back; the file is then what `leave` says. Twice is fine."""
+        if self._file.descriptor < 0:
+            return
+        try:
+            if self.leave is not None:
+                self._put_back(self.leave)
+        finally:
+            note_released(self._key)
+            self._file.close()
+
+    def _put_back(self, was: LockWas) -> None:
+        path = self._file.path
+        if was.content is None:
+            self._files.unlink(path)
+            self._files.sync_directory(path.parent)
+            return
+        if self._file.pread(_LARGEST_KEPT, 0) != was.content:
+            self._file.truncate(len(was.content))
+            self._file.pwrite(was.content, 0)
+            self._file.sync()
+        status = path.stat()
+        if status.st_mtime_ns != was.modified_ns:
+            self._files.set_times(path, status.st_atime_ns, was.modified_ns)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _say_what_it_is(file: OpenFile) -> None:
+    """Write what a broker writes into its lock file; on a full disk it stays empty, and locks as well."""
+    file.truncate(len(CONTENT))
+    try:
+        file.pwrite(CONTENT, 0)
+    except NoSpace:
+        file.truncate(0)
+
+
+def _lock(file: OpenFile) -> tuple[int, int] | None:
+    """Lock the file: its identity, or None if it is locked or no longer the one of its name."""
+    start, length = LOCKED_RANGE
+    with told(file.path, "cannot lock"):
+        try:
+            fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+        except (BlockingIOError, PermissionError):
+            return None
+        key = identity(os.fstat(file.descriptor))
+        try:
+            return key if key == identity(file.path.stat()) else None
+        except FileNotFoundError:  # an undo took it away with itself
+            return None
+
+
+def _in_use(path: Path, wait_seconds: float) -> InUse:
+    pid = holder(path)
+    who = f"process {pid}" if pid else "another process"
+    waited = f" for {wait_seconds:g} s" if wait_seconds else ""
+    return InUse(
+        f"in use by {who}{waited}: a broker, or another mqstore",
+        path=path.parent,
+        hint="stop the broker, or wait longer with --wait SECONDS",
+    )

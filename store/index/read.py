@@ -4,12 +4,15 @@ A query walks the chains as a broker does, from the newest file to the oldest, w
 the number of an item must be smaller than that of the item before it in the walk. A broker spins
 for ever in a loop of two items (spec 07, B17). Hits are candidates: different texts may have the
 same hash, so the records themselves must be compared with topic and key.
+
+All file sizes of a store, those of its index files with them; see `disk/sizes.py`.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple, Self
 
 from ...formats.index_file import file_size
@@ -17,7 +20,8 @@ from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import note, unread_of
 from ..disk.compressed import plain_name
 from ..disk.file_queue import Foreign, is_file
-from ..disk.sizes import Size
+from ..disk.layout import Layout
+from ..disk.sizes import Size, commit_log_size, consume_queue_size, timer_log_size
 from ..errors import UnreadableRange, from_os_error
 from .files import Geometry, IndexFile
 
@@ -212,3 +216,31 @@ def _open(path: str, usual: Geometry) -> IndexFile:
         return file
     file.close()
     return IndexFile(path, _own_geometry(path, usual) or usual)
+
+
+class Sizes(NamedTuple):
+    """File sizes in bytes; of an index file the numbers of slots and of items."""
+
+    commit_log: Size
+    consume_queue: Size
+    index_slots: Size
+    index_items: Size
+    timer_log: Size
+
+    @property
+    def of_index(self) -> Geometry:
+        """Numbers of slots and of items of an index file."""
+        return Geometry(self.index_slots.value, self.index_items.value)
+
+
+@lru_cache(maxsize=16)
+def sizes_of(layout: Layout) -> Sizes:
+    """All sizes of a store; of one layout they are looked for once. Raises Unreadable, InvalidInput."""
+    slots, items = geometry_of(layout.index, layout.broker_config)
+    return Sizes(
+        commit_log=commit_log_size(layout),
+        consume_queue=consume_queue_size(layout),
+        index_slots=slots,
+        index_items=items,
+        timer_log=timer_log_size(layout),
+    )

@@ -35,13 +35,12 @@ from ..disk.lock import holder
 from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..errors import Missing, NotFound, from_os_error
 from ..index.files import Header
-from ..index.read import Index
-from ..index.sizes import sizes_of
+from ..index.read import Index, sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
-from ..queues.read_rocksdb import open_queues
-from ..queues.read_sparse import summary_of as sparse_summary
+from ..queues.read_batches import summary_of as sparse_summary
+from ..queues.rocksdb import open_queues
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file

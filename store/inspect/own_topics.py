@@ -39,7 +39,7 @@ from ..log.batch import Batch
 from ..log.message import Message, messages
 from ..log.record_status import Mark
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC
-from ..plan.groups import Progress, read_progress
+from ..plan.observer import Progress, read_progress
 from ..queues.places import batches, of_queue
 from ..search.found import Note
 from ..search.selection import equal, utf8

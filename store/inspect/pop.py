@@ -26,7 +26,7 @@ from ..broker.snapshot import QueueId
 from ..errors import Missing
 from ..log.batch import Batch
 from ..log.record_status import Mark
-from ..plan.groups import Progress, read_progress
+from ..plan.observer import Progress, read_progress
 from ..queues.places import Places, batches
 from ..search.found import Note
 from ..search.selection import equal, utf8

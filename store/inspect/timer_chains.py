@@ -22,8 +22,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..errors import UnreadableRange, Unsupported
 from ..search.found import Note
 from ..search.store import Store
-from ..timer.entries import CUT, NOWHERE, TimerEntries, follow, is_in_place
-from ..timer.read import WINDOW_UNITS, timer_wheel
+from ..timer.read import CUT, NOWHERE, WINDOW_UNITS, TimerEntries, follow, is_in_place, timer_wheel
 from ..timer.wheel import Ticks
 
 if TYPE_CHECKING:

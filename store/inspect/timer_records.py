@@ -32,7 +32,7 @@ from ..log.batch import Batch, Extent, ExtentKind
 from ..log.record_status import Mark
 from ..search.selection import equal, utf8
 from ..search.store import Store
-from ..timer.entries import NOWHERE, TimerEntries
+from ..timer.read import NOWHERE, TimerEntries
 from .timer_chains import Chained, Wheel
 
 Mask = npt.NDArray[np.bool_]

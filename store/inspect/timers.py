@@ -18,7 +18,7 @@ from ..counted import counted
 from ..queues.places import Places, batches
 from ..search.found import Note
 from ..search.store import Store
-from ..timer.entries import NOWHERE
+from ..timer.read import NOWHERE
 from .timer_chains import Chained, entries_of, wheel_of
 from .timer_records import NO_NUMBER, Cancel, Cancels, Facts, TimerRecords, facts_of, timer_records
 

@@ -24,10 +24,9 @@ from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import Layout
 from ..errors import NotFound
 from ..queues.references import Naming
-from .batch import Batch, Extent, ExtentKind, LogEnd
+from .batch import Batch, Extent, ExtentKind, LogEnd, Recent
 from .record_status import Mark
 from .scan import PEEK_BYTES, SMALL_BYTES, LogScan, has_body
-from .tail_history import Recent
 from .window import Window, number_at, verdict
 
 __all__ = ["Batch", "CommitLog", "Extent", "ExtentKind", "LogEnd", "Mark"]

@@ -25,9 +25,8 @@ from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from ..counted import counted
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
-from .batch import NO_FILE, Batch, Extent, ExtentKind
+from .batch import NO_FILE, Batch, Extent, ExtentKind, Recent
 from .record_status import Mark
-from .tail_history import Recent
 from .window import Checked, Window, check, find_item, number_at, walk
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ..audit.verified import SoundLog
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.files import Edit
 from ..errors import Refused
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte

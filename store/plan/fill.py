@@ -37,8 +37,8 @@ from ...formats.tombstone import (
 )
 from ..counted import counted
 from ..disk.byte_reader import Unread
-from ..disk.edits import Content
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.files import Content
 from ..errors import Refused
 from .gaps import Forms, Gap, batch_text
 from .lost_units import LostUnits

@@ -37,8 +37,8 @@ from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
 from ..broker.snapshot import Entry, QueueId, Snapshot
-from ..disk.edits import Edit
 from ..disk.file_queue import file_name
+from ..disk.files import Edit
 from ..errors import Refused
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog

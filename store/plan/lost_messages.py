@@ -24,8 +24,8 @@ from ..audit.messages import Messages, messages_of
 from ..audit.verified import SoundRun, Stretch
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, Snapshot
-from ..index.sizes import sizes_of
-from ..index.start import stored_files
+from ..index.compare import stored_files
+from ..index.read import sizes_of
 from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.scan import PEEK_BYTES

@@ -32,11 +32,11 @@ from ...formats.derive import Columns, decode
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
-from ..disk.edits import Edit
+from ..disk.files import Edit
 from ..errors import Refused, from_os_error
-from ..index.start import stored_files
+from ..index.compare import stored_files
 from ..queues.edits import last_byte
-from ..queues.start_ext import ExtDamage, units_end
+from ..queues.start import ExtDamage, units_end
 from ..queues.units import is_whole_file, read_units
 from .log import LARGEST_GAP, renamed
 

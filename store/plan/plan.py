@@ -17,37 +17,32 @@ from functools import partial
 from pathlib import Path
 
 from ...formats.checkpoint import PAGE_BYTES
-from ..audit.batches import of_right_type
-from ..audit.messages import Auditor, survey
-from ..audit.packed_items import PackedItems
-from ..audit.queues import QueueAudit
-from ..audit.tally import Tally
-from ..audit.verified import SoundLog
+from ..audit.messages import Auditor, Tally, survey
+from ..audit.queues import QueueAudit, of_right_type
+from ..audit.verified import PackedItems, SoundLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.checkpoint import Checkpoint, checkpoint_bytes
-from ..disk.edits import Edit, Phase
 from ..disk.file_queue import MappedFileQueue
+from ..disk.files import Edit, Phase
 from ..errors import Refused
 from ..index.compare import IndexFix, index_edits
 from ..log.commit_log import CommitLog
-from ..queues.edits import queue_edits
-from ..queues.fix import QueueFix
+from ..queues.edits import QueueFix, queue_edits
 from ..settings.options import options_of
 from ..start.log import Switches
 from ..start.simulate import Outcome, simulate
-from ..timer.edits import timer_edits
+from ..timer.start import timer_edits
 from .bring_back import Brought, with_replica
 from .close import KeptLog, gap_finder, keep_log
 from .fill import Fill
 from .gaps import GapFinder
-from .groups import GroupLoss, Progress
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .lost_messages import tombstoned
 from .normalize import check_kinds, ext_edits, mend, what_a_log_left
-from .observer import Maker, Policy, Wish
+from .observer import GroupLoss, Maker, Policy, Progress, Wish
 from .torn_records import CutProperties, misnamed
 from .unreferenced import places
 

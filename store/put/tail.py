@@ -25,7 +25,7 @@ from ..disk.file_queue import MappedFile, MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.queue_directories import queue_directories
 from ..errors import NotAStore, NotFound, Refused, Unclean, Unsupported, from_os_error
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..log.message import Message
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueues, QueueSummary

@@ -30,14 +30,13 @@ from ..disk.checkpoint import (
 )
 from ..disk.files import Files, check_log_end, confine
 from ..disk.layout import Layout
-from ..disk.take_lock import StoreLock
+from ..disk.lock import StoreLock
 from ..errors import StoreError
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.write import LogWriter, place
 from ..queues.write import unit_bytes
-from ..queues.write_all import QueuesWriter
-from ..queues.write_batches import BatchQueuesWriter
+from ..queues.write_all import BatchQueuesWriter, QueuesWriter
 from ..settings.options import options_of
 from .new_message import (
     DEFAULT_HOST,

@@ -1,21 +1,52 @@
-"""From a queue's fix to changes of its files."""
+"""From a queue's fix to changes of its files.
+
+What the log says of a queue: offsets without a message, and what becomes of its units.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
-from ..broker.snapshot import Entry
+from ..broker.snapshot import Entry, QueueId
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
-from ..disk.edits import Content, Edit
 from ..disk.file_queue import file_name
-from .fix import QueueFix
+from ..disk.files import Content, Edit
 from .units import Units, is_whole_file, pre_fill, read_units
+
+
+class Hole(NamedTuple):
+    """Queue offsets begin ≤ k < end without a message; low, high: positions of the neighbours."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class QueueFix:
+    """What becomes of a queue: `units` are written at queue `offsets` (sorted), it ends at `end`.
+
+    missing: messages of the log that get a unit. shifted: the queue keeps numbers that differ from
+    those in the records. beyond: units behind its end that name records behind the log end.
+    """
+
+    queue: QueueId
+    offsets: Ints
+    units: Units
+    end: int
+    missing: int
+    shifted: bool
+    beyond: int = 0
+
 
 Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20

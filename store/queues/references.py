@@ -1,7 +1,7 @@
 """Which records the queues of a store name, to tell what stood where a hole of the log begins.
 
 The records behind a hole may be dead: a broker has cut them off, and written its new records over
-the first of them (`tail_history.py`). Then nothing names what it wrote over. A unit that names a record
+the first of them (`batch.py`). Then nothing names what it wrote over. A unit that names a record
 which begins right where the hole does tells that the log went on there.
 
 Holes may be many. So the queues are asked what they name of a whole region of the log, and of each
@@ -73,7 +73,7 @@ class Naming:
     @property
     def _readable(self) -> ConsumeQueues:
         if self._layout.rocksdb_queues:
-            from .read_rocksdb import open_queues
+            from .rocksdb import open_queues
 
             return open_queues(self._layout)[0]
         return ConsumeQueues(self._layout)

@@ -4,6 +4,8 @@ The library that opens it writes files of its own beside those it finds. So it i
 of links in the system's directory for temporary files, which goes away with the object.
 
 Needs the extra `rocksdb` (rocksdict), imported only here.
+
+Consume queues in a RocksDB (spec 02, 2.10), with the interface of those in files.
 """
 
 from __future__ import annotations
@@ -12,14 +14,25 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ...formats import rocksdb_consume_queue as formats
+from ...formats.fixed import numbers_of
+from ...formats.rocksdb_consume_queue import BOUNDS, MAX, UNIT_BYTES, UNITS
 from ..disk.byte_reader import Unread, failed, fill_any, opened
-from ..errors import Unreadable, Unsupported, from_os_error
+from ..disk.file_queue import MappedFileQueue
+from ..disk.layout import Layout
+from ..disk.queue_directories import QueueDirectory
+from ..errors import NotFound, Unreadable, Unsupported, from_os_error
+from .read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 
 if TYPE_CHECKING:
     from rocksdict import Rdict
+
+    from .units import UnitStream
+
 
 CURRENT = "CURRENT"
 HINT = "pip install 'mqstore[rocksdb]' and try again"
@@ -211,3 +224,208 @@ def _unread(path: Path) -> Iterator[Unread]:
         room = memoryview(bytearray(min(size, _WINDOW_BYTES)))
         for at in range(0, size, _WINDOW_BYTES):
             yield from fill_any(descriptor, room[: size - at], at, os.fspath(path), end=size)[1]
+
+
+_UNIT = numbers_of(formats.UNIT)
+_LAST = b"\xff" * 9
+"""Behind every queue offset."""
+
+
+class RocksdbConsumeQueue(ConsumeQueue):
+    """One topic-queue whose units are entries of a RocksDB."""
+
+    def __init__(self, database: RocksDb, topic: str, queue_id: int) -> None:
+        super().__init__(topic, queue_id, MappedFileQueue((), [], 0, []))
+        self._database = database
+        self._topic = topic.encode("utf-8", "surrogateescape")
+        self._prefix = formats.queue_prefix(self._topic, queue_id)
+
+    @cached_property
+    def first_offset(self) -> int:
+        """Queue offset of the first unit; of a queue without units the end."""
+        first = next(self._rows(self._prefix), None)
+        return self._end if first is None else first.queue_offset
+
+    @cached_property
+    def _end(self) -> int:
+        """Queue offset behind the last unit that there ever was."""
+        last = next(self._rows(self._prefix + _LAST, backwards=True), None)
+        if last is not None:
+            return last.queue_offset + 1
+        key = formats.bound_key(self._topic, self.queue_id, MAX)
+        value = self._database.get(BOUNDS, key)
+        if value is None or len(value) != formats.BOUND.sizeof():
+            return 0
+        return int(formats.BOUND.parse(value).queue_offset) + 1
+
+    def unit(self, queue_offset: int) -> Unit | None:
+        """The unit with this number, valid or not; None where there is none."""
+        if not 0 <= queue_offset < 1 << 63:
+            return None
+        key = formats.unit_key(self._topic, self.queue_id, queue_offset)
+        value = self._database.get(UNITS, key)
+        if value is None or len(value) != UNIT_BYTES:
+            return None
+        return Unit(queue_offset, *_UNIT.unpack(value)[:3])
+
+    @cached_property
+    def stream(self) -> UnitStream:
+        """The units as arrays."""
+        from ...formats.derive import dtype_of
+        from .units import RowUnits
+
+        return RowUnits(self._runs, dtype_of(formats.UNIT), self.first_offset, self._end)
+
+    def _runs(self, first: int, stop: int) -> Iterator[tuple[int, bytes]]:
+        """Units in a row without a hole: number of the first, their bytes."""
+        begin, values = first, list[bytes]()
+        key = formats.unit_key(self._topic, self.queue_id, first)
+        for unit_key, value in self._database.items(UNITS, key):
+            number = formats.queue_offset(unit_key, self._prefix)
+            if number is None or number >= stop:
+                break
+            if values and number != begin + len(values):
+                yield begin, b"".join(values)
+                values = []
+            begin = begin if values else number
+            if len(value) == UNIT_BYTES:
+                values.append(value)
+        if values:
+            yield begin, b"".join(values)
+
+    def _rows(self, start: bytes, *, backwards: bool = False) -> Iterator[Unit]:
+        """Units from a key on, as long as they are of this queue."""
+        for key, value in self._database.items(UNITS, start, backwards=backwards):
+            number = formats.queue_offset(key, self._prefix)
+            if number is None:
+                return
+            if len(value) == UNIT_BYTES:
+                yield Unit(number, *_UNIT.unpack(value)[:3])
+
+    def summary(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> QueueSummary:
+        """What the queue holds, as of a queue in files."""
+        if self.first_offset == self._end:
+            return QueueSummary(self.topic, self.queue_id, self._end, self._end)
+        return super().summary(log_start, log_end, broker_4=broker_4)
+
+    def _last_unit(self, log_end: int | None) -> Unit | None:
+        """The last valid unit that points into the log."""
+        for unit in self._rows(self._prefix + _LAST, backwards=True):
+            if unit.valid and (log_end is None or unit.physical_offset < log_end):
+                return unit
+        return None
+
+    def close(self) -> None:
+        """Nothing: the database stays open for other queues."""
+
+
+class RocksdbConsumeQueues(ConsumeQueues):
+    """All consume queues of a store that has them in a RocksDB.
+
+    Raises Unsupported without the extra, Unreadable.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__(layout)
+        self._path = layout.consume_queue
+
+    @classmethod
+    def at(cls, path: Path) -> RocksdbConsumeQueues:
+        """Those of a RocksDB that need not be in a store."""
+        found = cls(Layout.of(path.parent))
+        found._path = path
+        return found
+
+    @cached_property
+    def database(self) -> RocksDb:
+        """The RocksDB."""
+        return RocksDb.open(self._path)
+
+    @cached_property
+    def _all(self) -> dict[tuple[str, int], QueueDirectory]:
+        """Queues that have units, or had some, sorted; each costs one look into the database."""
+        found: set[tuple[bytes, int]] = set()
+        start = b""
+        while (row := next(self.database.items(UNITS, start), None)) is not None:
+            queue = _queue_of(row[0])
+            if queue is None:
+                start = row[0] + b"\0"
+                continue
+            found.add(queue)
+            start = formats.queue_prefix(*queue) + _LAST
+        for key, _ in self.database.items(BOUNDS):
+            bound = _bound_of(key)
+            if bound is not None:
+                found.add(bound)
+        names = ((topic.decode("utf-8", "surrogateescape"), number) for topic, number in found)
+        return {name: QueueDirectory(*name, str(self._path)) for name in sorted(names)}
+
+    def __iter__(self) -> Iterator[QueueDirectory]:
+        return iter(self._all.values())
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """One queue. Raises NotFound, Unreadable."""
+        if (topic, queue_id) not in self._all:
+            what = f"no queue {queue_id} of topic {topic}"
+            raise NotFound(what if self.has_topic(topic) else f"no such topic: {topic}")
+        return RocksdbConsumeQueue(self.database, topic, queue_id)
+
+    def of_topic(self, topic: str) -> list[QueueDirectory]:
+        """The queues of one topic, by number; empty where the topic has none."""
+        return [queue for queue in self if queue.topic == topic]
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the topic has queues."""
+        return any(queue.topic == topic for queue in self)
+
+    def summaries(
+        self, log_start: int = 0, log_end: int | None = None, *, broker_4: bool = False
+    ) -> list[QueueSummary]:
+        """What each queue holds, sorted; see `ConsumeQueue.summary`."""
+        return [
+            self.open(topic, queue_id).summary(log_start, log_end, broker_4=broker_4)
+            for topic, queue_id, _ in self
+        ]
+
+    def close(self) -> None:
+        """Close the database, if it was opened."""
+        if "database" in self.__dict__:
+            self.database.close()
+            del self.__dict__["database"]
+
+
+def open_queues(layout: Layout) -> tuple[ConsumeQueues, str]:
+    """The queues of a store that has them in a RocksDB; none, and why, where it cannot be read."""
+    queues = RocksdbConsumeQueues(layout)
+    try:
+        next(iter(queues), None)
+    except (Unsupported, Unreadable) as error:
+        return ConsumeQueues(layout), f"the consume queues cannot be read ({error})"
+    return queues, ""
+
+
+def _queue_of(key: bytes) -> tuple[bytes, int] | None:
+    """Topic and queue of a unit's key, None for a key that is none."""
+    from construct import ConstructError
+
+    try:
+        found = formats.UNIT_KEY.parse(key)
+        whole = formats.unit_key(found.topic, found.queue_id, found.queue_offset) == key
+    except ConstructError:
+        return None
+    return (found.topic, found.queue_id) if whole else None
+
+
+def _bound_of(key: bytes) -> tuple[bytes, int] | None:
+    """Topic and queue of a `max` row, None for any other key."""
+    from construct import ConstructError
+
+    try:
+        found = formats.BOUND_KEY.parse(key)
+    except ConstructError:
+        return None
+    if found.bound != MAX or found.topic == formats.CHECKPOINT_TOPIC:
+        return None
+    return found.topic, found.queue_id

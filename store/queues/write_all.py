@@ -1,21 +1,36 @@
-"""All consume queues of a store that is written to: units are collected and written by queue."""
+"""All consume queues of a store that is written to: units are collected and written by queue.
+
+Appending to batch consume queues: one unit per record, 5.x (spec 02, 2.7).
+
+Units follow one another whatever their queue offsets are; files have their full size from the start.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT
+from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import UNIT_BYTES
-from ..disk.file_queue import file_name
+from ..disk.file_queue import MappedFileQueue, file_name, size_of
 from ..disk.files import Files
 from ..disk.layout import Layout
-from ..disk.sizes import consume_queue_size
+from ..disk.queue_directories import queue_directories
+from ..disk.sizes import QUEUES_LOOKED_AT, consume_queue_size
+from ..errors import InvalidInput
 from .write import QueueWriter, queue_directory
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from .write_ext import ExtWriter
+    from ...formats.derive.ragged import Ints
+    from ..broker.dispatch import Units
+    from .ext import ExtWriter
+
 
 Queue = tuple[str, int]
 """Topic and queue id."""
@@ -49,7 +64,7 @@ class QueuesWriter:
         size = consume_queue_size(layout).value
         queues = cls(files, layout.consume_queue, size, next_offsets)
         if layout.broker_config.get_bool("enableConsumeQueueExt"):
-            from .write_ext import ExtWriter
+            from .ext import ExtWriter
 
             queues.ext = ExtWriter(files, layout)
         return queues
@@ -106,3 +121,101 @@ class QueuesWriter:
         self.flush()
         for writer in self._writers.values():
             writer.sync()
+
+
+class BatchQueuesWriter:
+    """Appends units to the batch queues of a store; in the files at once, on disk by `sync`.
+
+    next_offsets: queue offset of the next message by queue, counted on here.
+    """
+
+    def __init__(self, files: Files, layout: Layout, next_offsets: dict[Queue, int]) -> None:
+        self._files = files
+        self._root = layout.batch_consume_queue
+        self._next_offsets = next_offsets
+        self._config = layout.broker_config
+        self._ends: dict[Queue, tuple[int, int]] = {}
+        self._touched: set[Path] = set()
+        self._new_names: set[Path] = set()
+
+    def check(self, queue: Queue) -> None:
+        """Raises InvalidInput for a queue that cannot have a directory, Refused for one elsewhere."""
+        if queue not in self._ends:
+            directory = queue_directory(self._root, *queue)
+            end, file_size = self._end(queue, directory)
+            self._files.check_inside(directory / file_name(end - end % file_size))
+            self._ends[queue] = end, file_size
+
+    def add(self, queue: Queue, units: Units, counts: Ints) -> None:
+        """Append the units of records of one queue. counts: messages in each, int64[n]."""
+        import numpy as np
+
+        from ...formats.derive import dtype_of
+
+        self.check(queue)
+        rows = np.zeros(len(units), dtype_of(UNIT))
+        for name in ("physical_offset", "size", "tags_code"):
+            rows[name] = getattr(units, name)
+        rows["store_time"] = units.store_timestamp
+        rows["msg_base_offset"] = units.queue_offset
+        rows["batch_size"] = counts
+        rows["compacted_offset"] = NO_COMPACTED_OFFSET
+        self._append(queue, memoryview(rows.tobytes()))
+        self._next_offsets[queue] = int(units.queue_offset[-1] + counts[-1])
+
+    def _end(self, queue: Queue, directory: Path) -> tuple[int, int]:
+        """Position behind the last unit of a queue, and the size of its files."""
+        from .read_batches import BatchConsumeQueue
+
+        size = self._file_size
+        if size % BATCH_UNIT_BYTES:
+            raise InvalidInput(
+                f"batch consume queue file size {size} is no multiple of {BATCH_UNIT_BYTES}"
+            )
+        with MappedFileQueue.open(directory) as files:
+            return BatchConsumeQueue(*queue, files).stop * BATCH_UNIT_BYTES, size
+
+    @cached_property
+    def _file_size(self) -> int:
+        """The configured size; without one what most queues of the store have, or the default."""
+        size, origin = self._config.size("mapperFileSizeBatchConsumeQueue")
+        if origin == "configuration":
+            return size
+        queues = islice(queue_directories(self._root), QUEUES_LOOKED_AT)
+        found = Counter(size_of(MappedFileQueue.open(queue.path).files) for queue in queues)
+        found.pop(0, None)
+        return max(found, key=lambda size: (found[size], size), default=size)
+
+    def _append(self, queue: Queue, data: memoryview) -> None:
+        directory = queue_directory(self._root, *queue)
+        position, file_size = self._ends[queue]
+        while data:
+            offset = position % file_size
+            part = data[: file_size - offset]
+            path = directory / file_name(position - offset)
+            if not path.exists():
+                self._files.make_directory(directory)
+                self._new_names.add(directory)
+            self._touched.add(path)
+            with self._files.open_or_create(path) as file:
+                if file.size < file_size:
+                    file.truncate(file_size)
+                file.pwrite(part, offset)
+                behind = offset + len(part)
+                if any(file.pread(BATCH_UNIT_BYTES, behind)):
+                    # units of an earlier life would count as soon as the log reaches them
+                    stale = file.pread(file_size - behind, behind).rstrip(b"\0")
+                    file.pwrite(bytes(len(stale)), behind)
+            position += len(part)
+            data = data[len(part) :]
+        self._ends[queue] = position, file_size
+
+    def sync(self) -> None:
+        """Bring what was written to the disk, names included."""
+        for path in sorted(self._touched):
+            with self._files.open(path) as file:
+                file.sync()
+        for directory in sorted(self._new_names):
+            self._files.sync_directory(directory)
+        self._touched.clear()
+        self._new_names.clear()

@@ -16,8 +16,7 @@ from pkgutil import get_data
 import numpy as np
 
 from ...formats.consume_queue import PRE_FILL
-from ..audit.messages import HIDDEN
-from ..audit.tally import Share, Tally
+from ..audit.messages import HIDDEN, Share, Tally
 from ..broker.profiles import MinOffset, ReputStart
 from ..broker.snapshot import QueueId
 from ..disk.file_queue import MappedFile, MappedFileQueue

@@ -11,17 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..audit.messages import Readability
-from ..audit.tally import Tally
+from ..audit.messages import Readability, Tally
 from ..broker.load_rules import size_at
 from ..broker.profiles import Profile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..disk.file_queue import file_name
-from ..index.sizes import sizes_of
-from ..plan.groups import GroupLoss
+from ..index.read import sizes_of
+from ..plan.observer import GroupLoss
 from ..queues.edits import last_byte, last_unit_byte
-from ..queues.start import QueueState
-from ..queues.start_ext import ExtState
+from ..queues.start import ExtState, QueueState
 from ..start.config import ConfigStart
 from ..start.simulate import Outcome
 from .broker_bugs import with_bugs

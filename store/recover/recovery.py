@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..audit.messages import Readability, survey
-from ..audit.prove import Light, Proof
-from ..audit.prove_parts import prove_log
+from ..audit.prove import Light, Proof, prove_log
 from ..audit.verified import SoundLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
@@ -20,14 +19,13 @@ from ..disk.lock import holder
 from ..disk.workers import cores
 from ..errors import InvalidInput, Refused
 from ..index.compare import IndexFiles
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill
-from ..plan.groups import GroupLoss, read_progress
 from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
-from ..plan.observer import Policy, Wish, check_lost_tag, expected_queues
+from ..plan.observer import GroupLoss, Policy, Wish, check_lost_tag, expected_queues, read_progress
 from ..plan.plan import Plan, make_plan
-from ..queues.numbers import QueueNumbers
+from ..queues.units import QueueNumbers
 from ..session.apply import barriers
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished

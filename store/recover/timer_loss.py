@@ -22,7 +22,7 @@ from ..log.commit_log import CommitLog
 from ..queues.start import QueueState
 from ..queues.units import is_valid
 from ..start.simulate import Outcome
-from ..timer.entries import NOWHERE, TimerEntries, follow, is_entry, is_in_place
+from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
 from ..timer.start import QUEUE, TimerState
 
 Ints = npt.NDArray[np.int64]

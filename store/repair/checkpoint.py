@@ -14,10 +14,9 @@ from ...formats.checkpoint import FIELDS, PAGE_BYTES
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint
-from ..disk.edits import Edit, Phase
-from ..index.compare import IndexFix
-from ..index.sizes import sizes_of
-from ..index.start import stored_files
+from ..disk.files import Edit, Phase
+from ..index.compare import IndexFix, stored_files
+from ..index.read import sizes_of
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..plan.plan import Plan, checkpoint_edit
 

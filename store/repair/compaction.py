@@ -33,8 +33,8 @@ from ..broker.snapshot import QueueId
 from ..broker.topics import dumps, loads
 from ..counted import counted
 from ..disk.byte_reader import read_regular
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
+from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..disk.queue_directories import queue_directories
 from ..errors import NotFound

@@ -40,8 +40,8 @@ from ..broker.topics import (
 )
 from ..counted import counted
 from ..disk.byte_reader import read_regular
-from ..disk.edits import Edit
 from ..disk.file_queue import start_of
+from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..disk.queue_directories import queue_directories
 from ..errors import InvalidInput, one_line

@@ -35,11 +35,11 @@ from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import Entry, Snapshot
 from ..columns.ordered import rows_of
 from ..counted import counted
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue
+from ..disk.files import Edit
 from ..log.commit_log import CommitLog
 from ..queues.edits import last_byte
-from ..queues.read_ext import ExtRange, ext_units, ext_units_at
+from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import Units, is_valid, is_whole_file, read_units
 from ..settings.options import options_of
 

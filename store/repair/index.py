@@ -19,11 +19,10 @@ import numpy as np
 from ...formats.message_properties import CRC_DIGITS_AT, CRC_ITEM_BYTES, crc_item
 from ...formats.property_columns import ends_with_misnamed_crc_item
 from ..broker.snapshot import Snapshot
-from ..disk.edits import Edit
+from ..disk.files import Edit
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
-from ..index.compare import IndexFiles, IndexFix
-from ..index.start import StoredIndex, stored_files
+from ..index.compare import IndexFiles, IndexFix, StoredIndex, stored_files
 from ..log.commit_log import Batch, CommitLog
 from ..log.record_status import Mark
 from ..search.store import Store

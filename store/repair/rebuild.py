@@ -15,19 +15,15 @@ import numpy.typing as npt
 
 from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH, ends_with_crc
-from ..audit.packed_items import PackedItems
-from ..audit.prove import is_in_order
-from ..audit.prove_parts import in_parts
-from ..audit.proved import drop_full_end, goes_on
-from ..audit.verified import SoundLog, SoundRun, Stretch
+from ..audit.prove import in_parts, is_in_order
+from ..audit.verified import PackedItems, SoundLog, SoundRun, Stretch, drop_full_end, goes_on
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
 from ..broker.snapshot import QueueId, Snapshot
 from ..columns.ordered import begins
 from ..index.compare import IndexFiles
-from ..log.batch import Batch, Extent
+from ..log.batch import LOOK_BACK, Batch, Extent
 from ..log.commit_log import CommitLog
-from ..log.tail_history import LOOK_BACK
 from ..plan.observer import can_have_files
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Units, joined
 from ..settings.options import options_of

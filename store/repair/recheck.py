@@ -20,12 +20,12 @@ from typing import Any
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.byte_reader import opened, read
 from ..disk.checkpoint import read_checkpoint
-from ..disk.edits import Edit
+from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..findings.catalogue import Severity, catalogue
 from ..findings.findings import Finding
 from ..findings.next_commands import Command, Given, by_hand_for, cure_of
-from ..index.start import stored_files
+from ..index.compare import stored_files
 from ..plan.plan import Plan
 from ..search.store import Store
 from ..verify.context import Scope

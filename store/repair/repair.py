@@ -19,7 +19,7 @@ from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
 from ..disk.byte_reader import refusing
-from ..disk.edits import Edit
+from ..disk.files import Edit
 from ..disk.layout import Layout
 from ..disk.workers import cores
 from ..errors import NotFound, Refused, Unsupported

@@ -31,17 +31,17 @@ from ..broker.snapshot import Bytes, FileBytes, QueueId, list_entries
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.checkpoint import TimerCheck
-from ..disk.edits import Content, Edit
 from ..disk.file_queue import MappedFile, MappedFileQueue, start_of
+from ..disk.files import Content, Edit
 from ..disk.layout import Layout
 from ..inspect.timer_records import numbers
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import Store
-from ..timer.entries import NOWHERE, ByTick, TimerEntries, is_in_place
+from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
 from ..verify.context import Records, Scene, Scope
-from ..verify.timer_entries import TimerFiles
+from ..verify.timer_log import TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
 from .timer_log import (

@@ -26,14 +26,14 @@ from ...formats.timer_log import (
 )
 from ..broker.delay_level import TIMER_TOPIC
 from ..columns.ordered import rows_of
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFile
+from ..disk.files import Edit
 from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import Store
-from ..timer.entries import ByTick, TimerEntries, due_ms, is_entry
+from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
 from ..verify.context import Records, Scene
-from ..verify.timer_entries import TimerFiles, TimerLog
+from ..verify.timer_log import TimerFiles, TimerLog
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 
 Ints = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from ..errors import Missing, NotFound
 from ..log.commit_log import CommitLog, Extent, ExtentKind
 from ..log.message import messages
 from ..queues.places import Places, batches
-from ..queues.read_sparse import SparseRange, sparse_units, summary_of
+from ..queues.read_batches import SparseRange, sparse_units, summary_of
 from ..queues.units import is_valid
 from ..settings.read import read_config_file
 from .found import Found, Note, Via

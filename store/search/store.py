@@ -21,8 +21,7 @@ from .found import Searched
 
 if TYPE_CHECKING:
     from ..disk.checkpoint import Checkpoint
-    from ..index.read import Index
-    from ..index.sizes import Sizes
+    from ..index.read import Index, Sizes
     from ..log.commit_log import CommitLog, LogEnd
     from ..settings.generation import Generation
 
@@ -69,7 +68,7 @@ class Store:
     @property
     def sizes(self) -> Sizes:
         """File sizes, each with where it comes from."""
-        from ..index.sizes import sizes_of
+        from ..index.read import sizes_of
 
         return sizes_of(self.layout)
 
@@ -94,7 +93,7 @@ class Store:
     def _queues_and_problem(self) -> tuple[ConsumeQueues, str]:
         """The consume queues, and why they cannot be read."""
         if self.layout.rocksdb_queues:
-            from ..queues.read_rocksdb import open_queues
+            from ..queues.rocksdb import open_queues
 
             return open_queues(self.layout)
         return ConsumeQueues(self.layout), ""

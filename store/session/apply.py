@@ -21,13 +21,11 @@ from pathlib import Path
 
 from ..broker.snapshot import BARRIER_PREFIX
 from ..disk.byte_reader import pieces
-from ..disk.edits import digest
-from ..disk.files import Files, OpenFile, remove_tree
+from ..disk.files import Files, OpenFile, digest, remove_tree
 from ..disk.layout import Layout
-from ..disk.lock import holder
-from ..disk.take_lock import StoreLock
+from ..disk.lock import StoreLock, holder
 from ..errors import InUse, Refused
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..plan.plan import Plan
 from .fingerprint import Fingerprint
 from .journal import (

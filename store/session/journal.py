@@ -41,7 +41,7 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from ..disk.byte_reader import read_at, read_regular
 from ..disk.files import Files, write_new
 from ..disk.layout import JOURNAL as SESSIONS
-from ..disk.take_lock import LockWas
+from ..disk.lock import LockWas
 from ..errors import NoSpace, Unreadable, from_os_error
 
 _NOTE_BYTES = 4096

@@ -20,15 +20,14 @@ from ..broker.dispatch_record import Dispatching
 from ..counted import counted
 from ..disk.byte_reader import pieces
 from ..disk.checkpoint import Checkpoint
-from ..disk.edits import Edit
 from ..disk.file_queue import MappedFileQueue, file_name
-from ..disk.files import Files
+from ..disk.files import Edit, Files
 from ..disk.layout import JOURNAL as JOURNAL_FOLDER
 from ..disk.layout import Layout
-from ..disk.take_lock import LockWas
+from ..disk.lock import LockWas
 from ..errors import NoSpace, Refused, Unreadable
 from ..index.compare import IndexFix
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..index.write import IndexWriter
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..plan.lost_messages import damaged_ranges

@@ -27,7 +27,7 @@ from ..disk.checkpoint import read_checkpoint
 from ..disk.file_queue import MappedFileQueue
 from ..errors import InvalidInput, NotFound, StoreError
 from ..log.one_record import read_message
-from ..timer.precision import DEFAULT_MS, shown_precision, taken_by_a_broker
+from ..timer.wheel import DEFAULT_MS, shown_precision, taken_by_a_broker
 
 if TYPE_CHECKING:
     from ..disk.layout import Layout
@@ -107,7 +107,7 @@ def _codes(layout: Layout, level: int, units: Iterator[Unit]) -> Iterator[tuple[
     for unit in units:
         code = unit.tags_code
         if unit.ext_address is not None:
-            from ..queues.read_ext import ext_unit
+            from ..queues.ext import ext_unit
 
             directory = layout.consume_queue_ext / SCHEDULE_TOPIC / str(level - 1)
             ext = ext or MappedFileQueue.open(directory)

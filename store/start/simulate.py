@@ -27,10 +27,9 @@ from ..broker.load_rules import (
 )
 from ..broker.profiles import Profile, QueueCut, ReputStart
 from ..broker.snapshot import Entry, QueueId, Snapshot
-from ..index.start import IndexState, load_index
-from ..queues.start import QueueState
+from ..index.compare import IndexState, load_index
+from ..queues.start import ExtDamage, ExtRules, QueueState
 from ..queues.start_batches import BatchQueueState, batch_units
-from ..queues.start_ext import ExtDamage, ExtRules
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer

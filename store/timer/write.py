@@ -29,11 +29,10 @@ from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.files import Files
 from ..disk.layout import Layout
 from ..errors import Missing, NotFound
-from ..index.sizes import sizes_of
+from ..index.read import sizes_of
 from ..log.one_record import read_message
 from ..queues.read import ConsumeQueue
-from .entries import due_ms
-from .read import TimerUnits, timer_log
+from .read import TimerUnits, due_ms, timer_log
 from .wheel import Slot, Ticks, TimerMessage, Wheel, next_place
 
 _BATCH = 1 << 14

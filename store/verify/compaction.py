@@ -29,12 +29,12 @@ from ..errors import Missing
 from ..findings.catalogue import Severity
 from ..log.commit_log import Batch, CommitLog, ExtentKind
 from ..log.record_status import Mark
-from ..queues.read_sparse import SparseRange, sparse_units
+from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..search.compaction import open_log
 from ..settings.read import BACKUP, ConfigFile, read_config_file
 from .context import Scene
-from .queue_bounds import queue_bounds
+from .queue_state import queue_bounds
 from .register import after, before
 
 _NO_KEYS = -1

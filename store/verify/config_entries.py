@@ -23,7 +23,7 @@ from ..findings.catalogue import Severity
 from ..settings.options import options_of
 from .config_files import ConfigTables, Row, Told, config_tables
 from .context import Scene
-from .queue_bounds import queue_bounds
+from .queue_state import queue_bounds
 from .register import after, before
 
 _CLAMPS_SINCE = "4.9"

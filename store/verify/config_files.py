@@ -28,7 +28,7 @@ from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK
 from .context import Scene
-from .queue_bounds import queue_bounds
+from .queue_state import queue_bounds
 from .register import after, before
 from .unreadable import need_whole
 

@@ -1,14 +1,306 @@
-"""Group C: consume queues (docs/invariants.md, I-060 … I-087), against the log in both directions."""
+"""Group C: consume queues (docs/invariants.md, I-060 … I-087), against the log in both directions.
+
+consumequeue_ext: its units (I-079), and what the units of a queue address there (I-080).
+
+Log to queue: each message has its unit, at its queue offset, with its tag (I-065, I-070).
+
+Messages of a queue come in log order; the units at their offsets are read beside them and compared
+as columns. What is not where it belongs is looked for where its neighbours are: a queue that a
+broker has shifted (spec 7.12, B1) is shifted by the same number for long stretches.
+"""
 
 from __future__ import annotations
 
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
+from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
+from ...formats.derive import dtype_of
+from ..audit.messages import Messages, points_at
+from ..broker.delay_level import SCHEDULE_TOPIC
+from ..broker.snapshot import QueueId
+from ..disk.byte_reader import noted_of
+from ..disk.file_queue import MappedFileQueue
+from ..disk.queue_directories import QueueDirectory, queue_directories
+from ..findings.catalogue import Severity
+from ..queues.ext import ExtRange, ext_units, ext_units_at
+from ..queues.units import Units, is_pre_fill, is_valid
+from ..settings.options import options_of
 from .context import Scene
-from .queue_ends import report_ends, report_missing
-from .queue_messages import report_waits
-from .queue_rocksdb import check_database
-from .queue_state import queues_of
-from .queue_units import QueuePass
-from .register import after
+from .queue_batches import compare_batches
+from .queue_files import check_database
+from .queue_state import QueueCheck, QueueReader, Queues, queues_of
+from .queue_units import QueuePass, report_ends, report_missing
+from .register import after, of_messages
+
+_HEAD = dtype_of(HEAD)
+_SECOND_MS = 1000
+
+
+@after("I-079")
+def ext_files(scene: Scene) -> None:
+    """Units follow one another from the front of each file to its end mark, or to its zeros."""
+    for directory in queue_directories(scene.store.layout.consume_queue_ext):
+        if scene.scope.topic not in (None, directory.topic):
+            continue
+        if scene.scope.queue_id not in (None, directory.queue_id):
+            continue
+        with MappedFileQueue.open(directory.path) as files:
+            _check_units(scene, directory, files)
+
+
+def _check_units(scene: Scene, directory: QueueDirectory, files: MappedFileQueue) -> None:
+    for part in ext_units(files):
+        if not isinstance(part, ExtRange) or part.kind != "damage":
+            continue
+        file = files.file_at(part.position)
+        head = np.frombuffer(files.read(part.position, UNIT_BYTES_MIN), np.uint8)
+        if file is None:
+            continue
+        offset = part.position - file.start
+        size = (
+            int(head[: _HEAD.itemsize].view(_HEAD)["size"][0]) if len(head) >= _HEAD.itemsize else 0
+        )
+        text = f"{directory.topic}/{directory.queue_id}: no unit of consumequeue_ext begins here"
+        severity = Severity.WARNING
+        if size > file.size - offset:
+            text += f", its size {size} leads beyond the file: 4.9.7 and 5.3.3 do not start (B37)"
+            severity = Severity.FATAL
+        scene.findings.add(
+            "I-079",
+            file.path,
+            text,
+            offset=offset,
+            length=part.size,
+            severity=severity,
+            topic=directory.topic,
+            queue_id=directory.queue_id,
+        )
+
+
+def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: Ints) -> None:
+    """Units of these messages have addresses (codes) instead of tags: what stands there is theirs."""
+    queue = check.queue
+    root = scene.store.layout.consume_queue_ext
+    path = os.fspath(root / queue.topic / str(queue.queue_id))
+    opened = scene.kept("ext files", dict[QueueId, MappedFileQueue])
+    if queue not in opened:
+        opened[queue] = MappedFileQueue.open(path)
+    files = opened[queue]
+    positions = codes.astype(np.int64) - np.int64(ADDRESS_BASE)
+    found = ext_units_at(files, positions)
+    files.close()
+    rows, texts, guessed = [], [], []
+    option = options_of(scene.store.layout).delay_levels
+    levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
+    wanted = zip(
+        positions.tolist(),
+        messages.tags_code.tolist(),
+        messages.store_timestamp.tolist(),
+        strict=True,
+    )
+    gone = [noted for file in files.files for noted in noted_of(file.path)]
+    for row, (position, tags_code, stored_ms) in enumerate(wanted):
+        unit, guess = found.get(position), False
+        if unit is None and gone:
+            continue  # nobody knows what stands there
+        if unit is None:
+            text = "no unit begins there" if files.files else "consumequeue_ext of it is missing"
+        elif unit.tags_code != tags_code:
+            text = f"tags code {unit.tags_code} stands there, not {tags_code}"
+            wait_ms = unit.tags_code - stored_ms
+            guess = levels_guessed and wait_ms > 0 and wait_ms % _SECOND_MS == 0
+            text += (
+                f"; {option.name} may have such a level (--set {option.name}=…)" if guess else ""
+            )
+        elif unit.msg_store_time != stored_ms:
+            text = f"the time {unit.msg_store_time} stands there, not {stored_ms}"
+        else:
+            continue
+        rows.append(row)
+        guessed.append(guess)
+        texts.append(f"{queue} unit {messages.offset[row]} has ext address {position}: {text}")
+    for guess, severity in ((False, None), (True, Severity.WARNING)):
+        mine = np.flatnonzero(np.array(guessed, np.bool_) == guess)
+        offsets = messages.offset[np.array(rows, np.int64)[mine]]
+        order = mine[np.argsort(offsets, kind="stable")]
+        check.reader.report(
+            scene.findings,
+            "I-080",
+            np.sort(offsets),
+            lambda row, order=order: texts[int(order[row])],  # type: ignore[misc]
+            severity=severity,
+        )
+
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_FARTHEST = np.iinfo(np.int64).max // 2
+_SAMPLES = 8
+"""Messages that are searched for, of one lot which are not where they belong."""
+
+
+@of_messages("I-065", "I-080", "I-082")
+def units_of_messages(scene: Scene, messages: Messages) -> None:
+    """Each message has its unit at its queue offset, with the tag that its record asks for."""
+    queues = queues_of(scene)
+    if scene.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
+        return
+    if queues.is_batch(messages.queue):
+        compare_batches(scene, queues, messages)
+        return
+    check = queues.check(messages.queue)
+    if not check.reader.exists:
+        check.note_missing(messages)
+        return
+    units = check.reader.lookup(messages.offset)
+    right = points_at(units, messages)
+    if right.all():
+        _found(scene, check, messages)
+        _compare_tags(scene, check, messages, units)
+        return
+    unread = check.reader.unread(messages.offset) & ~right
+    if unread.any():  # nobody can tell
+        check.right.add_any(messages.offset[unread])
+        units, messages, right = units[~unread], messages.take(~unread), right[~unread]
+    there = messages.take(right)
+    _found(scene, check, there)
+    _compare_tags(scene, check, there, units[right])
+    _look_elsewhere(scene, queues, check, messages.take(~right))
+
+
+def _found(scene: Scene, check: QueueCheck, messages: Messages) -> None:
+    """These messages have their units."""
+    if not len(messages.offset):
+        return
+    check.right.add_any(messages.offset)
+    reach = int(messages.position[-1]) + int(messages.size[-1])
+    scene.log.dispatched = max(scene.log.dispatched, reach)
+
+
+def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Units) -> None:
+    """The units, those of the messages, carry the right codes."""
+    codes = units["tags_code"]
+    wrong = codes != messages.tags_code
+    wrong &= ~messages.lost
+    if not wrong.any():
+        return
+    rows = np.flatnonzero(wrong)
+    addresses = codes[rows] <= EXT_ADDRESS_MAX
+    if addresses.any():
+        compare_entries(scene, check, messages.take(rows[addresses]), codes[rows[addresses]])
+        rows = rows[~addresses]
+    if check.queue.topic == SCHEDULE_TOPIC:
+        rows = check.waits.wrong(messages, codes.astype(np.int64), rows)
+    rows = rows[np.argsort(messages.offset[rows], kind="stable")]
+    offsets = messages.offset[rows]
+    check.reader.report(
+        scene.findings,
+        "I-065",
+        offsets,
+        lambda row: _told(
+            check,
+            offsets[row],
+            codes[rows[row]],
+            messages.position[rows[row]],
+            messages.tags_code[rows[row]],
+        ),
+    )
+
+
+def report_waits(scene: Scene, check: QueueCheck) -> None:
+    """Messages that wait as no level and no other message does. The log has been read.
+
+    Where nobody says what the levels are, such a message may have one of its own.
+    """
+    guess = not options_of(scene.store.layout).delay_levels.is_given
+    why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
+    more = {"severity": Severity.WARNING} if guess else {}
+    alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
+    offsets = np.array([message.offset for message in alone], np.int64)
+    check.reader.report(
+        scene.findings,
+        "I-065",
+        offsets,
+        lambda row: (
+            _told(check, alone[row].offset, alone[row].code, alone[row].position, alone[row].asked)
+            + why
+        ),
+        **more,
+    )
+
+
+def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) -> str:
+    return (
+        f"{check.queue} unit {offset}: tags code {code}, the record at {position} asks for {asked}"
+    )
+
+
+def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: Messages) -> None:
+    """Find units of messages at other queue offsets; what is in none is missing."""
+    found = _at_distance(scene, queues, check, messages, check.shift)
+    messages = messages.take(~found)
+    samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
+    distances: set[int] = set()
+    for row in np.unique(samples).tolist() if len(messages.offset) else ():
+        at = _find(check.reader, int(messages.position[row]))
+        if at is not None:
+            distances.add(at - int(messages.offset[row]))
+    # a damaged record may say any number: what lies farther than numbers reach is no shift
+    near = {distance for distance in distances if abs(distance) <= _FARTHEST}
+    for distance in near - {check.shift}:
+        found = _at_distance(scene, queues, check, messages, distance)
+        if found.any():
+            check.shift = distance
+            messages = messages.take(~found)
+    check.note_missing(messages)
+
+
+def _find(reader: QueueReader, position: int) -> int | None:
+    """Queue offset of the unit that names a position of the log, given that units rise."""
+    low, end = reader.first_offset, reader.files.end // UNIT_BYTES
+    high = end
+    while low < high:
+        middle = (low + high) // 2
+        unit = reader.lookup(np.array([middle], np.int64))
+        if is_valid(unit)[0] and (is_pre_fill(unit)[0] or unit["physical_offset"][0] < position):
+            low = middle + 1
+        else:
+            high = middle
+    unit = reader.lookup(np.array([low], np.int64))
+    return low if low < end and unit["physical_offset"][0] == position else None
+
+
+def _at_distance(
+    scene: Scene, queues: Queues, check: QueueCheck, messages: Messages, distance: int
+) -> Flags:
+    """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
+    if not distance:
+        return np.zeros(len(messages.offset), np.bool_)
+    places = messages.offset + distance
+    found = points_at(check.reader.lookup(places), messages)
+    if not found.any():
+        return found
+    there = messages.take(found)
+    order = np.argsort(places[found], kind="stable")
+    offsets, wanted = places[found][order], there.offset[order]
+    check.elsewhere.add(offsets)
+    reach = int((there.position + there.size).max())
+    scene.log.dispatched = max(scene.log.dispatched, reach)
+    check.reader.report(
+        scene.findings,
+        "I-064",
+        offsets,
+        lambda row: (
+            f"{check.queue} unit {offsets[row]} is that of message {wanted[row]}:"
+            f" shifted by {offsets[row] - wanted[row]}"
+        ),
+    )
+    return found
 
 
 @after(

@@ -25,8 +25,7 @@ from ..log.record_status import tombstones
 from ..settings.options import options_of
 from .context import Carried, Records, Scene, covered_of
 from .index_files import index_files
-from .index_items import ItemCursor, Picked, among, item_from, key_of, surplus
-from .index_wanted import Wanted, asked_for
+from .index_items import ItemCursor, Picked, Wanted, among, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 from .unreadable import is_gone
 

@@ -19,10 +19,10 @@ import numpy as np
 from ..columns.dictionary import TopicTable
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
+from ..log.batch import LOOK_BACK, Recent
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.record_status import Mark
 from ..log.splits import record_behind
-from ..log.tail_history import LOOK_BACK, Recent
 from ..settings.options import options_of
 from .context import LogFacts, Records, Scene, covered_of
 from .register import CHECKS, checks_of

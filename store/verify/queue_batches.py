@@ -19,8 +19,8 @@ from ..counted import counted
 from ..findings.catalogue import Severity
 from ..queues.units import Units, is_valid
 from .context import Records, Scene, covered_of
-from .queue_ends import is_late
 from .queue_state import BatchCheck, Missing, Queues, queues_of
+from .queue_units import is_late
 from .register import after, of_records
 
 Ints = npt.NDArray[np.int64]

@@ -1,30 +1,233 @@
-"""What is known of each queue while verify goes over the log, and which queues there are."""
+"""What is known of each queue while verify goes over the log, and which queues there are.
+
+Waiting messages of a broker with delay levels of its own (spec 01, 1.11).
+
+The tags code of a unit in the queue of a delay level is the time at which the message is due. The
+store does not tell the levels: where several messages of a queue wait equally long, whole seconds,
+that is what the broker's level is, though it is none of the usual ones. One message alone proves
+nothing; whether it has company is known when the log has been read.
+
+The units of one queue as verify reads them: by queue offset, and all that there are in windows.
+
+Where queues begin and end, by their files and by the log: what offsets in files are held against.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.consume_queue import UNIT_BYTES
 from ..audit.messages import Messages
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, list_entries
 from ..broker.topics import BATCH_QUEUES, QUEUE_TYPE, Topics
-from ..columns.ordered import Ranges
-from ..disk.file_queue import MappedFileQueue
+from ..columns.ordered import Ranges, runs
+from ..disk.file_queue import MappedFileQueue, file_name
 from ..disk.queue_directories import queue_directories
+from ..errors import Missing as MissingFile
 from ..errors import NotFound, StoreError
+from ..findings.findings import Findings
+from ..queues.read import ConsumeQueue
 from ..queues.read_batches import BatchConsumeQueue
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
 from .context import Carried, Scene
-from .queue_delays import Waits
-from .queue_reader import QueueReader
+
+_SECOND_MS = 1000
+_SINGLE_MAX = 64
+"""Messages of a queue that are kept in mind: with more, all waiting differently, no level is at work."""
+
+
+@dataclass
+class Alone:
+    """A message that waits as long as no other one: its queue offset, the tags code of its unit,
+    where its record begins, and the code that this asks for.
+    """
+
+    offset: int
+    code: int
+    position: int
+    asked: int
+
+
+@dataclass
+class Waits:
+    """Of one queue. own_ms: what several messages wait. alone: the only message, by what it waits."""
+
+    own_ms: set[int] = field(default_factory=set)
+    alone: dict[int, Alone] = field(default_factory=dict)
+
+    def wrong(self, messages: Messages, codes: Ints, rows: Ints) -> Ints:
+        """Of `rows`, whose codes are none that the usual levels give, those that nothing explains."""
+        wait = codes[rows] - messages.store_timestamp[rows]
+        some = np.flatnonzero((wait > 0) & (wait % _SECOND_MS == 0))
+        explained = np.zeros(len(rows), np.bool_)
+        times, first, count = np.unique(wait[some], return_index=True, return_counts=True)
+        for wait_ms, at, of_it in zip(times.tolist(), some[first], count.tolist(), strict=True):
+            row = rows[at]
+            message = Alone(
+                int(messages.offset[row]),
+                int(codes[row]),
+                int(messages.position[row]),
+                int(messages.tags_code[row]),
+            )
+            if self._is_level(wait_ms, message, of_it):
+                explained |= wait == wait_ms
+        return rows[~explained]
+
+    def _is_level(self, wait_ms: int, message: Alone, count: int) -> bool:
+        """So many messages wait so long: a level, or one to keep in mind."""
+        if count > 1 or wait_ms in self.own_ms or wait_ms in self.alone:
+            self.own_ms.add(wait_ms)
+            self.alone.pop(wait_ms, None)
+            return True
+        if len(self.alone) >= _SINGLE_MAX:
+            return False
+        self.alone[wait_ms] = message
+        return True
+
+    def take_on(self, other: Waits) -> None:
+        """Those of the part of the log right behind."""
+        both = self.alone.keys() & other.alone.keys()
+        self.own_ms |= other.own_ms | both
+        self.alone = {
+            wait_ms: message
+            for wait_ms, message in (other.alone | self.alone).items()
+            if wait_ms not in self.own_ms
+        }
+
+
+Flags = npt.NDArray[np.bool_]
+
+
+class QueueReader:
+    """One queue on disk, in files or in a RocksDB, or one that is not there.
+
+    directory: of the queue, there or not. vanished: a file was deleted while it was read, as a
+    broker does with one whose records are all expired. rate_bytes: most bytes per second that
+    `windows` reads; the page cache is then left as it was.
+    """
+
+    def __init__(
+        self,
+        queue: QueueId,
+        directory: str,
+        opened: ConsumeQueue | None,
+        rate_bytes: int | None = None,
+    ) -> None:
+        self.queue = queue
+        self._rate_bytes = rate_bytes
+        self.directory = directory
+        self.vanished = False
+        self.exists = opened is not None
+        nothing = MappedFileQueue((directory,), [], 0, [])
+        #: Its files; none of a queue in a RocksDB, or of one that is not there.
+        self.files = opened.files if opened is not None else nothing
+        self._in_files = FileUnits(self.files)
+        self._opened = opened
+
+    @cached_property
+    def _stream(self) -> UnitStream:
+        return self._opened.stream if self._opened is not None else self._in_files
+
+    @property
+    def first_offset(self) -> int:
+        """Queue offset of the first unit there is room for."""
+        return self._opened.first_offset if self._opened else 0
+
+    def lookup(self, offsets: Ints) -> Units:
+        """The units at queue offsets, int64[n]; zeros where there is none. Raises Unreadable."""
+        try:
+            return self._stream.lookup(offsets, around=True)
+        except MissingFile:
+            self.vanished = True
+            return np.zeros(len(offsets), UNIT_DTYPE)
+
+    def unread(self, offsets: Ints) -> Flags:
+        """bool[n]: queue offsets, int64[n], whose units were met and cannot be read."""
+        return self._in_files.unread(offsets)
+
+    def unwritten(self, first: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Ranges of queue offsets that lie in holes, of some that `windows` has left out."""
+        return self._in_files.unwritten(first, stop)
+
+    def windows(self) -> Iterator[tuple[int, Units]]:
+        """All units as (queue offset of the first, units), in order; holes of files, and what
+        is zeros all over, left out.
+
+        Raises Unreadable.
+        """
+        try:
+            yield from self._stream.written(self._rate_bytes)
+        except MissingFile:
+            self.vanished = True
+
+    def place(self, offset: int) -> tuple[str, int | None]:
+        """File that holds, or should hold, a unit, and its byte there."""
+        at = offset * UNIT_BYTES
+        file = self.files.file_at(at)
+        if file is not None:
+            return file.path, at - file.start
+        if self.files.file_size <= 0 or not 0 <= offset <= LARGEST_OFFSET:
+            return self.directory, None
+        start = at - at % self.files.file_size
+        return os.path.join(self.directory, file_name(start)), at - start  # noqa: PTH118
+
+    def report(
+        self,
+        findings: Findings,
+        code: str,
+        offsets: Ints,
+        message: Callable[[int], str],
+        **more: Any,
+    ) -> None:
+        """Findings about units at ascending queue offsets, int64[n]; those in a row are one.
+
+        message: told of a row. more: as in `Findings.add`.
+        """
+        for begin, end in runs(offsets):
+            first, last = int(offsets[begin]), int(offsets[end - 1])
+            at = first
+            while at <= last:
+                stop = min(self._file_stop(at), last + 1)
+                self._add(findings, code, at, stop, message(begin + at - first), more)
+                at = stop
+
+    def report_range(
+        self, findings: Findings, code: str, first: int, end: int, text: str, **more: Any
+    ) -> None:
+        """A finding about the units first ≤ k < end, one in each file."""
+        while first < end:
+            stop = min(self._file_stop(first), end)
+            self._add(findings, code, first, stop, f"{self.queue} unit {first} {text}", more)
+            first = stop
+
+    def _file_stop(self, offset: int) -> int:
+        """Queue offset behind the file that holds, or should hold, a unit."""
+        at, size = offset * UNIT_BYTES, self.files.file_size
+        file = self.files.file_at(at)
+        if file is not None:
+            return max(offset + 1, file.end // UNIT_BYTES)
+        return max(offset + 1, (at // size + 1) * size // UNIT_BYTES) if size else sys.maxsize
+
+    def _add(
+        self, findings: Findings, code: str, first: int, stop: int, text: str, more: dict[str, Any]
+    ) -> None:
+        path, offset = self.place(first)
+        length = None if offset is None else (stop - first) * UNIT_BYTES
+        topic, queue_id = self.queue
+        place: dict[str, Any] = {"offset": offset, "length": length, "count": stop - first}
+        findings.add(code, path, text, topic=topic, queue_id=queue_id, **place, **more)
+
 
 Ints = npt.NDArray[np.int64]
 
@@ -253,3 +456,53 @@ def may_have_none(scene: Scene, queue: QueueId) -> bool:
     """A light queue of a store that has no such queue: perhaps its broker makes none."""
     light = queue.topic.startswith(LMQ_PREFIX)
     return light and options_of(scene.store.layout).multi_dispatch.is_guess
+
+
+class QueueBounds:
+    """First and next queue offset of each queue; asked for after the pass over the log."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._found: dict[QueueId, tuple[int, int] | None] = {}
+
+    @cached_property
+    def _batches(self) -> dict[QueueId, str]:
+        found = queue_directories(self._scene.store.layout.batch_consume_queue)
+        return {QueueId(queue.topic, queue.queue_id): queue.path for queue in found}
+
+    def of(self, queue: QueueId) -> tuple[int, int] | None:
+        """(first, next) queue offset, None for a queue of which there is no trace.
+
+        Raises Unreadable.
+        """
+        if queue not in self._found:
+            self._found[queue] = self._of(queue)
+        return self._found[queue]
+
+    def _of(self, queue: QueueId) -> tuple[int, int] | None:
+        log = self._scene.log
+        bounds = self._in_files(queue)
+        if queue in log.next_offset:
+            first, end = log.first_offset[queue], log.next_offset[queue]
+            bounds = (
+                (first, end) if bounds is None else (min(bounds[0], first), max(bounds[1], end))
+            )
+        return bounds
+
+    def _in_files(self, queue: QueueId) -> tuple[int, int] | None:
+        if queue in self._batches:
+            files = MappedFileQueue.open(self._batches[queue])
+            with BatchConsumeQueue(queue.topic, queue.queue_id, files) as batches:
+                ends = batches.summary()
+                return ends.min_offset, ends.max_offset
+        queues = self._scene.store.queues
+        if all(found.queue_id != queue.queue_id for found in queues.of_topic(queue.topic)):
+            return None
+        with queues.open(queue.topic, queue.queue_id) as opened:
+            summary = opened.summary(self._scene.log.start)
+            return summary.min_offset, summary.max_offset
+
+
+def queue_bounds(scene: Scene) -> QueueBounds:
+    """Those of this run."""
+    return scene.kept("queue bounds", lambda: QueueBounds(scene))

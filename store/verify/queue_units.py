@@ -2,19 +2,155 @@
 
 What is decided first is where a queue ends: behind its last unit that counts. Units behind it are
 dead, whatever they name (docs/invariants.md, I-062); a broker that has cut its log leaves them there.
+
+What a unit names that is not the unit of its message: the record is read (I-062 … I-064, I-069).
+
+What follows when all units of a queue have been seen: its end, its front, its dead tail.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
+from ...formats import message_properties as names
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.hashing import java_string
+from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
+from ...formats.property_columns import find
+from ..broker.dispatch import LMQ_PREFIX, java_split
+from ..broker.snapshot import QueueId
 from ..columns.ordered import Ranges
+from ..counted import counted
+from ..findings.catalogue import Severity
+from ..log.commit_log import Batch
+from ..log.record_status import tombstones
 from ..queues.units import Units, is_pre_fill, is_valid
 from .context import Scene, covered_of
-from .queue_resolve import are_rolled_back, resolve
-from .queue_state import QueueCheck, Queues
+from .queue_state import Missing, QueueCheck, QueueReader, Queues, may_have_none
+from .unreadable import is_gone
+
+_RECORDS_AT_ONCE = 256
+_BYTES_AT_ONCE = 8 << 20
+"""Records are read whole, so many at a time."""
+
+
+def resolve(scene: Scene, reader: QueueReader, offsets: Ints, units: Units) -> None:
+    """Say of units (at ascending queue offsets) why they are not those of their messages."""
+    for part in _lots(units["size"].astype(np.int64)):
+        _resolve_lot(scene, reader, offsets[part], units[part])
+
+
+def are_rolled_back(scene: Scene, queue: QueueId, units: Units) -> Flags:
+    """bool[n]: units that name a half message or a rollback of this queue, with its size."""
+    positions = units["physical_offset"].astype(np.int64)
+    records = scene.store.log.records(positions)
+    columns = records.columns
+    state = columns.ints("sys_flag") & TRANSACTION_MASK
+    rolled_back = (state == SysFlag.PREPARED) | (state == SysFlag.ROLLBACK)
+    found = np.zeros(len(units), np.bool_)
+    there = np.isin(positions, records.position)
+    same = columns.ints("physical_offset") == records.position
+    same &= columns.ints("total_size") == units["size"][there]
+    same &= columns.ints("queue_id") == queue.queue_id
+    topics = [java_string(value) == queue.topic for value in columns.ragged("topic").tolist()]
+    found[there] = same & np.array(topics, np.bool_) & rolled_back
+    return found
+
+
+def _lots(sizes: Ints) -> Iterator[slice]:
+    """Slices whose records fit into memory, if the sizes are right."""
+    begin, total = 0, 0
+    for at, size in enumerate(sizes.tolist()):
+        if at > begin and (total + size > _BYTES_AT_ONCE or at - begin >= _RECORDS_AT_ONCE):
+            yield slice(begin, at)
+            begin, total = at, 0
+        total += size
+    yield slice(begin, len(sizes))
+
+
+def _resolve_lot(scene: Scene, reader: QueueReader, offsets: Ints, units: Units) -> None:
+    positions = units["physical_offset"].astype(np.int64)
+    records = scene.store.log.records(positions)
+    there = np.isin(positions, records.position)
+    gone = is_gone(scene, positions)
+    wrong: dict[str, dict[int, str]] = {}
+
+    def note(code: str, row: int, text: str) -> None:
+        wrong.setdefault(code, {})[row] = f"{reader.queue} unit {offsets[row]}: {text}"
+
+    for row in np.flatnonzero(~there & ~gone).tolist():
+        note("I-062", row, f"no record begins at {positions[row]}")
+    named = _Named(records, reader)
+    for at, row in enumerate(np.flatnonzero(there).tolist()):
+        for code, text in named.problems(at, int(offsets[row]), int(units["size"][row])):
+            note(code, row, text)
+    for code, texts in wrong.items():
+        rows = np.array(sorted(texts), np.int64)
+        _report(scene, reader, code, offsets[rows], [texts[row] for row in rows.tolist()])
+
+
+def _report(scene: Scene, reader: QueueReader, code: str, offsets: Ints, texts: list[str]) -> None:
+    reader.report(scene.findings, code, offsets, lambda row: texts[row])
+
+
+class _Named:
+    """Records that units of one queue name."""
+
+    def __init__(self, records: Batch, reader: QueueReader) -> None:
+        columns = records.columns
+        self._queue = reader.queue
+        self._topics = [java_string(value) for value in columns.ragged("topic").tolist()]
+        self._numbers = {
+            name: columns.ints(name).tolist()
+            for name in ("queue_id", "queue_offset", "total_size", "sys_flag", "physical_offset")
+        }
+        self._position = records.position.tolist()
+        self._lost = tombstones(columns)
+        properties = columns.ragged("properties")
+        self._queues = find(properties, names.INNER_MULTI_DISPATCH).tolist()
+        self._offsets = find(properties, names.INNER_MULTI_QUEUE_OFFSET).tolist()
+
+    def problems(self, at: int, offset: int, size: int) -> Iterator[tuple[str, str]]:
+        """Codes and texts: what is wrong with a unit that names record `at`."""
+        number = {name: values[at] for name, values in self._numbers.items()}
+        position = self._position[at]
+        if number["physical_offset"] != position:
+            yield "I-062", f"the record at {position} is left from an earlier life of the file"
+            return
+        if number["total_size"] != size:
+            yield "I-062", f"the record at {position} has {number['total_size']} bytes, not {size}"
+        if (self._topics[at], number["queue_id"]) != self._queue:
+            if not self._lost[at]:  # what stands for a lost message names one queue of it
+                yield from self._further(at, offset)
+            return
+        if number["sys_flag"] & TRANSACTION_MASK in (SysFlag.PREPARED, SysFlag.ROLLBACK):
+            yield "I-069", f"the record at {position} is a half message or a rollback"
+        elif number["queue_offset"] != offset:
+            yield "I-064", f"the record at {position} is message {number['queue_offset']}"
+        elif number["total_size"] == size:
+            yield "I-062", f"the record at {position} is no part of the log"
+
+    def _further(self, at: int, offset: int) -> Iterator[tuple[str, str]]:
+        """The record is of another queue: right only if it names this one besides."""
+        topic, queue_id = self._topics[at], self._numbers["queue_id"][at]
+        of = f"the record at {self._position[at]} is of {topic}/{queue_id}"
+        light = self._queue.topic.startswith(LMQ_PREFIX)
+        mine = 0 if light else queue_id
+        queues, offsets = java_split(self._queues[at]), java_split(self._offsets[at])
+        if self._queue.topic not in queues or mine != self._queue.queue_id:
+            yield "I-063", of
+            if light:
+                yield "I-078", f"{of} and goes to no light queue of that name"
+            return
+        if len(queues) == len(offsets):
+            wanted = offsets[queues.index(self._queue.topic)]
+            if wanted != str(offset):
+                yield "I-064", f"{of} and is message {wanted or '(none)'} here"
+
 
 _BEHIND_AT_ONCE = 256
 """Units behind the end that are looked at, in each window."""
@@ -205,3 +341,166 @@ class QueuePass:
         at = files[0].end // UNIT_BYTES - 1 - int(offsets[0])
         if 0 <= at < len(offsets) and valid[at]:
             self.first_file_gone = int(positions[at]) < self._log_start
+
+
+def report_missing(scene: Scene, queues: Queues, check: QueueCheck) -> None:
+    """Messages that no unit names (I-070)."""
+    queue, known = check.queue, queues.topics
+    deleted = (
+        known is not None
+        and queue.topic not in known
+        and not queue.topic.startswith(LMQ_PREFIX)
+        and not queues.has_directory(queue.topic)
+        and bool(queues.paths)
+    )
+    there = check.reader.exists and (queues.in_database or bool(check.reader.files.files))
+    if not there and not deleted and not scene.live:
+        _report_no_queue(scene, queues, check)
+        return
+    for missing in check.missing:
+        if scene.live and _there_now(queues, missing, queue):
+            continue
+        text = f"is missing: message {missing.first}, record at {missing.position}, has none"
+        more: dict[str, Any] = {}
+        if deleted:
+            more["severity"] = Severity.WARNING
+            text += ": the topic was deleted, it is not in topics.json"
+        elif is_late(scene, missing):
+            more.update(severity=Severity.INFO, unclean=not scene.live)
+            text += ": not dispatched yet"
+        end = missing.first + missing.count
+        check.reader.report_range(scene.findings, "I-070", missing.first, end, text, **more)
+
+
+def _report_no_queue(scene: Scene, queues: Queues, check: QueueCheck) -> None:
+    """A queue that has no file on the disk (I-070), with all messages that the log has of it."""
+    counts, positions = check.missing_counts
+    if not len(counts):
+        return
+    count = int(counts.sum())
+    many = counted(count, "message", form=",")
+    alone = "" if queues.any_there else ", and so are all others"
+    text = f"the queue {check.queue} is missing{alone}: the log has {many} of it"
+    more: dict[str, Any] = {}
+    if scene.crashed and bool((positions >= scene.log.dispatched).all()):
+        more = {"severity": Severity.INFO, "unclean": True}
+        text += ", not dispatched yet"
+    topic, queue_id = check.queue
+    if not check.reader.exists and may_have_none(scene, check.queue):
+        more = {"severity": Severity.WARNING}
+        text += "; or the broker has enableMultiDispatch=false: then say so with --set"
+    more |= {"count": count, "topic": topic, "queue_id": queue_id}
+    scene.findings.add("I-070", check.reader.directory, text, **more)
+
+
+def is_late(scene: Scene, missing: Missing) -> bool:
+    """What is missing lies behind the last dispatched record of a store that was not shut down."""
+    return (scene.crashed or scene.live) and missing.position >= scene.log.dispatched
+
+
+def _there_now(queues: Queues, missing: Missing, queue: QueueId) -> bool:
+    """A running broker has made the units since, perhaps in a new file."""
+    ends = np.array([missing.first, missing.first + missing.count - 1], np.int64)
+    units = queues.reader(queue).lookup(ends)
+    return bool((units["size"] > 0).all()) and int(units["physical_offset"][0]) == missing.position
+
+
+def report_ends(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+    """How the queue begins and ends."""
+    if check.reader.vanished or not check.reader.exists:
+        return
+    _dead_units(scene, check, seen)
+    _no_message(scene, queues, check, seen)
+    _max_offset(scene, queues, check, seen)
+    if seen.first_file_gone and check.reader.files.files:
+        file = check.reader.files.files[0]
+        only = len(check.reader.files.files) == 1
+        why = "the queue keeps its last file" if only else "a broker deletes it at its next round"
+        _add(scene, check, "I-085", file.path, f"all records of this file are expired: {why}")
+
+
+def _add(scene: Scene, check: QueueCheck, code: str, path: str, text: str, **more: Any) -> None:
+    topic, queue_id = check.queue
+    text = f"{check.queue}: {text}"
+    scene.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
+
+
+def _dead_units(scene: Scene, check: QueueCheck, seen: QueuePass) -> None:
+    """Units behind the end of the queue are dead (I-062, I-067); those of lost records are damage."""
+    come_back = scene.profile.dispatch.counts_puts
+    severity = Severity.WARNING if come_back else Severity.INFO
+    why = "a broker of this version counts them again (B21)" if come_back else "a broker cuts them"
+    report, findings = check.reader.report_range, scene.findings
+    for first, end in seen.behind.ranges():
+        text = f"is dead, it lies behind the queue's end: {why}"
+        report(findings, "I-062", first, end, text, severity=severity)
+    behind = f"it lies behind the log's end {scene.log.end}"
+    for first, end in seen.beyond.ranges():
+        if _is_lost(scene, check, first):
+            report(findings, "I-067", first, end, f"names a lost record, {behind}")
+        else:
+            report(findings, "I-067", first, end, f"is dead, {behind}: {why}", severity=severity)
+
+
+def _is_lost(scene: Scene, check: QueueCheck, offset: int) -> bool:
+    """The record of a unit behind the log's end was not cut off: it never came to the disk, or went.
+
+    What a broker cuts stays where it was, or goes with the last files. So a record that lies
+    before the end of the files, in none of them, is lost; or one in a file that is zero there,
+    unless a broker has started and stopped since. Without any record the whole log is.
+    """
+    if not scene.log.records:
+        return True
+    position = int(check.reader.lookup(np.array([offset], np.int64))["physical_offset"][0])
+    files = scene.store.log_files
+    if files.file_at(position) is None:
+        return position < files.end
+    return scene.crashed and not files.read(position, SMALLEST).strip(b"\0")
+
+
+def _no_message(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+    """A queue with files names some record, and the last unit does (I-072, I-086, I-087)."""
+    files = check.reader.files.files
+    if not files:
+        return
+    if seen.ends_pre_filled and seen.real:
+        path = files[-1].path
+        _add(scene, check, "I-087", path, "its last unit fills a front and is no message")
+    elif seen.ends_pre_filled:
+        _add(scene, check, "I-072", files[0].path, "it has units that fill the front, and no other")
+        _add(scene, check, "I-087", files[0].path, "its last unit fills a front and is no message")
+    elif not seen.real:
+        text, more = "its files hold no valid unit", {}
+        rules = scene.profile.queues
+        refuses = rules.empty_last_refuses and not scene.profile.dispatch.when_clean
+        if refuses and not scene.crashed and scene.log.dispatched < scene.log.end:
+            text += "; queues are behind the log, so a 5.1 broker does not start (B16)"
+            more["severity"] = Severity.FATAL
+        _add(scene, check, "I-086", check.reader.directory, text, **more)
+    elif seen.live_end < 0 and (seen.beyond or seen.behind):
+        text = "all its units are dead, as a cut of the log leaves them"
+        _add(scene, check, "I-086", check.reader.directory, text, severity=Severity.INFO)
+
+
+def _max_offset(scene: Scene, queues: Queues, check: QueueCheck, seen: QueuePass) -> None:
+    """The queue ends with the last message that the log has of it (I-075)."""
+    wanted = scene.log.next_offset.get(check.queue)
+    if wanted is None or scene.scope.quick or scene.live or not scene.log.complete:
+        return
+    end = max(seen.live_end, 0)
+    ahead = max((stop for _, stop in seen.dead), default=0)
+    path, offset = check.reader.place(max(end - 1, 0))
+    if end > wanted:
+        text = f"it ends at {end}, the log's last message of it is {wanted - 1}"
+        _add(scene, check, "I-075", path, text, offset=offset)
+    elif end < wanted:
+        text = f"it ends at {end}, the log has messages up to {wanted - 1}"
+        behind = [m for m in check.missing if m.first + m.count > end]
+        more: dict[str, Any] = {}
+        if behind and all(is_late(scene, m) for m in behind):
+            more = {"severity": Severity.INFO, "unclean": not scene.live}
+            text += ": not dispatched yet"
+        _add(scene, check, "I-075", path, text, offset=offset, **more)
+    elif ahead > wanted:
+        text = f"dead units follow its end {wanted}, up to {ahead - 1}"
+        _add(scene, check, "I-075", path, text, offset=offset, severity=Severity.INFO)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 MODULES = {
     "commit_log": "log_chain log_order log_records log_system",
-    "consume_queue": "consume_queue queue_batches queue_ext queue_files queue_messages",
-    "index": "index_chains index_files index_log",
+    "consume_queue": "consume_queue queue_batches queue_files",
+    "index": "index_files index_log",
     "timer": "timer_log timer_progress timer_records timer_wheel",
     "config": "config_files config_entries",
 }

@@ -17,9 +17,9 @@ from ..findings.catalogue import Severity
 from ..inspect.timer_records import NO_NUMBER
 from ..settings.read import read_config_file
 from .context import Scene
-from .queue_bounds import queue_bounds
+from .queue_state import queue_bounds
 from .register import after
-from .timer_entries import TimerFiles, of_timer, timer_files
+from .timer_log import TimerFiles, of_timer, timer_files
 from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains, linked_by_a_start
 

@@ -14,9 +14,9 @@ from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
 from ..findings.catalogue import Severity
-from ..timer.entries import NOWHERE, ByTick, follow, is_in_place
+from ..timer.read import NOWHERE, ByTick, follow, is_in_place
 from .context import Scene
-from .timer_entries import Slots, TimerFiles, of_timer, timer_files
+from .timer_log import Slots, TimerFiles, of_timer, timer_files
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

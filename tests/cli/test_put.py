@@ -21,7 +21,7 @@ from mqstore.formats.message import SysFlag
 from mqstore.formats.message_properties import CRC32
 
 from .. import stores
-from ..store.disk.test_take_lock import other_process
+from ..store.disk.test_lock import other_process
 from .datadriven import run_here
 from .json_schema import errors
 

@@ -15,7 +15,7 @@ import pytest
 
 from mqstore.cli.record_types import schema_of
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.take_lock import StoreLock
+from mqstore.store.disk.lock import StoreLock
 
 from .. import recovery_cases, stores
 from .datadriven import run_here

@@ -18,10 +18,14 @@ from mqstore.formats import (
 )
 from mqstore.store.disk.checkpoint import TimerCheck
 from mqstore.store.disk.file_queue import MappedFileQueue
+from mqstore.store.queues.ext import ExtUnits, ext_unit, ext_units
 from mqstore.store.queues.filter_bits import BloomFilter, bit_map, consumer_filters
-from mqstore.store.queues.read_batches import BatchConsumeQueue
-from mqstore.store.queues.read_ext import ExtUnits, ext_unit, ext_units
-from mqstore.store.queues.read_sparse import SparseUnits, sparse_units, summary_of
+from mqstore.store.queues.read_batches import (
+    BatchConsumeQueue,
+    SparseUnits,
+    sparse_units,
+    summary_of,
+)
 from mqstore.store.queues.rocksdb import RocksDb
 from mqstore.store.settings import parse
 from mqstore.store.settings.read import FILES, read_config_file

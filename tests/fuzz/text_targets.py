@@ -14,7 +14,7 @@ from mqstore.store.broker.topics import Topics
 from mqstore.store.disk.broker_conf import BrokerConfig, parse_properties
 from mqstore.store.disk.files import Files, confine
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.groups import read_progress
+from mqstore.store.plan.observer import read_progress
 from mqstore.store.put.keys import UniqueKeys
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.message_json import MessageReader, parse_host

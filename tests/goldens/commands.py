@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from mqstore.pipeline.plan import plan_of
 from mqstore.pipeline.rebuild import rebuild
-from mqstore.store.audit import prove_parts
+from mqstore.store.audit import prove
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import StoreError
 from mqstore.store.verify import log_pass
@@ -204,5 +204,5 @@ def _small_parts(root: Path) -> Iterator[None]:
     """A process takes about a fourth of the log."""
     files = (path for path in root.glob("**/commitlog*/*") if path.is_file())
     size = max(sum(path.stat().st_size for path in files) // _PARTS, 1 << 12)
-    with patch.object(log_pass, "CUT_BYTES", size), patch.object(prove_parts, "_PART_BYTES", size):
+    with patch.object(log_pass, "CUT_BYTES", size), patch.object(prove, "_PART_BYTES", size):
         yield

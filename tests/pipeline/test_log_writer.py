@@ -13,8 +13,7 @@ from mqstore.pipeline.sources import log_writer
 from mqstore.pipeline.sources.log_writer import LogWriter
 from mqstore.store.disk.files import Files
 from mqstore.store.errors import Corrupted, InUse, InvalidInput, Refused
-from mqstore.store.output.publishing import publish_job
-from mqstore.store.output.stage import Stage
+from mqstore.store.output.stage import Stage, publish_job
 
 from ..store.arrow.test_rows_again import table_of
 from ..store.put.faults import CountingFiles, Killed, KilledFiles

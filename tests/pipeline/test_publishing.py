@@ -15,8 +15,7 @@ import pytest
 
 from mqstore.store.disk.files import Files, write_new
 from mqstore.store.errors import NoSpace, Refused
-from mqstore.store.output.publishing import publish_job
-from mqstore.store.output.stage import Stage
+from mqstore.store.output.stage import Stage, publish_job
 
 from ..store.put.faults import CountingFiles, FailingFiles, Killed, KilledFiles
 from ..stores import unpack

@@ -11,13 +11,13 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from mqstore.store.audit import prove, prove_parts
+from mqstore.store.audit import prove
 from mqstore.store.audit.verified import SoundLog
 from mqstore.store.broker.dispatch import LMQ_PREFIX
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import Snapshot
 from mqstore.store.disk.broker_conf import BrokerConfig
-from mqstore.store.disk.edits import digest
+from mqstore.store.disk.files import digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.lost_messages import MOST
@@ -39,7 +39,7 @@ FEW = ["4.9.7-killed", "5.3.3-clean", "5.5.0-killed", "4.3.1-clean"]
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Small stores, too, are looked at in several groups and by several processes."""
     monkeypatch.setattr(prove, "_AT_ONCE", 7)
-    monkeypatch.setattr(prove_parts, "_PART_BYTES", 4096)
+    monkeypatch.setattr(prove, "_PART_BYTES", 4096)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 4096)
     yield
 
@@ -80,7 +80,7 @@ def proved(root: Path, jobs: int = 1) -> SoundLog:
     """What is in order in a store."""
     proof = recovery.proof_of(Layout.open(root), None)
     assert proof is not None
-    return prove_parts.prove_log(proof, jobs)
+    return prove.prove_log(proof, jobs)
 
 
 @pytest.mark.few(2)
@@ -144,7 +144,7 @@ def test_a_child_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.Monke
         def result(self) -> None:
             return None
 
-    monkeypatch.setattr(prove_parts, "Forked", Dead)
+    monkeypatch.setattr(prove, "Forked", Dead)
     assert proved(root, 3).end == expected.end
 
 

@@ -17,8 +17,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Unreadable
 from mqstore.store.index.files import Geometry, IndexFile
-from mqstore.store.index.read import Answer, Index
-from mqstore.store.index.sizes import sizes_of
+from mqstore.store.index.read import Answer, Index, sizes_of
 
 from ...stores import truth
 from ..choices import clean_where

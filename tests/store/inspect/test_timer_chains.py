@@ -17,7 +17,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.inspect.timer_chains import Chained, Wheel, entries_of
 from mqstore.store.inspect.timer_records import NO_NUMBER, numbers
 from mqstore.store.search.store import Store
-from mqstore.store.timer.entries import NOWHERE
+from mqstore.store.timer.read import NOWHERE
 from mqstore.store.timer.wheel import Ticks
 
 ENTRIES = 12

@@ -29,7 +29,7 @@ from mqstore.store.plan.lost_units import LostUnits
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
-from mqstore.store.queues.fix import Hole
+from mqstore.store.queues.edits import Hole
 from mqstore.store.recover.recovery import Recovery, examine, plan_again
 from mqstore.store.session.apply import apply
 

@@ -20,9 +20,8 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.groups import GroupLoss, read_progress
 from mqstore.store.plan.lost_messages import MOST, LostMessages
-from mqstore.store.plan.observer import Policy
+from mqstore.store.plan.observer import GroupLoss, Policy, read_progress
 from mqstore.store.queues.rocksdb import readable
 from mqstore.store.recover.recovery import Recovery, examine, plan_again
 from mqstore.store.session.apply import apply

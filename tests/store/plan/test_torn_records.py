@@ -24,7 +24,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.index.sizes import sizes_of
+from mqstore.store.index.read import sizes_of
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.observer import Policy, Wish
 from mqstore.store.plan.plan import Plan

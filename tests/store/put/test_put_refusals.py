@@ -21,7 +21,7 @@ from mqstore.store.errors import (
 from mqstore.store.put.new_message import NewMessage
 
 from ...stores import NAMES, config, truth
-from ..disk.test_take_lock import other_process
+from ..disk.test_lock import other_process
 from .writing import contents, messages, put, writer
 
 UNCLEAN = [

@@ -9,10 +9,9 @@ import pytest
 
 from mqstore.formats.consume_queue import UNIT_BYTES
 from mqstore.store.broker.snapshot import Entry, QueueId
-from mqstore.store.disk.edits import Edit
 from mqstore.store.disk.file_queue import file_name
-from mqstore.store.queues.edits import queue_edits
-from mqstore.store.queues.fix import QueueFix
+from mqstore.store.disk.files import Edit
+from mqstore.store.queues.edits import QueueFix, queue_edits
 from mqstore.store.queues.units import UNIT_DTYPE, Units
 
 from ...slices import rng

@@ -15,7 +15,7 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.queue_directories import queue_directories
 from mqstore.store.errors import NotFound
-from mqstore.store.index.sizes import sizes_of
+from mqstore.store.index.read import sizes_of
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues, QueueSummary, Unit
 from mqstore.store.queues.units import WINDOW_UNITS
 

@@ -16,8 +16,7 @@ import rocksdict
 from mqstore.store.errors import Missing, NotFound, StoreError, Unreadable, Unsupported
 from mqstore.store.library import Store
 from mqstore.store.queues import rocksdb
-from mqstore.store.queues.read_rocksdb import RocksdbConsumeQueues
-from mqstore.store.queues.rocksdb import RocksDb
+from mqstore.store.queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from mqstore.store.search.find import find
 from mqstore.store.search.found import Via
 from mqstore.store.search.selection import Selection

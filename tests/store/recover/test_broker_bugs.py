@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mqstore.store.audit.messages import HIDDEN, MISPLACED
-from mqstore.store.audit.tally import Share, Tally
+from mqstore.store.audit.messages import HIDDEN, MISPLACED, Share, Tally
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from mqstore.formats.consume_queue_ext import END, END_MARK, UNIT, UNIT_BYTES_MAX, UNIT_BYTES_MIN
-from mqstore.store.disk.edits import Edit
 from mqstore.store.disk.file_queue import MappedFileQueue, file_name
-from mqstore.store.queues.read_ext import ext_unit, ext_units_at
-from mqstore.store.queues.start_ext import units_end
+from mqstore.store.disk.files import Edit
+from mqstore.store.queues.ext import ext_unit, ext_units_at
+from mqstore.store.queues.start import units_end
 from mqstore.store.repair.ext import Wanted, damaged_ranges, mend_range
 
 from ...slices import rng, share

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mqstore.store.audit import prove_parts
+from mqstore.store.audit import prove
 from mqstore.store.broker.dispatch import dispatch
 from mqstore.store.broker.dispatch_record import Dispatching
-from mqstore.store.disk.edits import digest
-from mqstore.store.disk.files import Files
+from mqstore.store.disk.files import Files, digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.record_status import Mark
@@ -36,7 +35,7 @@ FAST = ("4.3.1-clean", "5.3.3-expired", "5.3.3-lmq", "5.5.0-timer-clean")
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes, and many runs, for a small log."""
     monkeypatch.setattr(rebuild, "_AT_ONCE", 7)
-    monkeypatch.setattr(prove_parts, "_PART_BYTES", 4096)
+    monkeypatch.setattr(prove, "_PART_BYTES", 4096)
     yield
 
 

@@ -19,7 +19,7 @@ from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import beyond_repair
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scene, Scope
-from mqstore.store.verify.timer_entries import TimerLog, timer_files
+from mqstore.store.verify.timer_log import TimerLog, timer_files
 
 from ... import slices, stores
 from ...slices import rng

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.disk.edits import Edit
+from mqstore.store.disk.files import Edit
 from mqstore.store.repair import timer
 from mqstore.store.repair.timer import joined
 

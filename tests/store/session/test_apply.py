@@ -16,7 +16,7 @@ import pytest
 
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.take_lock import StoreLock
+from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
 from mqstore.store.recover.recovery import examine
 from mqstore.store.session.apply import alone, apply, barriers

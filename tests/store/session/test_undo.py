@@ -12,7 +12,7 @@ import pytest
 
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.disk.take_lock import StoreLock
+from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, InvalidInput, NotFound, Refused, StoreError, Unreadable
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan

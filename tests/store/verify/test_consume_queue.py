@@ -25,7 +25,7 @@ from mqstore.store.queues.read import ConsumeQueue
 from mqstore.store.queues.units import LARGEST_OFFSET
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.queue_reader import QueueReader
+from mqstore.store.verify.queue_state import QueueReader
 from mqstore.store.verify.run import verify
 
 from ... import slices

@@ -16,7 +16,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.index_chains import _Chains, _remainder
+from mqstore.store.verify.index_files import _Chains, _remainder
 from mqstore.store.verify.index_items import key_of, surplus
 from mqstore.store.verify.run import verify
 

@@ -15,7 +15,7 @@ from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
-from mqstore.store.timer.entries import Flags, Ints, TimerEntries
+from mqstore.store.timer.read import Flags, Ints, TimerEntries
 from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify

@@ -18,7 +18,7 @@ from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.broker.delay_level import TIMER_TOPIC
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scene, Scope
-from mqstore.store.verify.timer_entries import TimerFiles
+from mqstore.store.verify.timer_log import TimerFiles
 
 from . import NOW_MS, on
 from .edit import overwrite, records, set_field

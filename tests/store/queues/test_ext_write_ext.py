@@ -20,7 +20,7 @@ from mqstore.store.log.message import messages
 from mqstore.store.put.message_columns import columns_of
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.writer import StoreWriter, WriterOptions
-from mqstore.store.queues.read_ext import ExtUnits, ext_units
+from mqstore.store.queues.ext import ExtUnits, ext_units
 from mqstore.store.search.store import Store
 from tests.stores import config_set, unpack
 

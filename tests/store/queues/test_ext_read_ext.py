@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mqstore.formats.consume_queue_ext import END, END_OF_FILE, UNIT, UNIT_BYTES_MIN
 from mqstore.store.disk.file_queue import MappedFileQueue
-from mqstore.store.queues.read_ext import (
+from mqstore.store.queues.ext import (
     WINDOW_BYTES,
     ExtRange,
     ExtUnit,

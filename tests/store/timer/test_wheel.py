@@ -21,8 +21,8 @@ from mqstore.store.recover.recovery import examine
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
-from mqstore.store.timer.precision import taken_by_a_broker
 from mqstore.store.timer.read import timer_wheel
+from mqstore.store.timer.wheel import taken_by_a_broker
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
 

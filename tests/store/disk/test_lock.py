@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from mqstore.store.disk.files import Files
-from mqstore.store.disk.lock import holder
-from mqstore.store.disk.take_lock import StoreLock
+from mqstore.store.disk.lock import StoreLock, holder
 from mqstore.store.errors import InUse
 
 from ..put.faults import CountingFiles

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from mqstore.formats.hashing import crc31
-from mqstore.store.salvage.manifest import Selection
 from mqstore.store.salvage.runs import Grade
-from mqstore.store.salvage.salvage import LayoutKind
+from mqstore.store.salvage.salvage import LayoutKind, Selection
 from mqstore.store.search.selection import TimeRange
 from mqstore.store.search.store import Store
 from tests.stores import messages, unpack
