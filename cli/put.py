@@ -21,7 +21,7 @@ from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
 
 if TYPE_CHECKING:
     from ..store.put.message_json import MessageReader
-    from ..store.put.producer import Wishes
+    from ..store.put.producer import ProducerOptions
     from ..store.put.writer import Stored, StoreWriter, WriterOptions
     from .output import Output
 
@@ -173,10 +173,10 @@ class Message:
             "keys": self.keys,
         }
 
-    def wishes(self) -> Wishes:
+    def wishes(self) -> ProducerOptions:
         """What is asked of a broker. Raises InvalidInput."""
         from ..store.errors import InvalidInput
-        from ..store.put.producer import Wishes
+        from ..store.put.producer import ProducerOptions
         from ..store.search.selection import parse_time
 
         try:
@@ -184,7 +184,7 @@ class Message:
         except InvalidInput as error:
             raise InvalidInput(f"--deliver-at: {error}") from None
         kind, half = self.compress, self.transaction is Transaction.HALF
-        wishes = Wishes(
+        wishes = ProducerOptions(
             self.delay_level, deliver_ms, kind.value if kind else "", self.compress_over
         )
         return replace(wishes, half=half)
@@ -373,7 +373,7 @@ def new_reader(keep_times: bool = False, *, new_keys: bool = True) -> MessageRea
 
 
 def _put_one(
-    target: Target, record: dict[str, Any], body: bytes, wishes: Wishes, out: Output
+    target: Target, record: dict[str, Any], body: bytes, wishes: ProducerOptions, out: Output
 ) -> Iterator[dict[str, Any]]:
     """Append one message and answer it."""
     from ..store.put.producer import as_stored, check_producer_topic

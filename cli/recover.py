@@ -103,7 +103,7 @@ def recover(
 
     layout = change.open(store, common)
     asked = _Asked(broker_version, policy, lost_tag)
-    before = _examine(layout, asked, common, replica or "", force_empty_log)
+    before = _analyze(layout, asked, common, replica or "", force_empty_log)
     found, applied, after = before.recovery, None, None
     for note in found.notes:
         common.warn(note)
@@ -111,7 +111,7 @@ def recover(
     found.name_lost(*_rows_of(common))
     if change.apply and (found.plan is None or not found.nothing_to_do):
         applied = _apply(layout, before, change, common)
-        after = _examine(Layout.open(layout.root, layout.broker_config), asked, common)
+        after = _analyze(Layout.open(layout.root, layout.broker_config), asked, common)
         lost = bool(found.plan and found.plan.lost.messages)
         lost |= left_lost(found, after.recovery) is not None
         clean = exit_code_of_status(after.verdict.status) is ExitCode.DONE
@@ -129,7 +129,7 @@ class _Asked(NamedTuple):
     lost_tag: str
 
 
-def _examine(
+def _analyze(
     layout: Layout,
     asked: _Asked,
     common: Common,
@@ -137,7 +137,7 @@ def _examine(
     force_empty_log: bool = False,
 ) -> Judged:
     from ..store.plan.observer import Policy as Planned
-    from ..store.recover.recovery import examine
+    from ..store.recover.recovery import analyze
     from ..store.repair.widened import widened
     from ..store.verify.run import Judged, verified_before, with_start
 
@@ -145,7 +145,7 @@ def _examine(
         others, proved = verified_before(
             layout, asked.version, rate_bytes=common.rate, jobs=common.jobs, tell=tell
         )
-        found = examine(
+        found = analyze(
             layout,
             asked.version,
             policy=Planned(asked.policy.value),

@@ -102,11 +102,11 @@ def repair(
     change.check()
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
-    before = _examine(layout, choice, broker_version, common)
+    before = _analyze(layout, choice, broker_version, common)
     applied = after = None
     if change.apply and not before.repair.nothing_to_do:
         applied = _apply(layout, before, change, common)
-        after = _examine_again(before.repair, broker_version, common)
+        after = _analyze_again(before.repair, broker_version, common)
     given = change.given(broker_version, common)
     _print(before, applied, after, given, common)
     raise typer.Exit(_code(before, after))
@@ -127,26 +127,26 @@ class Judged(NamedTuple):
         return beyond_of(self.verdict, self.repair.layout, self.repair.request.choice, given)
 
 
-def _examine(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
-    from ..store.repair.repair import examine
+def _analyze(layout: Layout, choice: Choice, version: str | None, common: Common) -> Judged:
+    from ..store.repair.repair import analyze
     from ..store.verify.run import verified_beside
 
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
         now_ms = time.time_ns() // 1_000_000
-        found = examine(layout, choice, version, now_ms, tell, common.jobs)
+        found = analyze(layout, choice, version, now_ms, tell, common.jobs)
         return Judged(found, verdict())
 
 
-def _examine_again(found: Repair, version: str | None, common: Common) -> Judged:
+def _analyze_again(found: Repair, version: str | None, common: Common) -> Judged:
     from ..store.disk.layout import Layout
-    from ..store.repair.recheck import examine_again
+    from ..store.repair.recheck import analyze_again
     from ..store.verify.run import verified_beside
 
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     beside = verified_beside(layout, version, rate_bytes=half_rate(common))
     with beside as verdict, reading_the_log(layout, common, half_rate(common)) as tell:
-        return Judged(examine_again(found, tell, common.jobs), verdict())
+        return Judged(analyze_again(found, tell, common.jobs), verdict())
 
 
 def _code(before: Judged, after: Judged | None) -> ExitCode:

@@ -31,7 +31,7 @@ from ..store.findings.findings import Finding, order
 from ..store.search.store import Store
 from ..store.verify.context import Scope
 from ..store.verify.log_pass import not_asked_for
-from ..store.verify.parallel import GROUPS_BESIDE, Left, has_parts
+from ..store.verify.parallel import GROUPS_BESIDE, PartResult, has_parts
 from ..store.verify.run import LookedAt, look_at, together, verify
 from ..store.verify.verdict import Verdict, status_of
 from .failures import failures
@@ -129,7 +129,7 @@ def look(task: Task) -> bytes:
     """
     with Store(task["root"], BrokerConfig(task["config"])) as store:
         found = look_at(store, _scope(task), task["part"], task["parts"], now_ms=task["now_ms"])
-    kept, room = list[Left](), LEFT_BYTES
+    kept, room = list[PartResult](), LEFT_BYTES
     for left in found.left:
         room -= len(pickle.dumps(left))
         if room < 0:

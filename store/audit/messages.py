@@ -24,14 +24,14 @@ from ..broker.snapshot import QueueId
 from ..columns.dictionary import TopicTable
 from ..columns.ordered import begins, order_of_pairs
 from ..columns.rows import Rows
-from ..log.batch import Recent
+from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
 
 if TYPE_CHECKING:
     from ..queues.start import QueueState
     from ..queues.units import Units
-    from .verified import SoundLog, SoundRun, Stretch
+    from .verified import QueueRange, VerifiedLog, VerifiedRun
 
 
 @dataclass
@@ -90,11 +90,13 @@ class Tally:
         if len(sizes):
             self._share(queue, reason).add(sizes, times, offsets)
 
-    def add_stretch(self, queue: QueueId, reason: str, stretch: Stretch) -> None:
+    def add_stretch(self, queue: QueueId, reason: str, queue_range: QueueRange) -> None:
         """Count messages of a queue that are in order."""
-        times = (stretch.first_timestamp, stretch.last_timestamp)
-        offsets = (stretch.first, stretch.next - 1)
-        self._share(queue, reason).add_all(stretch.messages, stretch.bytes, *times, *offsets)
+        times = (queue_range.first_timestamp, queue_range.last_timestamp)
+        offsets = (queue_range.first, queue_range.next - 1)
+        self._share(queue, reason).add_all(
+            queue_range.messages, queue_range.bytes, *times, *offsets
+        )
 
     def _share(self, queue: QueueId, reason: str) -> Share:
         return self.shares.setdefault((queue, reason), Share(queue, reason))
@@ -156,7 +158,7 @@ class Messages(Rows):
     lost: Flags
 
 
-class Auditor(Protocol):
+class LogObserver(Protocol):
     """What looks at the log during the pass."""
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
@@ -172,16 +174,16 @@ class Auditor(Protocol):
         """Whole records that are none of this log, or no longer."""
 
 
-def survey(
+def scan_messages(
     log: CommitLog,
-    auditors: list[Auditor],
+    auditors: list[LogObserver],
     how: Dispatching,
     *,
     start: int | None = None,
     crc: bool = True,
     progress: Callable[[int], None] | None = None,
     items: Iterable[Batch | Extent] | None = None,
-    sound: SoundLog | None = None,
+    sound: VerifiedLog | None = None,
 ) -> None:
     """Scan the log once for all auditors. Raises Unreadable.
 
@@ -192,12 +194,12 @@ def survey(
     """
     pending, topics = _Pending(), TopicTable()
 
-    def takes(run: SoundRun) -> bool:
+    def can_skip(run: VerifiedRun) -> bool:
         _hand_out(pending, auditors)
         return _hand_out_run(run, auditors)
 
     if items is None and sound is not None:
-        items = _Beside(log, crc, sound, takes)
+        items = _Beside(log, crc, sound, can_skip)
     elif items is None:
         items = log.scan(start, crc=crc, reuse=True)
     for item in items:
@@ -222,20 +224,20 @@ def survey(
 
 
 class _Beside:
-    """A scan of the log without the runs that `takes` takes.
+    """A scan of the log without the runs that `can_skip` takes.
 
     It is asked once the scan has come to a run, and has found its records to be of this log.
     """
 
     def __init__(
-        self, log: CommitLog, crc: bool, sound: SoundLog, takes: Callable[[SoundRun], bool]
+        self, log: CommitLog, crc: bool, sound: VerifiedLog, can_skip: Callable[[VerifiedRun], bool]
     ) -> None:
-        self._log, self._crc, self._takes = log, crc, takes
+        self._log, self._crc, self._takes = log, crc, can_skip
         self._runs = {run.begin: run for run in sound.runs}
         self._begins = np.array(sorted(self._runs), np.int64)
         self._blanks = {item.position: item for item in sound.items if isinstance(item, Extent)}
         self._at = log.min_offset
-        self._recent = Recent()
+        self._recent = TailHistory()
 
     def __iter__(self) -> Iterator[Batch | Extent]:
         going = True
@@ -279,19 +281,19 @@ class _Beside:
         return True
 
 
-def _hand_out_run(run: SoundRun, auditors: list[Auditor]) -> bool:
+def _hand_out_run(run: VerifiedRun, auditors: list[LogObserver]) -> bool:
     """Give all auditors a run without its records; False: some want to see these."""
     from .verified import TakesRuns
 
     takers = [auditor for auditor in auditors if isinstance(auditor, TakesRuns)]
-    if len(takers) < len(auditors) or not all(taker.takes(run) for taker in takers):
+    if len(takers) < len(auditors) or not all(taker.can_skip(run) for taker in takers):
         return False
     for taker in takers:
-        taker.sound(run)
+        taker.skip(run)
     return True
 
 
-def _hand_out(pending: _Pending, auditors: list[Auditor]) -> None:
+def _hand_out(pending: _Pending, auditors: list[LogObserver]) -> None:
     for messages in pending.take():
         for auditor in auditors:
             auditor.messages(messages)
@@ -366,7 +368,7 @@ class Readability:
     #: Called with the messages that can be read, and with those that are lost.
     seen: Callable[[Messages], None] | None = None
     on_lost: Callable[[Messages], None] | None = None
-    on_lost_run: Callable[[SoundRun, Mapping[QueueId, Stretch]], None] | None = None
+    on_lost_run: Callable[[VerifiedRun, Mapping[QueueId, QueueRange]], None] | None = None
 
     def reset(self) -> None:
         """Count from the beginning."""
@@ -386,7 +388,7 @@ class Readability:
         """Count records that an earlier cut has given up."""
         self.dead += len(batch) if batch.mark is Mark.DEAD_TAIL else 0
 
-    def takes(self, run: SoundRun) -> bool:
+    def can_skip(self, run: VerifiedRun) -> bool:
         """Its messages are in the log, and their queues show the units that lie on disk; or all of
         them are gone.
         """
@@ -398,27 +400,27 @@ class Readability:
         at = int(np.searchsorted(starts, run.begin, side="right")) - 1
         if at < 0 or run.end > ends[at]:
             return False
-        return all(self._shows(name, stretch) for name, stretch in run.queues.items())
+        return all(self._shows(name, queue_range) for name, queue_range in run.queues.items())
 
-    def _is_gone(self, run: SoundRun) -> bool:
+    def _is_gone(self, run: VerifiedRun) -> bool:
         return not any(run.begin < end and start < run.end for start, end in self.ranges)
 
-    def _shows(self, name: QueueId, stretch: Stretch) -> bool:
+    def _shows(self, name: QueueId, queue_range: QueueRange) -> bool:
         queue = self.queues.get(name)
-        if queue is None or stretch.first < queue.min_offset:
+        if queue is None or queue_range.first < queue.min_offset:
             return False
-        return queue.shows_disk(stretch.first, stretch.next)
+        return queue.shows_disk(queue_range.first, queue_range.next)
 
-    def sound(self, run: SoundRun) -> None:
+    def skip(self, run: VerifiedRun) -> None:
         """Count the messages of a run: all can be read, or none."""
         queues = {name: each for name, each in run.queues.items() if self.expected(name)}
-        count = sum(stretch.messages for stretch in queues.values())
+        count = sum(queue_range.messages for queue_range in queues.values())
         self.total += count
         if not self._is_gone(run):
             self.readable += count
             return
-        for name, stretch in queues.items():
-            self.lost.add_stretch(name, "", stretch)
+        for name, queue_range in queues.items():
+            self.lost.add_stretch(name, "", queue_range)
         if self.on_lost_run is not None:
             self.on_lost_run(run, queues)
 

@@ -32,7 +32,7 @@ from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
 from ..log.splits import record_behind, used_bytes
 from ..queues.units import UNIT_DTYPE, Numbers, QueueMessages, QueueNumbers, Units
-from .verified import Facts, Found, SoundLog, Stretch
+from .verified import Facts, Found, QueueRange, VerifiedLog
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
@@ -119,10 +119,10 @@ class Prover:
         for batch in _without_damaged(item):
             self._add(batch, topics if batch is item else None)
 
-    def done(self) -> SoundLog:
+    def done(self) -> VerifiedLog:
         """What is in order in the part that was seen. Raises Unreadable."""
         self._settle()
-        return SoundLog(*self._found.done(), self._index)
+        return VerifiedLog(*self._found.done(), self._index)
 
     def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
@@ -194,12 +194,14 @@ class Prover:
             way.reduceat(of, new)
             for way, of in ((np.add, size), (np.minimum, time), (np.maximum, time))
         ]
-        stretches = zip(
+        queue_ranges = zip(
             queue[new].tolist(), *(row.tolist() for row in (*rows, *totals)), strict=True
         )
         facts = reduce(Facts.and_then, (window.facts for window in group))
         names_of = self._queues.names
-        self._found.take(facts, ((names_of[number], Stretch(*rest)) for number, *rest in stretches))
+        self._found.take(
+            facts, ((names_of[number], QueueRange(*rest)) for number, *rest in queue_ranges)
+        )
         return range(0)
 
     def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:
@@ -226,7 +228,7 @@ def _without_damaged(batch: Batch) -> Iterator[Batch]:
 
 
 def is_in_order(batch: Batch, reach: int) -> bool:
-    """The records go on at `reach` and are what a `SoundRun` tells of them, but for the queues."""
+    """The records go on at `reach` and are what a `VerifiedRun` tells of them, but for the queues."""
     columns = batch.columns
     if batch.mark > Mark.AFTER_DAMAGE or int(batch.position[0]) != reach:
         return False
@@ -252,13 +254,15 @@ _PART_BYTES = 32 << 20
 """A smaller part is not worth a process."""
 
 
-def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None) -> SoundLog:
+def prove_log(
+    proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = None
+) -> VerifiedLog:
     """What of the log is in order. Raises Unreadable.
 
     tell: called with the log position reached. jobs: processes that work at the same time.
     """
 
-    def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> SoundLog:
+    def part(begin: int, end: int, tell: Callable[[int], None] | None = None) -> VerifiedLog:
         prover = proof.at(begin)
         for item in proof.log.scan(begin, end, reuse=True):
             if tell is not None and isinstance(item, Batch):
@@ -271,10 +275,10 @@ def prove_log(proof: Proof, jobs: int = 1, tell: Callable[[int], None] | None = 
 
 def in_parts(
     log: CommitLog,
-    part: Callable[[int, int, Callable[[int], None] | None], SoundLog],
+    part: Callable[[int, int, Callable[[int], None] | None], VerifiedLog],
     jobs: int,
     tell: Callable[[int], None] | None = None,
-) -> SoundLog:
+) -> VerifiedLog:
     """Give each of `jobs` processes a part of the log; what they find together.
 
     part: looks at the log between two positions. Raises Unreadable.

@@ -47,7 +47,7 @@ from ..queues.units import (
     pre_fill,
 )
 from .messages import Messages, points_at
-from .verified import Stretch
+from .verified import QueueRange
 
 Ints = npt.NDArray[np.int64]
 _LOOKED_UP_AT_ONCE = 1000
@@ -91,22 +91,24 @@ class QueueAudit:
             return units[first - known : first - known + count]
         return self.stream.read(first, count)
 
-    def takes(self, stretch: Stretch) -> bool:
+    def can_skip(self, queue_range: QueueRange) -> bool:
         """The messages can stand behind those before: for offsets left out there is room."""
-        room = (stretch.first_position - self.last_position) // SMALLEST
-        return self.first < 0 or 0 <= stretch.first - self.next <= room
+        room = (queue_range.first_position - self.last_position) // SMALLEST
+        return self.first < 0 or 0 <= queue_range.first - self.next <= room
 
-    def add_sound(self, stretch: Stretch, made: Units | None = None) -> None:
+    def add_sound(self, queue_range: QueueRange, made: Units | None = None) -> None:
         """Messages that stay in the log, in order; with their units, unless these are `made`."""
         if self.first < 0:
-            self.first, self.first_position = stretch.first, stretch.first_position
-        elif self.next < stretch.first:
+            self.first, self.first_position = queue_range.first, queue_range.first_position
+        elif self.next < queue_range.first:
             self.holes.append(
-                Hole(self.next, stretch.first, self.last_position, stretch.first_position)
+                Hole(self.next, queue_range.first, self.last_position, queue_range.first_position)
             )
-        self.next, self.last_position = stretch.next, stretch.last_position
+        self.next, self.last_position = queue_range.next, queue_range.last_position
         if made is not None:
-            self._fill_offsets.append(np.arange(stretch.first, stretch.next, dtype=np.int64))
+            self._fill_offsets.append(
+                np.arange(queue_range.first, queue_range.next, dtype=np.int64)
+            )
             self._fill_units.append(made)
 
     def add(self, messages: Messages) -> None:

@@ -24,7 +24,7 @@ from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
 from ..broker.snapshot import QueueId
 from ..index.compare import IndexFiles
-from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, Recent
+from ..log.batch import LOOK_BACK, Batch, Extent, ExtentKind, TailHistory
 from ..log.commit_log import CommitLog
 from ..queues.units import Units
 
@@ -63,7 +63,7 @@ class PackedItems:
         return IndexItems(record, self.key_hash.astype(np.int64), position[record], times)
 
 
-class Stretch(NamedTuple):
+class QueueRange(NamedTuple):
     """Messages of one queue in a run: queue offsets `first` ≤ k < `next`, all there, and in order.
 
     first_position, last_position: log positions of the first and the last; last_bytes: of its
@@ -89,7 +89,7 @@ class Stretch(NamedTuple):
         """How far it goes in the log: to the end of its last record (`whole`), or to its begin."""
         return self.last_position + (self.last_bytes if whole else 0)
 
-    def after(self, before: Stretch | None) -> Stretch:
+    def after(self, before: QueueRange | None) -> QueueRange:
         """Both together; `before` ends where this one begins."""
         if before is None:
             return self
@@ -103,7 +103,7 @@ class Stretch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SoundRun:
+class VerifiedRun:
     """Records of one file, one behind the other, from log position `begin` to `end`.
 
     Each is whole, names its own position, has the checksum of its body, is a message of its own queue
@@ -125,41 +125,41 @@ class SoundRun:
     plain: bool
     unindexed: int | None
     recent: npt.NDArray[np.int64]
-    queues: dict[QueueId, Stretch]
+    queues: dict[QueueId, QueueRange]
     units: dict[QueueId, Units] = field(default_factory=dict)
     items: list[PackedItems] = field(default_factory=list)
     further_by: str = ""
     first_timestamp: int = 0
 
-    def remembered(self) -> Recent:
+    def remembered(self) -> TailHistory:
         """What a scan that goes on behind it has to know of the records before."""
-        recent = Recent()
+        recent = TailHistory()
         recent.remember(self.recent, self.store_timestamp)
         return recent
 
 
 @dataclass(frozen=True)
-class SoundLog:
+class VerifiedLog:
     """Runs in log order, and the BLANKs between files, with whatever lies between them.
 
     From the log's first byte up to `end` there is nothing else. index: the index files, which tell
     what `unindexed` is.
     """
 
-    items: list[SoundRun | Extent]
+    items: list[VerifiedRun | Extent]
     end: int
     index: IndexFiles
 
     @property
-    def runs(self) -> list[SoundRun]:
+    def runs(self) -> list[VerifiedRun]:
         """Without the BLANKs."""
-        return [item for item in self.items if isinstance(item, SoundRun)]
+        return [item for item in self.items if isinstance(item, VerifiedRun)]
 
     @property
-    def recent(self) -> Recent:
+    def recent(self) -> TailHistory:
         """What a scan that begins at `end` has to know of the records before."""
         before = [run for run in self.runs if run.end <= self.end]
-        return before[-1].remembered() if before else Recent()
+        return before[-1].remembered() if before else TailHistory()
 
     def offsets(self) -> dict[QueueId, tuple[int, int]]:
         """Of each queue, up to `end`: the first offset, and the one behind the last."""
@@ -167,12 +167,12 @@ class SoundLog:
         for run in self.runs:
             if run.end > self.end:
                 break
-            for queue, stretch in run.queues.items():
-                first = found[queue][0] if queue in found else stretch.first
-                found[queue] = first, stretch.next
+            for queue, queue_range in run.queues.items():
+                first = found[queue][0] if queue in found else queue_range.first
+                found[queue] = first, queue_range.next
         return found
 
-    def after(self, before: SoundLog) -> SoundLog:
+    def after(self, before: VerifiedLog) -> VerifiedLog:
         """Both together."""
         goes_on = bool(self.runs) and self.items[0] is self.runs[0]
         goes_on = goes_on and self.runs[0].begin == before.end
@@ -182,12 +182,12 @@ class SoundLog:
         end = self.end if goes_on else before.end
         return replace(before, items=[*before.items, *self.items], end=end)
 
-    def beside(self, ranges: Iterable[tuple[int, int]]) -> SoundLog:
+    def beside(self, ranges: Iterable[tuple[int, int]]) -> VerifiedLog:
         """Without the runs that one of these ranges of the log touches."""
-        found: list[SoundRun | Extent] = []
+        found: list[VerifiedRun | Extent] = []
         changed, end = list(ranges), self.end
         for item in self.items:
-            begin = item.begin if isinstance(item, SoundRun) else item.position
+            begin = item.begin if isinstance(item, VerifiedRun) else item.position
             if any(low < item.end and begin < high for low, high in changed):
                 end = min(end, begin)
             else:
@@ -199,10 +199,10 @@ class SoundLog:
 class TakesRuns(Protocol):
     """An auditor that need not see the records of a run."""
 
-    def takes(self, run: SoundRun) -> bool:
+    def can_skip(self, run: VerifiedRun) -> bool:
         """Whether it can do without them, here and now."""
 
-    def sound(self, run: SoundRun) -> None:
+    def skip(self, run: VerifiedRun) -> None:
         """The records of a run, instead of `records` and `messages`."""
 
 
@@ -262,17 +262,17 @@ class Found:
 
     def __init__(self, log: CommitLog, start: int, version: str) -> None:
         self._log, self._start, self._version = log, start, version
-        self._pieces: list[list[SoundRun | Extent]] = [[]]
+        self._pieces: list[list[VerifiedRun | Extent]] = [[]]
         self.end = start
         self._facts: Facts | None = None
-        self._queues: dict[QueueId, Stretch] = {}
+        self._queues: dict[QueueId, QueueRange] = {}
 
-    def take(self, facts: Facts, stretches: Iterable[tuple[QueueId, Stretch]]) -> None:
+    def take(self, facts: Facts, queue_ranges: Iterable[tuple[QueueId, QueueRange]]) -> None:
         """Records that are in order, behind all before."""
         if self.end != facts.begin or self._is_elsewhere(facts.begin):
             self._break()
-        for queue, stretch in stretches:
-            self._queues[queue] = stretch.after(self._queues.get(queue))
+        for queue, queue_range in queue_ranges:
+            self._queues[queue] = queue_range.after(self._queues.get(queue))
         self._facts = facts if self._facts is None else self._facts.and_then(facts)
         self.end = facts.end
 
@@ -286,7 +286,7 @@ class Found:
         self.end = extent.end
         return True
 
-    def done(self) -> tuple[list[SoundRun | Extent], int]:
+    def done(self) -> tuple[list[VerifiedRun | Extent], int]:
         """Everything, and how far it goes from the start on without a hole."""
         self._break()
         for piece in self._pieces:
@@ -311,7 +311,7 @@ class Found:
         if facts is None or file is None:
             return
         self._pieces[-1].append(
-            SoundRun(
+            VerifiedRun(
                 file.path,
                 facts.begin,
                 facts.end,
@@ -328,13 +328,13 @@ class Found:
         )
 
 
-def drop_full_end(log: CommitLog, items: list[SoundRun | Extent]) -> None:
+def drop_full_end(log: CommitLog, items: list[VerifiedRun | Extent]) -> None:
     """Leave the last run to others where it fills its file: they have to see how that ends."""
     while items and (isinstance(items[-1], Extent) or _fills_its_file(log, items[-1])):
         items.pop()
 
 
-def _fills_its_file(log: CommitLog, run: SoundRun) -> bool:
+def _fills_its_file(log: CommitLog, run: VerifiedRun) -> bool:
     file = log.queue.file_at(run.begin)
     return file is None or file.end == run.end
 

@@ -123,8 +123,8 @@ def dispatch_columns(
     units = _units(columns, own, topics.ids, codes)
     poisoned = np.zeros(0, np.int64)
     if how.multi_dispatch:
-        light = _LightQueues(texts, how.slash_names, how.light_zero)
-        closed = how.light_closed
+        light = _LightQueues(texts, how.slash_names, how.lmq_zero)
+        closed = how.lmq_closed
         for row, queues, offsets in _named_queues(properties, own, topics.ids, texts, closed):
             light.add(row, queues, offsets, int(columns.ints("queue_id")[row]))
         units = light.merge(units, columns, hashes)

@@ -29,8 +29,8 @@ class Dispatching(NamedTuple):
     items: bool = True
     multi_dispatch: bool = True
     slash_names: bool = False
-    light_closed: tuple[str, ...] = LIGHT_CLOSED
-    light_zero: bool = True
+    lmq_closed: tuple[str, ...] = LIGHT_CLOSED
+    lmq_zero: bool = True
     delay_levels: tuple[int, ...] | None = None
 
 

@@ -142,7 +142,7 @@ class DispatchRules:
     #: names with a slash get units, too (B12)
     slash_names: bool = False
     #: how topics begin whose messages go to no further queues
-    light_closed: tuple[str, ...] = LIGHT_CLOSED
+    lmq_closed: tuple[str, ...] = LIGHT_CLOSED
     #: hashSlotCount of an index counts puts, not slots (up to 4.7.0)
     counts_puts: bool = False
     #: after a crash only what ends at or before the confirmed offset (`duplicationEnable`, by source)
@@ -153,14 +153,14 @@ class DispatchRules:
         *,
         items: bool = True,
         multi_dispatch: bool = True,
-        light_zero: bool = True,
+        lmq_zero: bool = True,
         delay_levels: tuple[int, ...] | None = None,
     ) -> Dispatching:
         """What a broker makes of records, with these options; multi_dispatch: if it knows it."""
         multi = self.multi_dispatch and multi_dispatch
-        closed = self.light_closed
+        closed = self.lmq_closed
         return Dispatching(
-            self.index_tags, items, multi, self.slash_names, closed, light_zero, delay_levels
+            self.index_tags, items, multi, self.slash_names, closed, lmq_zero, delay_levels
         )
 
 
@@ -236,7 +236,7 @@ PROFILES: dict[str, Profile] = {
                 index_tags=False,
                 multi_dispatch=True,
                 slash_names=True,
-                light_closed=(),
+                lmq_closed=(),
             ),
         ),
         Profile(
@@ -262,7 +262,7 @@ PROFILES: dict[str, Profile] = {
                 ReputStart.LOG_END,
                 index_tags=False,
                 multi_dispatch=True,
-                light_closed=("%RETRY%", TIMER_TOPIC, SCHEDULE_TOPIC),
+                lmq_closed=("%RETRY%", TIMER_TOPIC, SCHEDULE_TOPIC),
             ),
             TimerRules(clamps=False, any_size=False),
         ),
@@ -434,7 +434,7 @@ class WriterProfile:
     closed_topics: frozenset[str]
     long_topics: tuple[str, ...]
     whole_records: bool
-    light_queues: LightQueueRules | None
+    lmq_queues: LightQueueRules | None
 
     @property
     def version(self) -> str:
@@ -475,7 +475,7 @@ _OLDEST = WriterProfile(
     closed_topics=frozenset({"TBW102"}),
     long_topics=(),
     whole_records=True,
-    light_queues=None,
+    lmq_queues=None,
 )
 _4_9 = replace(
     _OLDEST,
@@ -487,7 +487,7 @@ _4_9 = replace(
     batch_properties=True,
     closed_topics=_CLOSED,
     whole_records=False,
-    light_queues=LightQueueRules(
+    lmq_queues=LightQueueRules(
         options=("enableMultiDispatch",),
         undecided=True,
         undecided_count=False,
@@ -506,7 +506,7 @@ _5_1 = replace(
     timer=True,
     transaction_ids=True,
     op_lists=True,
-    light_queues=LightQueueRules(
+    lmq_queues=LightQueueRules(
         options=("enableMultiDispatch", "enableLmq"),
         undecided=False,
         undecided_count=False,
@@ -521,7 +521,7 @@ _5_3 = replace(
     start=profile_of("5.3"),
     final_separator=True,
     property_crc=True,
-    light_queues=LightQueueRules(
+    lmq_queues=LightQueueRules(
         options=("enableLmq",),
         undecided=True,
         undecided_count=True,
@@ -543,7 +543,7 @@ _5_4 = replace(
 _5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
 
 _WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}
-_LIGHT = [writer.light_queues for writer in _WRITERS.values() if writer.light_queues]
+_LIGHT = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]
 LIGHT_QUEUE_OPTIONS = tuple(sorted({option for rules in _LIGHT for option in rules.options}))
 """All switches without which a broker of some generation keeps no light queues."""
 

@@ -157,7 +157,7 @@ def torn_properties(columns: Columns) -> npt.NDArray[np.bool_]:
 LOOK_BACK = 512
 
 
-class Recent:
+class TailHistory:
     """Time of the newest record and places of the last ones."""
 
     def __init__(self) -> None:

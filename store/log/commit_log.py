@@ -23,8 +23,8 @@ from ..disk.compressed import plain_name
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, start_of
 from ..disk.layout import Layout
 from ..errors import NotFound
-from ..queues.references import Naming
-from .batch import Batch, Extent, ExtentKind, LogEnd, Recent
+from ..queues.references import QueueReferences
+from .batch import Batch, Extent, ExtentKind, LogEnd, TailHistory
 from .record_status import Mark
 from .scan import PEEK_BYTES, SMALL_BYTES, LogScan, has_body
 from .window import Window, number_at, verdict
@@ -44,7 +44,7 @@ class CommitLog:
         dledger: Path | None = None,
         rate_bytes: int | None = None,
         *,
-        naming: Naming | None = None,
+        naming: QueueReferences | None = None,
     ) -> None:
         self.queue = files
         self.naming = naming
@@ -62,7 +62,7 @@ class CommitLog:
         cls, layout: Layout, files: MappedFileQueue, *, rate_bytes: int | None = None
     ) -> CommitLog:
         """The log of a store as it is in `files`."""
-        return cls(files, layout.dledger, rate_bytes, naming=Naming(layout))
+        return cls(files, layout.dledger, rate_bytes, naming=QueueReferences(layout))
 
     @classmethod
     def of_file(
@@ -155,7 +155,7 @@ class CommitLog:
         stop: int | None = None,
         *,
         crc: bool = True,
-        recent: Recent | None = None,
+        recent: TailHistory | None = None,
         cut_bytes: int | None = None,
         reuse: bool = False,
     ) -> Iterator[Batch | Extent]:
@@ -171,7 +171,7 @@ class CommitLog:
         items = LogScan(self, start, stop, crc, recent, cut_bytes).run()
         return items if reuse else (i.copy() if isinstance(i, Batch) else i for i in items)
 
-    def end(self, start: int | None = None, recent: Recent | None = None) -> LogEnd:
+    def end(self, start: int | None = None, recent: TailHistory | None = None) -> LogEnd:
         """Where the last record ends, walking from `start` (a record's position) on; `recent` as for
         `scan`.
         """

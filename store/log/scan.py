@@ -25,7 +25,7 @@ from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from ..counted import counted
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
-from .batch import NO_FILE, Batch, Extent, ExtentKind, Recent
+from .batch import NO_FILE, Batch, Extent, ExtentKind, TailHistory
 from .record_status import Mark
 from .window import Checked, Window, check, find_item, number_at, walk
 
@@ -268,7 +268,7 @@ class LogScan:
         start: int | None,
         stop: int | None,
         crc: bool,
-        recent: Recent | None = None,
+        recent: TailHistory | None = None,
         cut_bytes: int | None = None,
     ) -> None:
         self._log = log
@@ -287,7 +287,7 @@ class LogScan:
         self._broken_off = False
         #: Log position where the last chain stopped.
         self._stopped = 0
-        self._recent = recent or Recent()
+        self._recent = recent or TailHistory()
         self._has_record: dict[str, bool] = {}
 
     def run(self) -> Iterator[Batch | Extent]:

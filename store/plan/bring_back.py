@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ...formats.derive import decode
 from ...formats.message import MESSAGE
-from ..audit.messages import Auditor, Messages
+from ..audit.messages import LogObserver, Messages
 from ..broker.dispatch import Dispatched
 from ..broker.snapshot import QueueId, Snapshot
 from ..disk.file_queue import MappedFile, MappedFileQueue, file_name
@@ -321,7 +321,7 @@ def _head(data: bytes) -> dict[str, int] | None:
     return {name: int(columns.ints(name)[0]) for name in (*_IDENTITY, "physical_offset")}
 
 
-Look = Callable[[CommitLog, list[Auditor]], None]
+Look = Callable[[CommitLog, list[LogObserver]], None]
 
 
 def with_replica(
@@ -331,7 +331,7 @@ def with_replica(
     *,
     verify: bool,
     look: Look,
-    auditors: tuple[Auditor, ...],
+    auditors: tuple[LogObserver, ...],
 ) -> tuple[Brought, MappedFileQueue]:
     """What the replica `name` gives, and the log's files with that over them.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ..audit.queues import QueueAudit
-from ..audit.verified import SoundLog
+from ..audit.verified import VerifiedLog
 from ..broker.load_rules import LoadedFile
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
@@ -34,7 +34,7 @@ from .torn_records import (
     all_put_right,
     cut_properties,
     further_queues,
-    light_items,
+    lmq_items,
     put_right,
 )
 from .unreferenced import Place, Unplaced, op_bodies, with_unnamed
@@ -74,7 +74,7 @@ def keep_log(
     unnamed: Iterator[Place],
     audits: Mapping[QueueId, QueueAudit],
     brought: Sequence[Piece] = (),
-    sound: SoundLog | None = None,
+    sound: VerifiedLog | None = None,
 ) -> KeptLog:
     """Plan the log of a store that `finder` has looked at. Raises Refused, Unreadable.
 
@@ -122,7 +122,7 @@ def keep_log(
     edits += _without_the_cut(entries, size, cut)
     taken |= {record.position for record in cut}
     whole = [r for r in finder.poisoned if r.position < end and r.position not in taken]
-    light = list(light_items(queue, whole, audits))
+    light = list(lmq_items(queue, whole, audits))
     edits += _numbered(entries, size, light)
     twins = [e for e in snapshot.log if e is not entries[int(e.name)] and int(e.name) > end]
     files = [*_loaded(entries, size), *(LoadedFile(int(e.name), size, e) for e in twins)]
@@ -151,7 +151,7 @@ def _tail(
     files_end: int,
     dead: np.ndarray,
     ends: Mapping[QueueId, int],
-    sound: SoundLog | None,
+    sound: VerifiedLog | None,
 ) -> LostUnits:
     """The records behind the last good one that units name: lost, but known."""
     size = snapshot.log_file_bytes

@@ -35,7 +35,7 @@ from ...formats.pop import REVIVE_TOPIC
 from ...formats.property_columns import Items
 from ...formats.tombstone import FILLER_TOPIC, LOST_ITEM
 from ..audit.messages import Messages
-from ..audit.verified import SoundRun
+from ..audit.verified import VerifiedRun
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
 from ..broker.dispatch import Dispatched, java_split
 from ..broker.snapshot import QueueId
@@ -308,11 +308,11 @@ class GapFinder:
         if end in self.files:
             self.end = max(self.end, end)
 
-    def takes(self, run: SoundRun) -> bool:
+    def can_skip(self, run: VerifiedRun) -> bool:
         """Records of a run are good, unless they have to prove more than a run knows."""
         return not self.verify
 
-    def sound(self, run: SoundRun) -> None:
+    def skip(self, run: VerifiedRun) -> None:
         """A run of good records: what `records` and `messages` do with them."""
         self.close(run.begin, run.first_timestamp)
         self.covered = self.end = run.end
@@ -320,8 +320,8 @@ class GapFinder:
         self.first_timestamp = self.first_timestamp or run.first_timestamp
         self.last_timestamp = run.store_timestamp
         self.crc_items |= run.with_crc
-        for queue, stretch in run.queues.items():
-            self.queue_ends[queue] = max(stretch.next, self.queue_ends.get(queue, 0))
+        for queue, queue_range in run.queues.items():
+            self.queue_ends[queue] = max(queue_range.next, self.queue_ends.get(queue, 0))
 
     def records(self, batch: Batch, dispatched: Dispatched) -> None:
         """Good records of this log; those with a damaged body are part of a gap."""

@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.message import TRANSACTION_MASK, SysFlag
-from ..audit.messages import Auditor, Messages
+from ..audit.messages import LogObserver, Messages
 from ..audit.queues import QueueAudit
-from ..audit.verified import SoundRun
+from ..audit.verified import VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.load_rules import LoadedFile
 from ..broker.profiles import NormalStart, Profile
@@ -197,7 +197,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass
-class DeadTail(Auditor):
+class DeadTail(LogObserver):
     """Looks at the log for what ends it. audits: of its queues, which have looked at all of it."""
 
     audits: Mapping[QueueId, QueueAudit]
@@ -226,15 +226,15 @@ class DeadTail(Auditor):
         if taken.any():
             self._taken.append(messages.take(taken))
 
-    def takes(self, run: SoundRun) -> bool:
+    def can_skip(self, run: VerifiedRun) -> bool:
         """Queues name these records."""
         return not run.further_by
 
-    def sound(self, run: SoundRun) -> None:
+    def skip(self, run: VerifiedRun) -> None:
         """So they are no tail."""
         self.last = max(self.last, run.last)
-        for queue, stretch in run.queues.items():
-            self._ends[queue] = max(stretch.next, self._ends.get(queue, 0))
+        for queue, queue_range in run.queues.items():
+            self._ends[queue] = max(queue_range.next, self._ends.get(queue, 0))
 
     def extent(self, extent: Extent) -> None:
         """What is no record."""

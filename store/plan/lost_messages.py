@@ -21,7 +21,7 @@ from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST
 from ...formats.message_properties import KEYS, TAGS, UNIQ_KEY, parse
 from ..audit.messages import Messages, messages_of
-from ..audit.verified import SoundRun, Stretch
+from ..audit.verified import QueueRange, VerifiedRun
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, Snapshot
 from ..index.compare import stored_files
@@ -78,9 +78,9 @@ class LostMessages:
             self._parts.append(messages.take(np.arange(min(size, room))))
         self.count += size
 
-    def add_run(self, run: SoundRun, queues: Mapping[QueueId, Stretch]) -> None:
+    def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
         """Note the messages of a run; queues: those that count."""
-        size = sum(stretch.messages for stretch in queues.values())
+        size = sum(queue_range.messages for queue_range in queues.values())
         if size and self.count < MOST:
             self._parts.append(_Range(run.begin, run.end, frozenset(queues), MOST - self.count))
         self.count += size

@@ -12,7 +12,7 @@ from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
-from ..audit.verified import SoundLog
+from ..audit.verified import VerifiedLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.rows import Rows
@@ -57,7 +57,7 @@ def lost_units(
     torn: Sequence[TornRecord],
     dead: Ints,
     ends: Mapping[QueueId, int],
-    sound: SoundLog | None = None,
+    sound: VerifiedLog | None = None,
 ) -> LostUnits:
     """The units that name a record inside a gap; each record once, none over another.
 

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..audit.messages import Auditor, Messages, Tally
+from ..audit.messages import LogObserver, Messages, Tally
 from ..audit.queues import BatchAudits, QueueAudit
-from ..audit.verified import PackedItems, SoundRun, Stretch
+from ..audit.verified import PackedItems, QueueRange, VerifiedRun
 from ..broker.dispatch import Dispatched
 from ..broker.profiles import Profile
 from ..broker.snapshot import QueueId, Snapshot
@@ -154,12 +154,12 @@ class GroupLoss:
                 key = (group, messages.queue.topic)
                 self.counts[key] = self.counts.get(key, 0) + count
 
-    def add_run(self, run: SoundRun, queues: Mapping[QueueId, Stretch]) -> None:
+    def add_run(self, run: VerifiedRun, queues: Mapping[QueueId, QueueRange]) -> None:
         """Count the messages of a run, all of them lost; queues: those that count."""
         self.lost.add_run(run, queues)
-        for queue, stretch in queues.items():
+        for queue, queue_range in queues.items():
             for group, offset in self.progress.get(queue, {}).items():
-                count = stretch.next - max(stretch.first, offset)
+                count = queue_range.next - max(queue_range.first, offset)
                 if count > 0:
                     key = (group, queue.topic)
                     self.counts[key] = self.counts.get(key, 0) + count
@@ -184,7 +184,7 @@ class Policy(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wish:
+class RecoveryOptions:
     """What a plan is asked for. The same wish gives the same plan for the same store.
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
@@ -233,7 +233,7 @@ def can_have_files(queue: QueueId) -> bool:
     return "/" not in queue.topic
 
 
-class Maker(Auditor):
+class PlanBuilder(LogObserver):
     """Looks at the log on behalf of the plan."""
 
     def __init__(
@@ -242,7 +242,7 @@ class Maker(Auditor):
         log: LogPlan,
         groups: GroupLoss,
         profile: Profile,
-        wish: Wish,
+        wish: RecoveryOptions,
         index: IndexFiles | None = None,
     ) -> None:
         rules, tagged = profile.queues, profile.dispatch.index_tags
@@ -287,7 +287,7 @@ class Maker(Auditor):
         self.index.records(batch)
         self.batches.records(batch, dispatched)
 
-    def takes(self, run: SoundRun) -> bool:
+    def can_skip(self, run: VerifiedRun) -> bool:
         """All of it stays in the log, as it is, and goes on with the queues; or all of it is gone."""
         if run.begin >= self.log.end:
             return not run.further_by
@@ -295,19 +295,19 @@ class Maker(Auditor):
         if not exact or run.end > self.log.end or not self.index.takes_runs:
             return False
         audits = self.queues
-        return all(n not in audits or audits[n].takes(each) for n, each in run.queues.items())
+        return all(n not in audits or audits[n].can_skip(each) for n, each in run.queues.items())
 
-    def sound(self, run: SoundRun) -> None:
+    def skip(self, run: VerifiedRun) -> None:
         """A run of good records, and their messages."""
         if run.begin >= self.log.end:
             self.groups.add_run(run, run.queues)
-            for name, stretch in run.queues.items():
-                self.lost.add_stretch(name, "", stretch)
+            for name, queue_range in run.queues.items():
+                self.lost.add_stretch(name, "", queue_range)
             return
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
-        for name, stretch in run.queues.items():
-            self._audit(name).add_sound(stretch, run.units.get(name))
+        for name, queue_range in run.queues.items():
+            self._audit(name).add_sound(queue_range, run.units.get(name))
         self._items += run.items
         self._knows_items = self._knows_items and bool(run.items)
 

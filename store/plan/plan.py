@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from ...formats.checkpoint import PAGE_BYTES
-from ..audit.messages import Auditor, Tally, survey
+from ..audit.messages import LogObserver, Tally, scan_messages
 from ..audit.queues import QueueAudit, of_right_type
-from ..audit.verified import PackedItems, SoundLog
+from ..audit.verified import PackedItems, VerifiedLog
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.load_rules import BodyCheck
 from ..broker.profiles import MinOffset, Profile
@@ -42,7 +42,7 @@ from .gaps import GapFinder
 from .log import DeadTail, LogPlan, named_messages, plan_log, put_away
 from .lost_messages import tombstoned
 from .normalize import check_kinds, ext_edits, mend, what_a_log_left
-from .observer import GroupLoss, Maker, Policy, Progress, Wish
+from .observer import GroupLoss, PlanBuilder, Policy, Progress, RecoveryOptions
 from .torn_records import CutProperties, misnamed
 from .unreferenced import places
 
@@ -156,11 +156,11 @@ def make_plan(
     profile: Profile,
     outcome: Outcome,
     *,
-    wish: Wish | None = None,
-    auditors: tuple[Auditor, ...] = (),
+    wish: RecoveryOptions | None = None,
+    auditors: tuple[LogObserver, ...] = (),
     progress: Progress | None = None,
     tell: Callable[[int], None] | None = None,
-    sound: SoundLog | None = None,
+    sound: VerifiedLog | None = None,
 ) -> Plan:
     """Plan the recovery: under `broker` to the state that this generation would reach, under `keep`
     to one in which every good record is where it was.
@@ -168,7 +168,7 @@ def make_plan(
     wish: what was asked for, default: the policy `broker`. auditors: others that want to see the log in the same pass. progress: of the consumer groups.
     tell: called with the log position reached. sound: what is in order. Raises Refused, Unreadable.
     """
-    wish = wish or Wish()
+    wish = wish or RecoveryOptions()
     policy, keep = wish.policy, wish.policy is Policy.KEEP
     switches, sound = _kept_light(snapshot, outcome, sound) if keep else (outcome.switches, sound)
     typed, wrong_type = of_right_type(snapshot, profile.queues)
@@ -178,7 +178,7 @@ def make_plan(
         return _without_log(snapshot, policy, profile, edits, GroupLoss(progress or {}))
     sound = None if edits else sound
     queue, maker = _files_of(mended), None
-    look = partial(survey, how=switches.dispatching(profile.dispatch), progress=tell)
+    look = partial(scan_messages, how=switches.dispatching(profile.dispatch), progress=tell)
     groups, brought = GroupLoss(progress or {}), None
     if keep:
         kept, maker, brought = _keep(
@@ -195,7 +195,9 @@ def make_plan(
     if maker is None:
         commit_log = CommitLog.of(snapshot.layout, kept.queue)
         groups = GroupLoss(progress or {})
-        maker = Maker(mended, kept.plan, groups, profile, wish, sound.index if sound else None)
+        maker = PlanBuilder(
+            mended, kept.plan, groups, profile, wish, sound.index if sound else None
+        )
         if keep:
             untouched = sound and sound.beside(kept.written)
             look(commit_log, [maker], crc=False, progress=None, sound=untouched)
@@ -212,9 +214,9 @@ def _completed(
     snapshot: Snapshot,
     profile: Profile,
     switches: Switches,
-    wish: Wish,
+    wish: RecoveryOptions,
     kept: KeptLog,
-    maker: Maker,
+    maker: PlanBuilder,
 ) -> Plan:
     """A plan with what becomes of the log, of the queues, the index and all the rest."""
     log, rules = kept.plan, profile.dispatch
@@ -257,7 +259,7 @@ def _completed(
     )
 
 
-def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
+def _wants_index(snapshot: Snapshot, switches: Switches, wish: RecoveryOptions) -> bool:
     """Whether the index is mended. One that may never have been is for `repair --index` to make: a broker
     without one has lost nothing.
     """
@@ -266,8 +268,8 @@ def _wants_index(snapshot: Snapshot, switches: Switches, wish: Wish) -> bool:
 
 
 def _kept_light(
-    snapshot: Snapshot, outcome: Outcome, sound: SoundLog | None
-) -> tuple[Switches, SoundLog | None]:
+    snapshot: Snapshot, outcome: Outcome, sound: VerifiedLog | None
+) -> tuple[Switches, VerifiedLog | None]:
     """Light queues that are there stay where the option is off, too: a broker leaves them.
 
     What is in order is not known with their units then.
@@ -276,7 +278,7 @@ def _kept_light(
     if not light or outcome.switches.multi_dispatch:
         return outcome.switches, sound
     at_zero = all(queue.queue_id == 0 for queue in light)
-    return outcome.switches._replace(multi_dispatch=True, light_zero=at_zero), None
+    return outcome.switches._replace(multi_dispatch=True, lmq_zero=at_zero), None
 
 
 def _keep(
@@ -284,12 +286,12 @@ def _keep(
     queue: MappedFileQueue,
     profile: Profile,
     outcome: Outcome,
-    wish: Wish,
+    wish: RecoveryOptions,
     look: Callable[..., None],
-    auditors: tuple[Auditor, ...],
+    auditors: tuple[LogObserver, ...],
     groups: GroupLoss,
-    sound: SoundLog | None,
-) -> tuple[KeptLog, Maker | None, Brought | None]:
+    sound: VerifiedLog | None,
+) -> tuple[KeptLog, PlanBuilder | None, Brought | None]:
     """Look at the log and plan it under `keep`. Where nothing is damaged, one pass does: then what
     has looked at it for the plan is there, too. Raises Refused, Unreadable.
     """
@@ -304,13 +306,13 @@ def _keep(
     finder = gap_finder(snapshot, verify=verifies)
     finder.files |= {file.start for file in queue.files}
     as_it_is = LogPlan(outcome.log_start, outcome.log_end, False, [], 0)
-    guess = Maker(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
+    guess = PlanBuilder(snapshot, as_it_is, groups, profile, wish, sound.index if sound else None)
     commit_log = CommitLog.of(snapshot.layout, queue)
     look(commit_log, [finder, guess, *auditors], sound=sound)
     if finder.end > as_it_is.end:  # the broker cuts before good records: their queues count, too
         whole = replace(as_it_is, end=finder.end)
         index = sound.index if sound else None
-        guess = Maker(snapshot, whole, GroupLoss({}), profile, wish, index)
+        guess = PlanBuilder(snapshot, whole, GroupLoss({}), profile, wish, index)
         look(commit_log, [guess], crc=False, sound=sound)
     guess = _without_dead_tail(guess, finder, commit_log, profile, wish, look, sound)
     silent = [*guess.nameless, *finder.silent]
@@ -326,14 +328,14 @@ def _keep(
 
 
 def _without_dead_tail(
-    guess: Maker,
+    guess: PlanBuilder,
     finder: GapFinder,
     log: CommitLog,
     profile: Profile,
-    wish: Wish,
+    wish: RecoveryOptions,
     look: Callable[..., None],
-    sound: SoundLog | None,
-) -> Maker:
+    sound: VerifiedLog | None,
+) -> PlanBuilder:
     """What has looked at the log up to the records that end it and are of no use, if there are any."""
     counted_again = any(audit.irregular for audit in guess.queues.values())
     if not counted_again or guess.snapshot.batch_queues:
@@ -345,7 +347,7 @@ def _without_dead_tail(
         return guess
     finder.give_up(end)
     shorter = replace(guess.log, end=end, again=True)
-    again = Maker(guess.snapshot, shorter, GroupLoss({}), profile, wish)
+    again = PlanBuilder(guess.snapshot, shorter, GroupLoss({}), profile, wish)
     look(log, [again], crc=False, sound=sound)
     return again
 
@@ -387,7 +389,9 @@ class _Queues:
     beyond: int = 0
 
 
-def _queue_edits(snapshot: Snapshot, maker: Maker, log: CommitLog, profile: Profile) -> _Queues:
+def _queue_edits(
+    snapshot: Snapshot, maker: PlanBuilder, log: CommitLog, profile: Profile
+) -> _Queues:
     found = _Queues()
     for name in sorted(maker.queues):
         audit = maker.queues[name]
@@ -422,7 +426,7 @@ def _min_offset(audit: QueueAudit, fix: QueueFix, profile: Profile) -> int:
 
 
 def _checkpoint(
-    snapshot: Snapshot, fix: IndexFix | None, maker: Maker, profile: Profile
+    snapshot: Snapshot, fix: IndexFix | None, maker: PlanBuilder, profile: Profile
 ) -> Checkpoint:
     """The checkpoint of the store that a plan leads to."""
     old, index = Checkpoint(**snapshot.checkpoint), maker.index.files

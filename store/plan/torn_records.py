@@ -80,12 +80,14 @@ from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
 from .lost_units import LostUnits, units_at
 
-Further = Sequence[tuple[bytes, int]]
+MultiDispatchRules = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
 
 
-def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping[int, Further]:
+def further_queues(
+    snapshot: Snapshot, records: Sequence[TornRecord]
+) -> Mapping[int, MultiDispatchRules]:
     """By position of a record: what units of other queues prove. Raises Unreadable.
 
     Where no broker makes such units, none is looked for.
@@ -116,7 +118,7 @@ def _may_name(record: TornRecord, queue: QueueId) -> bool:
     return queue.topic != topic and queue.queue_id == (0 if light else record.queue_id)
 
 
-def with_further(text: bytes, further: Further, room: int, *, ended: bool) -> bytes:
+def with_further(text: bytes, further: MultiDispatchRules, room: int, *, ended: bool) -> bytes:
     """A property text with these queues, as it is where they do not fit or where it names its own.
 
     room: bytes that it may have. ended: a separator has to end it.
@@ -163,7 +165,7 @@ class CutProperties:
 def cut_properties(
     queue: MappedFileQueue,
     records: Sequence[TornRecord],
-    further: Mapping[int, Further],
+    further: Mapping[int, MultiDispatchRules],
     *,
     with_crc: bool,
 ) -> list[CutProperties]:
@@ -195,7 +197,7 @@ def cut_properties(
 
 
 def mended(
-    record: bytes, further: Further = (), *, with_crc: bool, ended: bool
+    record: bytes, further: MultiDispatchRules = (), *, with_crc: bool, ended: bool
 ) -> tuple[bytes, bytes]:
     """The property text that is left, and the record with it; ended: a separator ends the last item."""
     values = MESSAGE.parse(record)
@@ -371,7 +373,7 @@ _COMMA = b","
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
 
 
-def light_items(
+def lmq_items(
     queue: MappedFileQueue, records: Sequence[TornRecord], audits: Mapping[QueueId, QueueAudit]
 ) -> Iterator[Piece]:
     """The records as they will be. audits: of the queues, which have seen the log. Raises Unreadable."""

@@ -150,7 +150,7 @@ class Steps:
             else:
                 writer.records().write(columns, placement)
             if named is not None:
-                writer.light_offsets.update(named.counters)
+                writer.lmq_offsets.update(named.counters)
             self._index()
             self._found = _Found(_dispatch(writer, columns, topics), counts)
         highest: dict[str, int] = {}
@@ -212,9 +212,9 @@ def _with_offsets(
     if counts is not None:
         with_bases(columns, final_separator=writer.profile.final_separator)
     named = None
-    if writer.names_light_queues:
+    if writer.names_lmq_queues:
         known = writer.queues.next_offsets
-        named = name_offsets(columns, topics, texts, writer.rules, known, writer.light_offsets)
+        named = name_offsets(columns, topics, texts, writer.rules, known, writer.lmq_offsets)
         if named is not None:
             set_texts(columns, named, writer.rules)
     if counts is not None or named is not None:
@@ -282,7 +282,7 @@ def _dispatch(writer: StoreWriter, columns: dict[str, Any], topics: Dictionary) 
     rules = writer.profile.start.dispatch
     how = rules.how(
         items=writer.index is not None,
-        multi_dispatch=writer.light_units,
+        multi_dispatch=writer.lmq_units,
         delay_levels=writer.delay_levels,
     )
     return dispatch_columns(records, how, topics)

@@ -281,7 +281,7 @@ _LEVEL = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ProducerOptions:
     """delay_level: 1 …. deliver_ms: ms since 1970. compress: zlib, lz4 or zstd, of bodies of at
     least `over_bytes`. half: a transaction begins with it.
     """
@@ -293,7 +293,7 @@ class Wishes:
     half: bool = False
 
 
-def as_stored(message: NewMessage, wishes: Wishes, writer: StoreWriter) -> NewMessage:
+def as_stored(message: NewMessage, wishes: ProducerOptions, writer: StoreWriter) -> NewMessage:
     """The message that the broker of `writer` stores for what a producer asks.
 
     Properties ask, too, as they do with a broker: DELAY, TIMER_DELIVER_MS, TIMER_DELAY_SEC,

@@ -184,7 +184,7 @@ def name_offsets(
     counters: where they stand, if not at `next_offsets`. Raises InvalidInput for a name at which the
     brokers of the generation would stop to dispatch for ever (B11).
     """
-    light = rules.profile.light_queues
+    light = rules.profile.lmq_queues
     if light is None or not occurs(_MARK, columns["properties"]):
         return None
     queues = find(columns["properties"], names.INNER_MULTI_DISPATCH)
@@ -218,7 +218,7 @@ def name_offsets(
 def set_texts(columns: dict[str, Any], found: Named, rules: Rules) -> None:
     """Put the new texts in the place of the old ones. Raises LimitExceeded for a record too long."""
     texts = columns["properties"].tolist()
-    light = rules.profile.light_queues
+    light = rules.profile.lmq_queues
     for row, text in zip(found.rows, found.texts, strict=True):
         grown = len(text) - len(texts[row])
         size = int(columns["total_size"][row]) + grown

@@ -105,12 +105,12 @@ class StoreWriter:
         self.topics = Topics.read(layout.config) if options.topic_config else None
         self.kinds = QueueKinds(layout, self.topics, profile)
         self.batch_queues = BatchQueuesWriter(files, layout, tail.next_offsets)
-        light = profile.light_queues
+        light = profile.lmq_queues
         #: the broker names the offsets of light queues; where it does, it may leave out their units
-        self.names_light_queues = light is not None and all(map(config.get_bool, light.options))
-        self.light_units = not self.names_light_queues or config.get_bool("enableMultiDispatch")
+        self.names_lmq_queues = light is not None and all(map(config.get_bool, light.options))
+        self.lmq_units = not self.names_lmq_queues or config.get_bool("enableMultiDispatch")
         #: next offsets of light queues, as far as they are not those of their units
-        self.light_offsets: dict[tuple[str, int], int] = {}
+        self.lmq_offsets: dict[tuple[str, int], int] = {}
         #: messages on their way, see `bulk.append_ahead`
         self.ahead: Steps | None = None
         self._records: RecordWriter | None = None

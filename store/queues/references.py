@@ -38,7 +38,7 @@ _TOGETHER = 1 << 20
 """Names that are put in order together; those that several units have are one afterwards."""
 
 
-class Naming:
+class QueueReferences:
     """The units of a store's queues, read when somebody asks."""
 
     def __init__(self, layout: Layout) -> None:

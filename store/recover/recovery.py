@@ -1,4 +1,4 @@
-"""`examine`: everything that `recover` says about a store, from one pass over its log."""
+"""`analyze`: everything that `recover` says about a store, from one pass over its log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ..audit.messages import Readability, survey
+from ..audit.messages import Readability, scan_messages
 from ..audit.prove import Light, Proof, prove_log
-from ..audit.verified import SoundLog
+from ..audit.verified import VerifiedLog
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import Profile, is_exact, profile_of
 from ..broker.snapshot import Snapshot
@@ -23,7 +23,14 @@ from ..index.read import sizes_of
 from ..log.commit_log import CommitLog
 from ..plan.fill import Fill
 from ..plan.lost_messages import MOST, LostMessages, damaged_ranges, name_all
-from ..plan.observer import GroupLoss, Policy, Wish, check_lost_tag, expected_queues, read_progress
+from ..plan.observer import (
+    GroupLoss,
+    Policy,
+    RecoveryOptions,
+    check_lost_tag,
+    expected_queues,
+    read_progress,
+)
 from ..plan.plan import Plan, make_plan
 from ..queues.units import QueueNumbers
 from ..session.apply import barriers
@@ -68,7 +75,7 @@ class Recovery:
     #: A start barrier of a finished session is still there: no broker loads before it is gone.
     barrier: bool
     #: What the plan was asked for.
-    wish: Wish
+    wish: RecoveryOptions
     #: What it was all read from; None: it may change without a trace.
     seen: Fingerprint | None = None
     #: Lost messages of the worst prediction and of the plan, once `name_lost` has found them.
@@ -197,13 +204,13 @@ class Proved(NamedTuple):
     proved it answers for that.
     """
 
-    sound: SoundLog
+    sound: VerifiedLog
     seen: Fingerprint | None
     files: Fingerprint | None = None
 
 
 @refusing()
-def examine(
+def analyze(
     layout: Layout,
     version: str | None = None,
     *,
@@ -237,7 +244,7 @@ def examine(
     sound = proved.sound if proved else _sound(snapshot, main, switches, jobs, tell)
     outcomes = [simulate(snapshot, profile, switches, sound=sound) for profile in profiles]
     generations = tuple(profile.version for profile in profiles)
-    wish = Wish(
+    wish = RecoveryOptions(
         policy,
         int(time.time() * 1000),
         generations,
@@ -273,13 +280,13 @@ def examine(
         for auditor in auditors:
             auditor.reset()
         if snapshot.log:
-            survey(CommitLog.open(layout), [*auditors], Dispatching(multi_dispatch=False))
+            scan_messages(CommitLog.open(layout), [*auditors], Dispatching(multi_dispatch=False))
     return _recovery(snapshot, generation, version, watched, main, plan, refusal, wish, seen)
 
 
 @refusing()
-def plan_again(layout: Layout, version: str, wish: Wish | None = None) -> Plan:
-    """The plan that `examine` made, made again from what is on disk now. Raises as `examine`."""
+def plan_again(layout: Layout, version: str, wish: RecoveryOptions | None = None) -> Plan:
+    """The plan that `analyze` made, made again from what is on disk now. Raises as `analyze`."""
     snapshot = Snapshot.of(layout)
     profile = as_configured(profile_of(version), layout.broker_config)
     switches = switches_of(snapshot)
@@ -295,14 +302,14 @@ def _sound(
     switches: Switches,
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
-) -> SoundLog | None:
+) -> VerifiedLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
     proof = _proof(snapshot, profile, switches)
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
 
 
 def proof_of(layout: Layout, version: str | None) -> Proof | None:
-    """What proves a part of the log, as `examine` wants it proved; None where that would be of no use.
+    """What proves a part of the log, as `analyze` wants it proved; None where that would be of no use.
 
     version: the broker's, None: the guess. Raises Unreadable, Unsupported.
     """
@@ -318,7 +325,7 @@ def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | 
     if switches.multi_dispatch:
         rules = profile.dispatch
         levels = switches.delay_levels
-        further = rules.how(items=False, light_zero=switches.light_zero, delay_levels=levels)
+        further = rules.how(items=False, lmq_zero=switches.lmq_zero, delay_levels=levels)
         light = Light(profile.version, further if rules.multi_dispatch else None)
     log, queues = CommitLog.open(snapshot.layout), QueueNumbers.of(snapshot)
     tagged = profile.dispatch.index_tags
@@ -366,7 +373,7 @@ def _recovery(
     main: Profile,
     plan: Plan | None,
     refusal: Refused | None,
-    wish: Wish,
+    wish: RecoveryOptions,
     seen: Fingerprint | None,
 ) -> Recovery:
     layout = snapshot.layout

@@ -52,7 +52,7 @@ from ..verify.compaction import (
     leftovers,
     log_bytes,
 )
-from ..verify.context import Scene, Scope
+from ..verify.context import Scope, VerifyContext
 
 _SAME = (
     "total_size",
@@ -247,7 +247,7 @@ _END_UNIT = UNIT.build(END)
 def compaction_repair(layout: Layout, ranges: Mapping[QueueId, tuple[int, int]]) -> Iterator[Edit]:
     """The edits. ranges: (min, max) offset of each queue once it is mended. Raises Unreadable."""
     with Store(layout.root, layout.broker_config) as store:
-        scene = Scene(store, Scope())
+        scene = VerifyContext(store, Scope())
         for path in leftovers(scene):
             yield Edit("move", os.fspath(path), "left of a compaction", ("I-166",))
         sizes = log_sizes(layout)

@@ -410,7 +410,7 @@ def _proven(
         if not queue.topic.startswith(LMQ_PREFIX):
             highest[queue.topic] = max(highest.get(queue.topic, 0), queue.queue_id)
     # a broker of 4.9.3 and later of that line makes queues of any name that a message asks for
-    free = rules.multi_dispatch and not rules.light_closed
+    free = rules.multi_dispatch and not rules.lmq_closed
     there = {queue.topic for queue in queue_directories(snapshot.layout.consume_queue)}
     unserved = (
         set() if free else {topic for topic in there & set(highest) if not is_system_topic(topic)}

@@ -16,7 +16,14 @@ import numpy.typing as npt
 from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH, ends_with_crc
 from ..audit.prove import in_parts, is_in_order
-from ..audit.verified import PackedItems, SoundLog, SoundRun, Stretch, drop_full_end, goes_on
+from ..audit.verified import (
+    PackedItems,
+    QueueRange,
+    VerifiedLog,
+    VerifiedRun,
+    drop_full_end,
+    goes_on,
+)
 from ..broker.dispatch import Dispatched, dispatch
 from ..broker.profiles import DispatchRules
 from ..broker.snapshot import QueueId, Snapshot
@@ -42,7 +49,7 @@ def made_anew(
     multi_dispatch: bool,
     jobs: int,
     tell: Callable[[int], None] | None = None,
-) -> SoundLog | None:
+) -> VerifiedLog | None:
     """What is in order from the beginning of the log on, units and index items included.
 
     None where queues or index have files: these are compared with the log first. Raises Unreadable.
@@ -53,7 +60,7 @@ def made_anew(
     log, index = CommitLog.open(snapshot.layout), IndexFiles.of(snapshot)
     levels = options_of(snapshot.layout).delay_waits()
 
-    def part(begin: int, end: int, tell: Callable[[int], None] | None) -> SoundLog:
+    def part(begin: int, end: int, tell: Callable[[int], None] | None) -> VerifiedLog:
         return _Part(log, rules, levels, light=multi_dispatch).made(begin, end, index, tell)
 
     return in_parts(log, part, jobs, tell)
@@ -63,7 +70,7 @@ def made_anew(
 class _Group:
     """Messages that wait to be sorted by queue: columns, one array per window.
 
-    begin, reach: log positions of the first record and behind the last. The rest as `SoundRun` has it.
+    begin, reach: log positions of the first record and behind the last. The rest as `VerifiedRun` has it.
     """
 
     begin: int
@@ -101,10 +108,10 @@ class _Group:
         self.count, self.reach = self.count + len(batch), batch.end
 
     def run(
-        self, path: str, queues: dict[QueueId, Stretch], units: dict[QueueId, Units]
-    ) -> SoundRun:
+        self, path: str, queues: dict[QueueId, QueueRange], units: dict[QueueId, Units]
+    ) -> VerifiedRun:
         """The run that these records are."""
-        return SoundRun(
+        return VerifiedRun(
             path,
             self.begin,
             self.reach,
@@ -136,12 +143,12 @@ class _Part:
 
     def made(
         self, start: int, stop: int, index: IndexFiles, tell: Callable[[int], None] | None
-    ) -> SoundLog:
+    ) -> VerifiedLog:
         """What is in order from the record at `start` on, up to `stop`. Raises Unreadable.
 
         tell: called with the position reached.
         """
-        items: list[SoundRun | Extent] = []
+        items: list[VerifiedRun | Extent] = []
         self._group = _Group(start, start)
         for item in self._log.scan(start, stop, reuse=True):
             if isinstance(item, Extent):
@@ -158,7 +165,7 @@ class _Part:
                 break
         self._settle(items)
         drop_full_end(self._log, items)
-        return SoundLog(items, items[-1].end if items else start, index)
+        return VerifiedLog(items, items[-1].end if items else start, index)
 
     def _take(self, batch: Batch) -> bool:
         """Dispatch a window of records; False: some record is out of the ordinary."""
@@ -172,7 +179,7 @@ class _Part:
         self._group.add(batch, made, np.array(numbers, np.int64)[made.units.topic_id])
         return True
 
-    def _settle(self, items: list[SoundRun | Extent]) -> bool:
+    def _settle(self, items: list[VerifiedRun | Extent]) -> bool:
         """Make a run of the messages that wait; False: a queue is not in order, there is none."""
         group, self._group = self._group, _Group(self._group.reach, self._group.reach)
         file = self._log.queue.file_at(group.begin)
@@ -196,8 +203,8 @@ class _Part:
         last = ends - 1
         columns = offset[new], offset[last] + 1, positions[new], positions[last]
         rows = zip(names, *(c.tolist() for c in (*columns, units["size"][last])), strict=True)
-        queues = {name: Stretch(*row) for name, *row in rows}
-        self._next |= {name: stretch.next for name, stretch in queues.items()}
+        queues = {name: QueueRange(*row) for name, *row in rows}
+        self._next |= {name: queue_range.next for name, queue_range in queues.items()}
         pieces = zip(names, new.tolist(), ends.tolist(), strict=True)
         made = {name: units[first:end] for name, first, end in pieces}
         items.append(group.run(file.path, queues, made))

@@ -33,20 +33,20 @@ from ..verify.run import verify
 from ..verify.start import GROUP
 from ..verify.verdict import Verdict
 from .parts import Choice, Part, covers, part_of
-from .repair import Repair, examine
+from .repair import Repair, analyze
 
 _MADE = {Part.QUEUE, Part.INDEX, Part.CHECKPOINT}
 
 
-def examine_again(
+def analyze_again(
     found: Repair, tell: Callable[[int], None] | None = None, jobs: int | None = None
 ) -> Repair:
-    """The store now that `found.plan` was carried out. Writes nothing. Raises as `examine`."""
+    """The store now that `found.plan` was carried out. Writes nothing. Raises as `analyze`."""
     layout = Layout.open(found.layout.root, found.layout.broker_config)
     request, plan = found.request, found.plan
     parts = {part_of(layout, Path(edit.path)) for edit in plan.edits}
     if plan.items is None or found.interrupted or not parts <= _MADE:
-        return examine(layout, request.choice, request.version, request.made_ms, tell, jobs)
+        return analyze(layout, request.choice, request.version, request.made_ms, tell, jobs)
     left = [edit for edit in plan.edits if not _is_done(edit, layout, plan)]
     return Repair(layout, request, replace(plan, edits=left))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..audit.verified import SoundLog
+from ..audit.verified import VerifiedLog
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
 from ..broker.snapshot import Snapshot
@@ -26,7 +26,7 @@ from ..errors import NotFound, Refused, Unsupported
 from ..findings.next_commands import proposed
 from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
-from ..plan.observer import Policy, Wish
+from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
@@ -114,7 +114,7 @@ class Repair:
 
 
 @refusing()
-def examine(
+def analyze(
     layout: Layout,
     choice: Choice,
     version: str | None,
@@ -138,7 +138,7 @@ def examine(
 
 @refusing()
 def plan_again(layout: Layout, request: Request) -> Plan:
-    """The same plan, made again from what is on disk now. Raises as `examine`."""
+    """The same plan, made again from what is on disk now. Raises as `analyze`."""
     return _plan(layout, request, None, cores())[0]
 
 
@@ -149,7 +149,7 @@ def _plan(
     snapshot = Snapshot.of(layout)
     named = frozenset((t, q) for t, q in choice.queues if q is not None)
     versions = (request.version,)
-    wish = Wish(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
+    wish = RecoveryOptions(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
     switches = switches_of(snapshot)
     light = profile.dispatch.multi_dispatch and switches.multi_dispatch
     sound = made_anew(snapshot, profile.dispatch, multi_dispatch=light, jobs=jobs, tell=tell)
@@ -227,7 +227,7 @@ def _check_named(layout: Layout, choice: Choice, whole: Plan) -> None:
 
 
 def _as_it_lies(
-    snapshot: Snapshot, profile: Profile, switches: Switches, sound: SoundLog | None
+    snapshot: Snapshot, profile: Profile, switches: Switches, sound: VerifiedLog | None
 ) -> Outcome:
     """The log as it is, without a start: whoever keeps everything needs to know no more."""
     log, layout = load_files(snapshot.log, snapshot.log_file_bytes, profile.load), snapshot.layout

@@ -40,7 +40,7 @@ from ..queues.units import UNIT_DTYPE, is_valid
 from ..search.store import Store
 from ..timer.read import NOWHERE, ByTick, TimerEntries, is_in_place
 from ..timer.start import QUEUE
-from ..verify.context import Records, Scene, Scope
+from ..verify.context import Records, Scope, VerifyContext
 from ..verify.timer_log import TimerFiles
 from ..verify.timer_records import TimerColumns, timer_columns
 from ..verify.timer_wheel import chains, counts
@@ -56,7 +56,7 @@ from .timer_log import (
 class PredictedTimer(TimerFiles):
     """The timer's files behind some edits. Memory: that of the files which these change."""
 
-    def __init__(self, scene: Scene, edits: Iterable[Edit]) -> None:
+    def __init__(self, scene: VerifyContext, edits: Iterable[Edit]) -> None:
         super().__init__(scene)
         self._changed: dict[str, Bytes | None] = {}
         for edit in edits:
@@ -207,7 +207,7 @@ def timer_edits(
     Raises Unreadable.
     """
     with Store(layout.root, layout.broker_config) as store:
-        scene = Scene(store, Scope(), now_ms)
+        scene = VerifyContext(store, Scope(), now_ms)
         ahead = _ahead(scene, before, queue)
         scene.kept("timer files", lambda: ahead.files)
         more = list(_repair(scene, ranges, ahead))
@@ -227,7 +227,7 @@ class _Ahead:
     records: TimerColumns
 
 
-def _ahead(scene: Scene, before: Sequence[Edit], queue: PlannedQueue) -> _Ahead:
+def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) -> _Ahead:
     """Behind all edits but BLANKs, if entries come in the place of each, else behind all.
 
     A first file of which nothing tells is kept until the queue is mended, which could tell of it.
@@ -275,7 +275,7 @@ def _is_covered(blank: Edit, files: TimerFiles, mended: MendedEntries | None) ->
 
 
 def _repair(
-    scene: Scene, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead
+    scene: VerifyContext, ranges: Mapping[QueueId, tuple[int, int]], ahead: _Ahead
 ) -> Iterator[Edit]:
     """What is wrong inside of the files. Raises Unreadable."""
     files, mended, linked = ahead.files, ahead.mended, dict[int, int]()
@@ -293,7 +293,7 @@ def _repair(
         yield from _check(files, again)
 
 
-def _wheel(files: TimerFiles, scene: Scene, linked: dict[int, int]) -> Iterator[Edit]:
+def _wheel(files: TimerFiles, scene: VerifyContext, linked: dict[int, int]) -> Iterator[Edit]:
     """Slots of every tick that is to come and that is not in order.
 
     linked: gets, by position, which entry is before an entry of such a tick.

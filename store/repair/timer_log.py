@@ -32,7 +32,7 @@ from ..errors import NotFound
 from ..queues.units import is_valid
 from ..search.store import Store
 from ..timer.read import ByTick, TimerEntries, due_ms, is_entry
-from ..verify.context import Records, Scene
+from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerFiles, TimerLog
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 
@@ -64,7 +64,7 @@ class MendedEntries:
 
 
 def timer_messages(
-    store: Store, scene: Scene, entries: TimerEntries, planned: Ints
+    store: Store, scene: VerifyContext, entries: TimerEntries, planned: Ints
 ) -> TimerColumns:
     """The records that the timer topic's queue and entries of the timer log name. Raises Unreadable.
 

@@ -15,7 +15,7 @@ from ..disk.layout import Layout
 from ..errors import InvalidInput
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding
-from ..plan.observer import Policy, Wish
+from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan
 from ..recover.cases import Case, case_named
 from ..recover.recovery import Recovery
@@ -38,7 +38,7 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
     """The same with a plan that mends what no start looks at, where that is needed. Under `keep` only.
 
     findings: of `verify`. Where they are of parts that are mended without the log, it is not read again.
-    Raises as `examine`.
+    Raises as `analyze`.
     """
     plan = found.plan
     if plan is None or found.interrupted or found.wish.policy is not Policy.KEEP:
@@ -62,12 +62,12 @@ def widened(found: Recovery, findings: Iterable[Finding]) -> Recovery:
     return replace(wide, predictions=predictions, plan_case=_beside(found.plan_case))
 
 
-def plan_again(layout: Layout, version: str, wish: Wish) -> Plan:
-    """The plan of a recovery, widened or not, made again from what is on disk now. Raises as `examine`."""
+def plan_again(layout: Layout, version: str, wish: RecoveryOptions) -> Plan:
+    """The plan of a recovery, widened or not, made again from what is on disk now. Raises as `analyze`."""
     return _with_parts(layout, version, wish, recovery_again(layout, version, wish))
 
 
-def _with_parts(layout: Layout, version: str, wish: Wish, plan: Plan) -> Plan:
+def _with_parts(layout: Layout, version: str, wish: RecoveryOptions, plan: Plan) -> Plan:
     """The plan of a recovery and what is mended besides in the parts that the wish names."""
     snapshot = Snapshot.of(layout)
     if not wish.parts or not snapshot.log:

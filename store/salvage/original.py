@@ -28,7 +28,7 @@ from ...formats.commit_log import DLEDGER
 from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, SysFlag
 from ...formats.message_properties import ends_with_crc
-from ..audit.messages import Messages, survey
+from ..audit.messages import Messages, scan_messages
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..broker.profiles import LIGHT_QUEUE_OPTIONS, writer_profile
@@ -47,7 +47,7 @@ from ..plan.gaps import Forms, Gap
 from ..plan.lost_units import LostUnits
 from ..plan.observer import Policy
 from ..plan.plan import Plan
-from ..recover.recovery import examine, plan_again
+from ..recover.recovery import analyze, plan_again
 from ..session.apply import apply
 from ..session.journal import Journal
 from ..session.undo import purge
@@ -75,7 +75,7 @@ class Neighbour(NamedTuple):
 
 @dataclass
 class MissingOffsets:
-    """Looks at a scan of the log (an auditor of `survey`).
+    """Looks at a scan of the log (an auditor of `scan_messages`).
 
     hole_begins: sorted, int64[n]. neighbours: by where a hole begins. highest_queue: of each topic.
     first_timestamp: when the first record was stored, 0 without records. light: records have a number
@@ -290,7 +290,7 @@ def close_holes(
     with layout.commit_log_files() as queue:
         log = CommitLog(queue)
         offsets = MissingOffsets(begins)
-        survey(log, [offsets], Dispatching(index_tags=True), crc=False)
+        scan_messages(log, [offsets], Dispatching(index_tags=True), crc=False)
         forms = Forms(now_ms(), (), "", offsets.crc_items)
         gaps = list(_gaps(holes, offsets, file_bytes))
         missing = offsets.certain()
@@ -375,7 +375,7 @@ def complete(
     if config.get(_INDEX_OPTION) is None:  # no file here says whether there was one
         told.append(f"{_INDEX_OPTION}=true")
     layout = Layout.open(root, config.with_set(told))
-    found = examine(layout, version, policy=Policy.KEEP)
+    found = analyze(layout, version, policy=Policy.KEEP)
     values = {**vars(restored), "version": found.main_version}
     left = str(found.refusal) if found.plan is None else ""
     if found.plan is not None and _gives_up(found.plan):
@@ -387,7 +387,7 @@ def complete(
     topics.add(offsets.highest_queue, profile, offsets.batch_topics)
     topics.write(files, profile, now_ms)
     confine(files, layout)
-    found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
     applied = apply(
         layout,
         found.plan,
@@ -397,7 +397,7 @@ def complete(
     )
     if applied.session:
         purge(layout, Journal.load(layout.root, layout.journal / applied.session), files)
-    found = examine(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, layout.broker_config), found.main_version, policy=Policy.KEEP)
     done = found.nothing_to_do and not found.harmful
     return Restored(**{**values, "left": "" if done else _MORE})
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ...formats.index_file import file_size
-from ..audit.messages import Messages, survey
+from ..audit.messages import Messages, scan_messages
 from ..broker.dispatch import Dispatched
 from ..broker.dispatch_record import Dispatching
 from ..counted import counted
@@ -54,13 +54,13 @@ def keep_damaged(layout: Layout, plan: Plan, folder: Path, files: Files) -> None
     made = folder / DAMAGED
     with layout.commit_log_files() as queue:
         for position, size in ranges_of(plan):
-            stretches = _stretches(queue, position, position + size)
-            if not stretches:
+            queue_ranges = _stretches(queue, position, position + size)
+            if not queue_ranges:
                 continue
             files.make_directory(made)
             with files.create(made / file_name(position)) as target:
                 target.truncate(size)
-                for begin, end in stretches:
+                for begin, end in queue_ranges:
                     target.pwrite(queue.read(begin, end - begin), begin - position)
                 target.sync()
     if made.exists():
@@ -427,7 +427,7 @@ def _stage_index(
 def _read_items(layout: Layout, plan: Plan, indexer: _Indexer) -> None:
     """Give the records of the log that are to be indexed to the writer. Raises Unreadable."""
     indexed_to = indexer.fix.indexed_to
-    survey(
+    scan_messages(
         CommitLog.of(layout, plan.files) if plan.files else CommitLog.open(layout),
         [indexer],
         Dispatching(plan.index_tags, multi_dispatch=False),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...formats.derive import Columns, decode
-from ..audit.verified import SoundRun
+from ..audit.verified import VerifiedRun
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.dispatch_record import Dispatching
 from ..broker.load_rules import BodyCheck, Failure, LoadedFile, knows, passes, schema_of, walk
@@ -46,7 +46,7 @@ class Switches(NamedTuple):
     message_index_safe: bool = False
     recover_max_files: int | None = None
     multi_dispatch: bool = False
-    light_zero: bool = True
+    lmq_zero: bool = True
     consume_queue_ext: bool = False
     timer_wheel_enable: bool = True
     delay_levels: tuple[int, ...] | None = None
@@ -68,7 +68,7 @@ class Switches(NamedTuple):
         return rules.how(
             items=False,
             multi_dispatch=self.multi_dispatch,
-            light_zero=self.light_zero,
+            lmq_zero=self.lmq_zero,
             delay_levels=self.delay_levels,
         )
 
@@ -82,7 +82,7 @@ class Switches(NamedTuple):
             message_index_safe=config.get_bool("messageIndexSafe", False),
             recover_max_files=config.get_int("commitLogRecoverMaxNum"),
             multi_dispatch=config.get_bool("enableMultiDispatch"),
-            light_zero=config.get_bool("enableLmq"),
+            lmq_zero=config.get_bool("enableLmq"),
             consume_queue_ext=config.get_bool("enableConsumeQueueExt"),
             timer_wheel_enable=config.get_bool("timerWheelEnable", True),
         )
@@ -111,7 +111,7 @@ class Records(NamedTuple):
     columns: Columns
 
 
-class Ghost(NamedTuple):
+class PhantomRecord(NamedTuple):
     """A record that 4.3 takes for data although its fields do not add up (B26)."""
 
     size: int
@@ -137,11 +137,11 @@ class LogWalk:
     ghosts: int = 0
     failure: Failure | None = field(default=None)
     #: Records that are known to be good, by the log position of the first.
-    runs: dict[int, SoundRun] = field(default_factory=dict)
+    runs: dict[int, VerifiedRun] = field(default_factory=dict)
     #: Whether nobody need see the records of a run.
-    passes: Callable[[SoundRun], bool] = lambda _run: False
+    passes: Callable[[VerifiedRun], bool] = lambda _run: False
 
-    def batches(self, start: int) -> Iterator[Records | Ghost]:
+    def batches(self, start: int) -> Iterator[Records | PhantomRecord]:
         """Walk from the file number `start` on."""
         index = start
         while True:
@@ -156,7 +156,7 @@ class LogWalk:
                 return
             index += 1
 
-    def _file(self, file: LoadedFile) -> Generator[Records | Ghost, None, Failure]:
+    def _file(self, file: LoadedFile) -> Generator[Records | PhantomRecord, None, Failure]:
         """Walk one file; returns what ended it. A ghost shifts all that follows in the file."""
         assert file.entry is not None
         buffer = self.snapshot.bytes_of(file.entry)
@@ -177,11 +177,11 @@ class LogWalk:
                 if item.passed or item.size <= 0 or not ghosts_allowed:
                     return item
                 self.ghosts += 1
-                yield Ghost(item.size)
+                yield PhantomRecord(item.size)
                 offset = item.read_to
                 shift += item.size - (item.read_to - item.offset)
 
-    def _run_at(self, file: LoadedFile, offset: int) -> SoundRun | None:
+    def _run_at(self, file: LoadedFile, offset: int) -> VerifiedRun | None:
         """The run that begins there, if this generation takes all its records for good."""
         run, rules = self.runs.get(file.start + offset), self.profile.record
         if run is None or file.entry is None or run.path != file.entry.path:
@@ -356,7 +356,7 @@ def switches_of(snapshot: Snapshot) -> Switches:
     ext = "enableConsumeQueueExt" not in config and any(snapshot.ext.values())
     return switches._replace(
         multi_dispatch=options.multi_dispatch.value,
-        light_zero=at_zero if light and "enableLmq" not in config else switches.light_zero,
+        lmq_zero=at_zero if light and "enableLmq" not in config else switches.lmq_zero,
         consume_queue_ext=switches.consume_queue_ext or ext,
         delay_levels=options.delay_waits(),
     )

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import Columns
-from ..audit.verified import SoundLog, SoundRun
+from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import LMQ_PREFIX, dispatch_columns, unannounceable
 from ..broker.load_rules import (
     BodyCheck,
@@ -33,7 +33,7 @@ from ..queues.start_batches import BatchQueueState, batch_units
 from ..queues.units import UNIT_DTYPE, Units
 from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
-from .log import Ghost, LogWalk, Records, StartFile, Switches, confirmed, start_file
+from .log import LogWalk, PhantomRecord, Records, StartFile, Switches, confirmed, start_file
 
 Ints = npt.NDArray[np.int64]
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
@@ -86,14 +86,14 @@ class Outcome:
         last = self.log.files[-1]
         return last.start + last.wrote
 
-    def has_all(self, run: SoundRun) -> bool:
+    def has_all(self, run: VerifiedRun) -> bool:
         """No queue takes anything of these records: all have got as far before."""
         if self.ext is not None or run.further_by not in ("", self.profile.version):
             return False
         whole = self.profile.queues.reaches_end
         return all(
-            name in self.queues and self.queues[name].max_physical >= stretch.reach(whole)
-            for name, stretch in run.queues.items()
+            name in self.queues and self.queues[name].max_physical >= queue_range.reach(whole)
+            for name, queue_range in run.queues.items()
         )
 
 
@@ -103,7 +103,7 @@ def simulate(
     switches: Switches | None = None,
     now_ms: int = 0,
     *,
-    sound: SoundLog | None = None,
+    sound: VerifiedLog | None = None,
 ) -> Outcome:
     """Play a broker's start through. Raises Unreadable.
 
@@ -133,7 +133,7 @@ def simulate(
             _recover_log(outcome, sound)
         else:
             _without_log(outcome)
-    except _Poison as poison:
+    except _UndispatchableRecord as poison:
         path = str(snapshot.layout.commit_log_directories[0])
         outcome.refusal = Refusal("poison-record", poison.reason, path)
         return outcome
@@ -143,7 +143,7 @@ def simulate(
     if outcome.refusal is None:
         try:
             _dispatch_after_start(outcome)
-        except _Poison as poison:
+        except _UndispatchableRecord as poison:
             outcome.hangs = poison.reason
     return outcome
 
@@ -158,7 +158,7 @@ def _load_timer(outcome: Outcome, now_ms: int) -> None:
         outcome.timer = found
 
 
-class _Poison(Exception):
+class _UndispatchableRecord(Exception):
     """Dispatch throws at a record, each time again (spec 2.9, B11)."""
 
     def __init__(self, position: int) -> None:
@@ -221,7 +221,7 @@ def _refusal(prefix: str, refusal: Refusal) -> Refusal:
     return Refusal(prefix + refusal.case, refusal.reason, refusal.path)
 
 
-def _recover_queues(outcome: Outcome, sound: SoundLog | None) -> None:
+def _recover_queues(outcome: Outcome, sound: VerifiedLog | None) -> None:
     valid = sound.offsets() if sound else {}
     for name, queue in outcome.queues.items():
         queue.recover(valid.get(name, (0, 0)))
@@ -240,7 +240,7 @@ def _without_log(outcome: Outcome) -> None:
             queue.clear()
 
 
-def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
+def _recover_log(outcome: Outcome, sound: VerifiedLog | None) -> None:
     snapshot, profile, files = outcome.snapshot, outcome.profile, outcome.log.files
     switches = outcome.switches
     crashed = snapshot.abort
@@ -257,7 +257,7 @@ def _recover_log(outcome: Outcome, sound: SoundLog | None) -> None:
     for batch in scan.batches(outcome.start.number):
         if not dispatches:
             continue
-        if isinstance(batch, Ghost):
+        if isinstance(batch, PhantomRecord):
             _put_ghost(outcome, batch)
         else:
             held = confirmed(snapshot, profile, batch) if crashed else batch
@@ -332,7 +332,7 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
             if isinstance(item, Columns):
                 _dispatch(outcome, Records(file, item), None)
                 if (row := unannounceable(item)) is not None:
-                    raise _Poison(int(item.ints("physical_offset")[row]))
+                    raise _UndispatchableRecord(int(item.ints("physical_offset")[row]))
             else:
                 failure = item
         if failure is None:
@@ -345,7 +345,7 @@ def _reput_file(outcome: Outcome, file: LoadedFile, position: int, end: int) -> 
     return file.start + (size if offset >= size else max(offset, written))
 
 
-def _put_ghost(outcome: Outcome, ghost: Ghost) -> None:
+def _put_ghost(outcome: Outcome, ghost: PhantomRecord) -> None:
     """4.3 dispatches a record whose fields do not add up as a message of topic ""."""
     unit = np.zeros(1, UNIT_DTYPE)
     unit["size"] = ghost.size
@@ -382,7 +382,7 @@ def _by_queue(outcome: Outcome, columns: Columns) -> Iterator[tuple[QueueId, Uni
     dispatched = dispatch_columns(columns, how)
     if len(dispatched.poisoned):
         row = int(dispatched.poisoned[0])
-        raise _Poison(int(columns.ints("physical_offset")[row]))
+        raise _UndispatchableRecord(int(columns.ints("physical_offset")[row]))
     made = dispatched.units
     units = np.zeros(len(made), UNIT_DTYPE)
     for field_name in UNIT_DTYPE.names or ():

@@ -18,7 +18,7 @@ from ..errors import Missing, NotFound, StoreError
 from ..findings.catalogue import Severity
 from ..index.files import IndexFile
 from ..start.log import Switches, start_file
-from .context import Scene
+from .context import VerifyContext
 from .queue_state import may_have_none, queues_of
 from .register import after
 
@@ -38,84 +38,89 @@ class _Page:
         self.values = Checkpoint.from_bytes(data)
 
 
-def _page(scene: Scene) -> _Page | None:
+def _page(context: VerifyContext) -> _Page | None:
     """The checkpoint, None where there is none."""
 
     def read() -> _Page | None:
-        path = scene.store.layout.checkpoint
+        path = context.store.layout.checkpoint
         try:
             return _Page(os.fspath(path), read_regular(path, PAGE_BYTES + 1))
         except Missing:
             return None
 
-    return scene.kept("checkpoint", read)
+    return context.kept("checkpoint", read)
 
 
 @after("I-110")
-def page(scene: Scene) -> None:
+def page(context: VerifyContext) -> None:
     """One page: the fields, then zeros; and no page of zeros in a store with messages."""
-    found = _page(scene)
+    found = _page(context)
     if found is None:
-        path = os.fspath(scene.store.layout.checkpoint)
-        if scene.log.records:
+        path = os.fspath(context.store.layout.checkpoint)
+        if context.log.records:
             text = "the checkpoint is missing: a start after a crash would read the whole log"
-            scene.findings.add("I-110", path, text)
+            context.findings.add("I-110", path, text)
         return
     size = len(found.data)
     if size != PAGE_BYTES:
         more = "more than " if size > PAGE_BYTES else ""
         text = f"it has {more}{counted(min(size, PAGE_BYTES), 'byte')}, not {PAGE_BYTES}"
-        scene.findings.add("I-110", found.path, text)
+        context.findings.add("I-110", found.path, text)
     known = FIELDS.sizeof()
-    if not scene.profile.queues.has_flushed_position:
+    if not context.profile.queues.has_flushed_position:
         known -= _LAST_FIELD_BYTES
     behind = found.data[known:]
     if behind.strip(b"\0"):
         first = known + len(behind) - len(behind.lstrip(b"\0"))
-        text = f"bytes behind the fields that {scene.profile.version} knows are not zero"
-        scene.findings.add("I-110", found.path, text, offset=first, length=1)
-    dispatched = scene.log.records and scene.log.dispatched
-    if dispatched and not scene.live and not found.data.strip(b"\0"):
+        text = f"bytes behind the fields that {context.profile.version} knows are not zero"
+        context.findings.add("I-110", found.path, text, offset=first, length=1)
+    dispatched = context.log.records and context.log.dispatched
+    if dispatched and not context.live and not found.data.strip(b"\0"):
         text = "it has nothing but zeros: somebody or something has wiped it"
-        young = scene.crashed and scene.log.start == 0
+        young = context.crashed and context.log.start == 0
         if young:
             text = "it has nothing but zeros: its broker was killed before it wrote it, or it was wiped"
         severity = Severity.WARNING if young else Severity.ERROR
-        scene.findings.add("I-110", found.path, text, severity=severity, unclean=young)
+        context.findings.add("I-110", found.path, text, severity=severity, unclean=young)
 
 
 @after("I-111")
-def times(scene: Scene) -> None:
+def times(context: VerifyContext) -> None:
     """No time is negative or later than the newest message."""
-    found = _page(scene)
+    found = _page(context)
     if found is None:
         return
     for name in _TIMES:
         value = getattr(found.values, name)
         if value < 0:
-            scene.findings.add("I-111", found.path, f"{name} is {value}")
-        elif scene.log.complete and scene.log.records and not scene.live and value > _newest(scene):
-            after_ms = value - _newest(scene)
+            context.findings.add("I-111", found.path, f"{name} is {value}")
+        elif (
+            context.log.complete
+            and context.log.records
+            and not context.live
+            and value > _newest(context)
+        ):
+            after_ms = value - _newest(context)
             text = f"{name} is {after_ms} ms later than the newest message"
-            usual = name == _INDEX_TIME and value <= (_newest_full(scene) or 0)
+            usual = name == _INDEX_TIME and value <= (_newest_full(context) or 0)
             if usual:
                 text += ", as the full index files are: what they name last is lost"
             severity = Severity.WARNING if usual else None
-            scene.findings.add("I-111", found.path, text, severity=severity)
+            context.findings.add("I-111", found.path, text, severity=severity)
 
 
-def _newest(scene: Scene) -> int:
+def _newest(context: VerifyContext) -> int:
     """Store time of the newest message, those among them that a start has cut off."""
-    return max(scene.log.newest, scene.log.newest_dead)
+    return max(context.log.newest, context.log.newest_dead)
 
 
 @after("I-112")
-def index_time(scene: Scene) -> None:
+def index_time(context: VerifyContext) -> None:
     """The index time is the end of the newest full index file."""
-    found = _page(scene)
-    if found is None or not found.values.index_msg_timestamp or scene.live:
+    found = _page(context)
+    if found is None or not found.values.index_msg_timestamp or context.live:
         return
-    newest = _newest_full(scene)
+    newest = _newest_full(context)
     if newest is None:
         return
     value = found.values.index_msg_timestamp
@@ -126,111 +131,111 @@ def index_time(scene: Scene) -> None:
             else ("there is no full index file")
         )
         text = f"index_msg_timestamp is {value}, but {full}"
-        mend = None if _index_files(scene) else "index"  # its time comes back with the index
-        scene.findings.add("I-112", found.path, text, repair=mend)
+        mend = None if _index_files(context) else "index"  # its time comes back with the index
+        context.findings.add("I-112", found.path, text, repair=mend)
 
 
-def _newest_full(scene: Scene) -> int | None:
+def _newest_full(context: VerifyContext) -> int | None:
     """End time of the newest full index file, 0 without one, None where they cannot be read."""
     try:
-        ends = [file.header.end_timestamp for file in _index_files(scene) if file.full]
+        ends = [file.header.end_timestamp for file in _index_files(context) if file.full]
     except StoreError:  # I-090 and others tell what is wrong with it
         return None
     return max(ends, default=0)
 
 
-def _index_files(scene: Scene) -> list[IndexFile]:
-    return scene.store.index.files
+def _index_files(context: VerifyContext) -> list[IndexFile]:
+    return context.store.index.files
 
 
 @after("I-113")
-def confirmed(scene: Scene) -> None:
+def confirmed(context: VerifyContext) -> None:
     """confirmPhyOffset lies on a record, or at the end of the log."""
-    found = _page(scene)
-    if found is None or not scene.profile.queues.has_confirm_offset or scene.live:
+    found = _page(context)
+    if found is None or not context.profile.queues.has_confirm_offset or context.live:
         return
     values = found.values
     if values.master_flushed_offset < 0:
         text = f"master_flushed_offset is {values.master_flushed_offset}"
-        scene.findings.add("I-113", found.path, text)
+        context.findings.add("I-113", found.path, text)
     at = values.confirm_phy_offset
-    if at == 0 or scene.log.start > at > 0 or not scene.log.complete:
+    if at == 0 or context.log.start > at > 0 or not context.log.complete:
         return
-    if at < 0 or at > _log_end(scene):
-        text = f"confirm_phy_offset {at} is behind the end of the log, {_log_end(scene)}"
-        scene.findings.add("I-113", found.path, text)
-    elif at < scene.log.end and not _is_record(scene, at):
+    if at < 0 or at > _log_end(context):
+        text = f"confirm_phy_offset {at} is behind the end of the log, {_log_end(context)}"
+        context.findings.add("I-113", found.path, text)
+    elif at < context.log.end and not _is_record(context, at):
         text = f"no record begins at confirm_phy_offset, {at}: the next recovery puts it right"
-        scene.findings.add("I-113", found.path, text)
+        context.findings.add("I-113", found.path, text)
 
 
-def _log_end(scene: Scene) -> int:
+def _log_end(context: VerifyContext) -> int:
     """End of the last record, or of the file that a BLANK closes behind it."""
-    file = scene.store.log_files.file_at(scene.log.end)
-    return file.end if file is not None else scene.log.end
+    file = context.store.log_files.file_at(context.log.end)
+    return file.end if file is not None else context.log.end
 
 
-def _is_record(scene: Scene, position: int) -> bool:
+def _is_record(context: VerifyContext, position: int) -> bool:
     """A record that names this position begins there, or a BLANK does."""
     try:
-        batch = scene.store.log.record(position)
+        batch = context.store.log.record(position)
     except NotFound:
         return False
     return int(batch.columns.ints("physical_offset")[0]) == position
 
 
 @after("I-114")
-def complete_after_a_stop(scene: Scene) -> None:
+def complete_after_a_stop(context: VerifyContext) -> None:
     """Without `abort` no message lacks its unit."""
-    if scene.crashed or scene.live:
+    if context.crashed or context.live:
         return
-    count = _missing(scene).messages
+    count = _missing(context).messages
     if count:
-        gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
+        gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         has = counted(count, "message has", "messages have")
         text = (
             f"{gone}{has} no queue unit although there is no abort file:"
             " a start does not look for them"
         )
-        scene.findings.add("I-114", os.fspath(scene.store.layout.abort), text, count=count)
+        context.findings.add("I-114", os.fspath(context.store.layout.abort), text, count=count)
 
 
 @after("I-115")
-def far_behind(scene: Scene) -> None:
+def far_behind(context: VerifyContext) -> None:
     """After a stop in order the checkpoint is about as new as the log."""
-    found = _page(scene)
-    if found is None or scene.crashed or scene.live or not scene.log.complete:
+    found = _page(context)
+    if found is None or context.crashed or context.live or not context.log.complete:
         return
     for name in _TIMES[:2]:
         value = getattr(found.values, name)
-        if 0 < value < scene.log.newest - _FAR_BEHIND_MS:
-            behind_s = (scene.log.newest - value) // 1000
+        if 0 < value < context.log.newest - _FAR_BEHIND_MS:
+            behind_s = (context.log.newest - value) // 1000
             text = f"{name} is {behind_s} s older than the newest message"
-            scene.findings.add("I-115", found.path, text)
+            context.findings.add("I-115", found.path, text)
 
 
 @after("I-116", "I-118")
-def start_after_a_crash(scene: Scene) -> None:
+def start_after_a_crash(context: VerifyContext) -> None:
     """The next start begins before all that is missing in queues, and in index files it deletes."""
-    if not scene.crashed or scene.live:
+    if not context.crashed or context.live:
         return
 
-    start = start_of_recovery(scene)
+    start = start_of_recovery(context)
     if start is None:
         return
-    missing = _missing(scene, start.position)
-    path = os.fspath(scene.store.layout.checkpoint)
+    missing = _missing(context, start.position)
+    path = os.fspath(context.store.layout.checkpoint)
     if missing.messages:
-        gone = "" if queues_of(scene).any_there else "consumequeue is missing: "
+        gone = "" if queues_of(context).any_there else "consumequeue is missing: "
         text = (
             f"{gone}{counted(missing.messages, 'message has', 'messages have')} no queue unit,"
             f" the first at {missing.position}, but"
             f" the next start begins at {start.position} ({start.reason})"
         )
-        scene.findings.add("I-116", path, text, count=missing.messages)
-    found = _page(scene)
+        context.findings.add("I-116", path, text, count=missing.messages)
+    found = _page(context)
     saved = found.values.index_msg_timestamp if found else 0
-    for file in _index_files(scene):
+    for file in _index_files(context):
         try:
             header = file.header
         except StoreError:
@@ -240,7 +245,7 @@ def start_after_a_crash(scene: Scene) -> None:
                 f"the next start deletes this file, and fills a new one from {start.position} on:"
                 f" keys of messages from {header.begin_physical_offset} on are lost"
             )
-            scene.findings.add("I-118", file.path, text)
+            context.findings.add("I-118", file.path, text)
 
 
 class _Missing(NamedTuple):
@@ -250,11 +255,11 @@ class _Missing(NamedTuple):
     position: int
 
 
-def _missing(scene: Scene, before: int | None = None) -> _Missing:
+def _missing(context: VerifyContext, before: int | None = None) -> _Missing:
     """Of all queues: all, or where a row of them begins in front of a log position."""
     messages, positions = 0, list[int]()
-    for queue, check in queues_of(scene).checks.items():
-        if may_have_none(scene, queue):
+    for queue, check in queues_of(context).checks.items():
+        if may_have_none(context, queue):
             continue
         counts, position = check.missing_counts
         if before is not None:
@@ -266,22 +271,22 @@ def _missing(scene: Scene, before: int | None = None) -> _Missing:
 
 
 @after("I-117")
-def flushed_position(scene: Scene) -> None:
+def flushed_position(context: VerifyContext) -> None:
     """logicsPhysicalOffset is a record that has been dispatched with all before it."""
-    found = _page(scene)
-    if found is None or not scene.profile.queues.has_flushed_position or scene.live:
+    found = _page(context)
+    if found is None or not context.profile.queues.has_flushed_position or context.live:
         return
     at = found.values.logics_physical_offset
-    if at == 0 or 0 < at < scene.log.start or not scene.log.complete:
+    if at == 0 or 0 < at < context.log.start or not context.log.complete:
         return
-    if at < 0 or at >= scene.log.end or not _is_record(scene, at):
+    if at < 0 or at >= context.log.end or not _is_record(context, at):
         text = f"logics_physical_offset is {at}: no record of the log begins there"
-        scene.findings.add("I-117", found.path, text)
+        context.findings.add("I-117", found.path, text)
         return
-    before = _missing(scene, at)
+    before = _missing(context, at)
     if before.messages:
         text = f"logics_physical_offset is {at}, but the message at {before.position} has no unit"
-        scene.findings.add("I-117", found.path, text)
+        context.findings.add("I-117", found.path, text)
 
 
 class Start(NamedTuple):
@@ -291,18 +296,18 @@ class Start(NamedTuple):
     reason: str
 
 
-def start_of_recovery(scene: Scene) -> Start | None:
+def start_of_recovery(context: VerifyContext) -> Start | None:
     """The start of the store's generation; None where it does not load, or is not known."""
-    layout = scene.store.layout
+    layout = context.store.layout
     if layout.rocksdb_queues or layout.dledger is not None:
         return None
     try:
         snapshot = Snapshot.of(layout)
-        loaded = load_files(snapshot.log, snapshot.log_file_bytes, scene.profile.load)
+        loaded = load_files(snapshot.log, snapshot.log_file_bytes, context.profile.load)
         if loaded.refusal is not None or not loaded.files:
             return None
-        end, switches = scene.log.dispatched, Switches.of(scene.store.config)
-        found = start_file(snapshot, loaded.files, scene.profile, end, switches)
+        end, switches = context.log.dispatched, Switches.of(context.store.config)
+        found = start_file(snapshot, loaded.files, context.profile, end, switches)
     except StoreError:  # files that cannot be loaded are told by the layout
         return None
     return Start(loaded.files[found.number].start, found.reason)

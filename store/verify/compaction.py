@@ -33,7 +33,7 @@ from ..queues.read_batches import SparseRange, sparse_units
 from ..queues.units import Units, is_valid
 from ..search.compaction import open_log
 from ..settings.read import BACKUP, ConfigFile, read_config_file
-from .context import Scene
+from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
 
@@ -68,8 +68,8 @@ class CompactedUnits:
 class CompactedQueue:
     """The files of one queue; each part is read when it is asked for."""
 
-    def __init__(self, scene: Scene, topic: str, queue_id: int) -> None:
-        layout = scene.store.layout
+    def __init__(self, context: VerifyContext, topic: str, queue_id: int) -> None:
+        layout = context.store.layout
         self.topic, self.queue_id = topic, queue_id
         self.queue_path = layout.compaction_queues / topic / str(queue_id)
         self.log_path = layout.compaction_log / topic / str(queue_id)
@@ -153,26 +153,26 @@ def _record_columns(batch: Batch) -> Ints:
     return np.stack([batch.position, *numbers, hashes, items.has_nul().astype(np.int64)])
 
 
-def compacted_queues(scene: Scene) -> list[CompactedQueue]:
+def compacted_queues(context: VerifyContext) -> list[CompactedQueue]:
     """Those that either directory has, of the topic and queue that are asked for."""
 
     def make() -> list[CompactedQueue]:
-        layout, scope = scene.store.layout, scene.scope
+        layout, scope = context.store.layout, context.scope
         both = [*queue_directories(layout.compaction_queues)]
         both += queue_directories(layout.compaction_log)
         wanted = sorted({(queue.topic, queue.queue_id) for queue in both})
         return [
-            CompactedQueue(scene, topic, queue_id)
+            CompactedQueue(context, topic, queue_id)
             for topic, queue_id in wanted
             if scope.topic in (None, topic) and scope.queue_id in (None, queue_id)
         ]
 
-    return scene.kept("compacted queues", make)
+    return context.kept("compacted queues", make)
 
 
-def leftovers(scene: Scene) -> Iterator[Path]:
+def leftovers(context: VerifyContext) -> Iterator[Path]:
     """What a compaction or a copy from the master has left in the queues' directories."""
-    for queue in compacted_queues(scene):
+    for queue in compacted_queues(context):
         for directory in (queue.log_path, queue.queue_path):
             for path in sorted(directory.iterdir()) if directory.is_dir() else ():
                 if path.suffix == ".delete" or path.name in ("compacting", "replicating"):
@@ -187,34 +187,36 @@ FEWEST_QUEUE_FILES = 5
 
 
 @before("I-160")
-def files_come_in_pairs(scene: Scene) -> None:
+def files_come_in_pairs(context: VerifyContext) -> None:
     """Each file of the log has one of the queue by its name, and the reverse."""
-    for queue in _at_rest(scene):
+    for queue in _at_rest(context):
         of_log = {file.start: file.path for file in queue.log_files}
         of_queue = {file.start: file.path for file in queue.queue_files}
         for start in sorted(of_log.keys() ^ of_queue.keys()):
             path = of_log.get(start) or of_queue[start]
             other = "queue" if start in of_log else "log"
-            _tell(scene, "I-160", queue, path, f"there is no file of the compaction {other} for it")
+            _tell(
+                context, "I-160", queue, path, f"there is no file of the compaction {other} for it"
+            )
 
 
 @before("I-161")
-def files_have_sizes_that_fit(scene: Scene) -> None:
+def files_have_sizes_that_fit(context: VerifyContext) -> None:
     """The length of log files follows from that of queue files."""
-    wanted = scene.store.config.get_int("compactionMappedFileSize")
-    for queue in compacted_queues(scene):
+    wanted = context.store.config.get_int("compactionMappedFileSize")
+    for queue in compacted_queues(context):
         sizes = {file.start: file.size for file in queue.queue_files}
         for file in queue.log_files:
             unit = sizes.get(file.start, 0)
             if not unit:
                 continue
             if wanted is None:
-                fits = file.size % unit == 0 and file.size >= FEWEST_QUEUE_FILES * unit
+                can_merge = file.size % unit == 0 and file.size >= FEWEST_QUEUE_FILES * unit
             else:
-                fits = file.size == log_bytes(wanted, unit)
-            if not fits or unit % UNIT_BYTES:
+                can_merge = file.size == log_bytes(wanted, unit)
+            if not can_merge or unit % UNIT_BYTES:
                 text = f"{counted(file.size, 'byte')}; its queue file has {unit}"
-                _tell(scene, "I-161", queue, file.path, text)
+                _tell(context, "I-161", queue, file.path, text)
 
 
 def log_bytes(wanted: int, queue_bytes: int) -> int:
@@ -227,12 +229,12 @@ def log_bytes(wanted: int, queue_bytes: int) -> int:
 
 
 @before("I-162")
-def records_know_their_place(scene: Scene) -> None:
+def records_know_their_place(context: VerifyContext) -> None:
     """physical_offset of a record is its position in the compaction log."""
-    for queue in compacted_queues(scene):
+    for queue in compacted_queues(context):
         records = queue.records
         wrong = records.physical_offset != records.position
-        _torn(scene, queue)
+        _torn(context, queue)
 
         def told(row: int, queue: CompactedQueue = queue) -> str:
             records = queue.records
@@ -241,7 +243,7 @@ def records_know_their_place(scene: Scene) -> None:
         for file in queue.log_files:
             mine = wrong & (records.position >= file.start) & (records.position < file.end)
             starts = records.position - file.start
-            scene.findings.add_rows(
+            context.findings.add_rows(
                 "I-162",
                 file.path,
                 mine,
@@ -253,14 +255,14 @@ def records_know_their_place(scene: Scene) -> None:
             )
 
 
-def _torn(scene: Scene, queue: CompactedQueue) -> None:
+def _torn(context: VerifyContext, queue: CompactedQueue) -> None:
     """No record has a NUL byte in its properties. Told as in the commit log, I-055."""
     records = queue.records
     for row in np.flatnonzero(records.torn).tolist():
         position = int(records.position[row])
         file = next(f for f in queue.log_files if f.start <= position < f.end)
         text = f"record at {position}: a NUL byte in the properties: torn, keys and tags lost"
-        scene.findings.add(
+        context.findings.add(
             "I-055",
             file.path,
             text,
@@ -273,9 +275,9 @@ def _torn(scene: Scene, queue: CompactedQueue) -> None:
 
 
 @before("I-163")
-def units_name_their_records(scene: Scene) -> None:
+def units_name_their_records(context: VerifyContext) -> None:
     """Unit and record agree, one for one, and queue offsets increase."""
-    for queue in _at_rest(scene):
+    for queue in _at_rest(context):
         units, records = queue.units, queue.records
         row, known = rows_of(records.position, units.physical_offset)
         same = known.copy()
@@ -284,27 +286,27 @@ def units_name_their_records(scene: Scene) -> None:
             same &= records.queue_offset[row] == units.base
             same &= records.store_timestamp[row] == units.store_time
         ordered = np.append(True, np.diff(units.base) > 0)[: len(units.base)]
-        _tell_units(scene, queue, ~(same & ordered))
+        _tell_units(context, queue, ~(same & ordered))
         for odd in queue.odd_units:
             file = next(f for f in queue.queue_files if f.start <= odd.position < f.end)
-            _tell(scene, "I-163", queue, file.path, odd.reason, odd.position - file.start)
+            _tell(context, "I-163", queue, file.path, odd.reason, odd.position - file.start)
         lost = ~rows_of(np.sort(units.physical_offset), records.position)[1]
         if lost.any():
             first = int(records.position[lost][0])
             text = f"no unit names the record at {first}"
             _tell(
-                scene,
+                context,
                 "I-163",
                 queue,
                 os.fspath(queue.queue_path),
                 text,
                 count=int(lost.sum()),
-                unclean=scene.crashed,
-                severity=Severity.WARNING if scene.crashed else None,
+                unclean=context.crashed,
+                severity=Severity.WARNING if context.crashed else None,
             )
 
 
-def _tell_units(scene: Scene, queue: CompactedQueue, wrong: Flags) -> None:
+def _tell_units(context: VerifyContext, queue: CompactedQueue, wrong: Flags) -> None:
     units = queue.units
 
     def told(row: int) -> str:
@@ -316,69 +318,69 @@ def _tell_units(scene: Scene, queue: CompactedQueue, wrong: Flags) -> None:
         starts = units.place - file.start
         ends = starts + UNIT_BYTES
         more = {"topic": queue.topic, "queue_id": queue.queue_id}
-        scene.findings.add_rows("I-163", file.path, mine, starts, ends, told, **more)
+        context.findings.add_rows("I-163", file.path, mine, starts, ends, told, **more)
 
 
 @before("I-164")
-def full_files_are_closed(scene: Scene) -> None:
+def full_files_are_closed(context: VerifyContext) -> None:
     """A full queue file ends with the end unit, a full log file with a BLANK."""
-    for queue in _at_rest(scene):
+    for queue in _at_rest(context):
         units, records = queue.units, queue.records
         if not len(units.place) and not len(records.position):
             continue
         for file in queue.queue_files[:-1]:
             closed = any(file.start <= place < file.end for place in queue.closed)
             if not closed and not queue.before_gap(file):
-                _tell(scene, "I-164", queue, file.path, "it has no end unit, and files follow")
+                _tell(context, "I-164", queue, file.path, "it has no end unit, and files follow")
         for file in queue.log_files[:-1]:
             if file.end not in queue.blank_ends and not queue.before_gap(file):
-                _tell(scene, "I-164", queue, file.path, "it has no BLANK, and files follow")
+                _tell(context, "I-164", queue, file.path, "it has no BLANK, and files follow")
 
 
 @after("I-165")
-def compaction_is_not_ahead(scene: Scene) -> None:
+def compaction_is_not_ahead(context: VerifyContext) -> None:
     """What position-checkpoint says was compacted is in the queue."""
-    path = scene.store.layout.compaction_log.parent / "position-checkpoint"
+    path = context.store.layout.compaction_log.parent / "position-checkpoint"
     try:
         file = read_config_file(path, "position-checkpoint")
     except Missing:
         return
     if file.problem is not None:
         text = f"cannot be read: {file.problem.reason}"
-        scene.findings.add("I-165", os.fspath(path), text, offset=file.problem.position)
+        context.findings.add("I-165", os.fspath(path), text, offset=file.problem.position)
     for record in file.records():
         if record["type"] != "compaction_position":
             continue
         queue, offset = QueueId(record["topic"], record["queue_id"]), record["offset"]
-        if scene.scope.topic not in (None, queue.topic) or not scene.log.complete:
+        if context.scope.topic not in (None, queue.topic) or not context.log.complete:
             continue
-        bounds = queue_bounds(scene).of(queue)
+        bounds = queue_bounds(context).of(queue)
         end = bounds[1] if bounds is not None else 0
         if offset >= max(end, 1):
             text = (
                 f"{queue.topic}/{queue.queue_id}: compacted up to {offset}, the queue ends at {end}"
             )
-            scene.findings.add(
+            context.findings.add(
                 "I-165", os.fspath(path), text, topic=queue.topic, queue_id=queue.queue_id
             )
 
 
 @before("I-166")
-def nothing_is_left_of_a_compaction(scene: Scene) -> None:
+def nothing_is_left_of_a_compaction(context: VerifyContext) -> None:
     """No directory of a running compaction, no file that was to be deleted."""
-    if scene.live:
+    if context.live:
         return
-    for path in leftovers(scene):
+    for path in leftovers(context):
         fatal = path.suffix == ".delete"
         text = "no broker loads a name that is no number" if fatal else "left of a compaction"
         level = Severity.FATAL if fatal else None
-        scene.findings.add("I-166", os.fspath(path), text, severity=level)
+        context.findings.add("I-166", os.fspath(path), text, severity=level)
 
 
 @after("I-167")
-def keys_are_there_once(scene: Scene) -> None:
+def keys_are_there_once(context: VerifyContext) -> None:
     """Of each key only the newest message is left in what was compacted."""
-    path = scene.store.layout.compaction_log.parent / "position-checkpoint"
+    path = context.store.layout.compaction_log.parent / "position-checkpoint"
     try:
         rows = list(read_config_file(path, "position-checkpoint").records())
     except Missing:
@@ -388,28 +390,28 @@ def keys_are_there_once(scene: Scene) -> None:
         for row in rows
         if row["type"] == "compaction_position"
     }
-    for queue in compacted_queues(scene):
+    for queue in compacted_queues(context):
         records = queue.records
         done = records.queue_offset <= upto.get((queue.topic, queue.queue_id), -1)
         keys = records.keys[done & (records.keys >= 0)]
         counts = np.unique(keys, return_counts=True)[1]
         if (extra := int((counts - 1).sum())) > 0:
             text = f"{counted(int((counts > 1).sum()), 'key is', 'keys are')} there more than once"
-            _tell(scene, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
+            _tell(context, "I-167", queue, os.fspath(queue.log_path), text, count=extra)
 
 
-def _at_rest(scene: Scene) -> list[CompactedQueue]:
+def _at_rest(context: VerifyContext) -> list[CompactedQueue]:
     """The queues, or none where a broker may be writing: log and queue are not read at once."""
-    queues = compacted_queues(scene)
-    if not scene.live or not queues:
+    queues = compacted_queues(context)
+    if not context.live or not queues:
         return queues
-    if _BUSY not in scene.unread:
-        scene.unread.append(_BUSY)
+    if _BUSY not in context.unread:
+        context.unread.append(_BUSY)
     return []
 
 
 def _tell(
-    scene: Scene,
+    context: VerifyContext,
     code: str,
     queue: CompactedQueue,
     path: str,
@@ -418,15 +420,15 @@ def _tell(
     **more: object,
 ) -> None:
     length = None if offset is None else UNIT_BYTES
-    add = scene.findings.add
+    add = context.findings.add
     of_queue = {"topic": queue.topic, "queue_id": queue.queue_id}
     add(code, path, text, offset=offset, length=length, **of_queue, **more)  # type: ignore[arg-type]
 
 
 @after("I-170")
-def epochs_follow_one_another(scene: Scene) -> None:
+def epochs_follow_one_another(context: VerifyContext) -> None:
     """The epoch file is whole, its epochs and offsets increase, and the last begins in the log."""
-    path = _path(scene, "storePathEpochFile", "epochFileCheckpoint")
+    path = _path(context, "storePathEpochFile", "epochFileCheckpoint")
     file = _read(path, "epoch-file")
     if file is None:
         return
@@ -436,26 +438,26 @@ def epochs_follow_one_another(scene: Scene) -> None:
         then = "; its .bak is whole" if whole else ""
         text = f"cannot be read: {file.problem.reason}{then}"
         position, mend = file.problem.position, _mend(path)
-        scene.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
+        context.findings.add("I-170", os.fspath(path), text, offset=position, repair=mend)
         return
     if file.note:
-        scene.findings.add("I-170", os.fspath(path), file.note, repair=_mend(path))
+        context.findings.add("I-170", os.fspath(path), file.note, repair=_mend(path))
         return
     starts = [row["start_offset"] for row in file.records() if "start_offset" in row]
-    if starts and starts[-1] > scene.log.end and scene.log.complete:
-        text = f"the last epoch begins at {starts[-1]}, the log ends at {scene.log.end}"
-        scene.findings.add("I-170", os.fspath(path), text, repair=_mend(path))
+    if starts and starts[-1] > context.log.end and context.log.complete:
+        text = f"the last epoch begins at {starts[-1]}, the log ends at {context.log.end}"
+        context.findings.add("I-170", os.fspath(path), text, repair=_mend(path))
 
 
 @before("I-171")
-def the_identity_can_be_read(scene: Scene) -> None:
+def the_identity_can_be_read(context: VerifyContext) -> None:
     """Cluster, name and a number."""
-    path = _path(scene, "storePathBrokerIdentity", "brokerIdentity")
+    path = _path(context, "storePathBrokerIdentity", "brokerIdentity")
     file = _read(path, "broker-identity")
     if file is not None and file.problem is not None:
         text = f"{file.problem.reason}"
         position, mend = file.problem.position, _mend(path)
-        scene.findings.add("I-171", os.fspath(path), text, offset=position, repair=mend)
+        context.findings.add("I-171", os.fspath(path), text, offset=position, repair=mend)
 
 
 def _mend(path: Path) -> str | None:
@@ -463,10 +465,10 @@ def _mend(path: Path) -> str | None:
     return None if path.with_name(path.name + BACKUP).exists() else ""
 
 
-def _path(scene: Scene, option: str, name: str) -> Path:
+def _path(context: VerifyContext, option: str, name: str) -> Path:
     """Where the broker keeps a file: as configured, else in the root of the store."""
-    root = scene.store.layout.root
-    return root / scene.store.config.get(option, name)
+    root = context.store.layout.root
+    return root / context.store.config.get(option, name)
 
 
 def _read(path: Path, kind: str) -> ConfigFile | None:

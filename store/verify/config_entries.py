@@ -22,7 +22,7 @@ from ..disk.queue_directories import queue_directories
 from ..findings.catalogue import Severity
 from ..settings.options import options_of
 from .config_files import ConfigTables, Row, Told, config_tables
-from .context import Scene
+from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
 
@@ -34,18 +34,18 @@ _VALUE = "config_value"
 
 
 @after("I-144")
-def consumers_are_inside_their_queues(scene: Scene) -> None:
+def consumers_are_inside_their_queues(context: VerifyContext) -> None:
     """What a group has consumed lies between the ends of the queue."""
-    tables, told = config_tables(scene), Told(scene, "I-144")
+    tables, told = config_tables(context), Told(context, "I-144")
     topics = tables.names("topic_config", "topic")
-    for row in tables.entries("consumer_offset", scene.scope.topic):
+    for row in tables.entries("consumer_offset", context.scope.topic):
         if row.values.get("table") == _LIGHT_TABLE:
             continue
         queue = QueueId(row.values["topic"], row.values["queue_id"])
-        if scene.scope.queue_id not in (None, queue.queue_id):
+        if context.scope.queue_id not in (None, queue.queue_id):
             continue
         offset, group = row.values["offset"], row.values["group"]
-        text, severity = _outside(scene, queue, offset, known=queue.topic in topics)
+        text, severity = _outside(context, queue, offset, known=queue.topic in topics)
         if text:
             told.add(row.path, f"{group!r} on {queue.topic}/{queue.queue_id}: {text}", severity)
     for row in tables.entries(_VALUE):
@@ -56,21 +56,21 @@ def consumers_are_inside_their_queues(scene: Scene) -> None:
 
 
 def _outside(
-    scene: Scene, queue: QueueId, offset: int, *, known: bool
+    context: VerifyContext, queue: QueueId, offset: int, *, known: bool
 ) -> tuple[str, Severity | None]:
     """(what is wrong with an offset of a group, its severity), "" for nothing."""
     if offset < 0:
         return f"offset {offset}", None
-    bounds = queue_bounds(scene).of(queue)
+    bounds = queue_bounds(context).of(queue)
     if bounds is None:
-        sure = known and scene.log.complete and scene.log.start == 0 and offset > 0
+        sure = known and context.log.complete and context.log.start == 0 and offset > 0
         return (
             (f"offset {offset}, and the queue has never had a message", None)
             if sure
             else ("", None)
         )
     first, end = bounds
-    if offset > end and scene.log.complete:
+    if offset > end and context.log.complete:
         return f"offset {offset} is behind the end of the queue, {end}", None
     if offset < first:
         return f"offset {offset}, the queue begins at {first}: expired", Severity.INFO
@@ -78,12 +78,12 @@ def _outside(
 
 
 @before("I-145")
-def offsets_are_of_known_ones(scene: Scene) -> None:
+def offsets_are_of_known_ones(context: VerifyContext) -> None:
     """The topic and the group of an offset are known."""
-    tables, told = config_tables(scene), Told(scene, "I-145")
+    tables, told = config_tables(context), Told(context, "I-145")
     topics = tables.names("topic_config", "topic")
     groups = tables.names("subscription_group", "group")
-    for row in tables.entries("consumer_offset", scene.scope.topic):
+    for row in tables.entries("consumer_offset", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         if group.startswith(_SYSTEM_GROUPS):
             continue
@@ -95,29 +95,29 @@ def offsets_are_of_known_ones(scene: Scene) -> None:
 
 
 @after("I-146")
-def delays_are_inside_their_queues(scene: Scene) -> None:
+def delays_are_inside_their_queues(context: VerifyContext) -> None:
     """A delay level exists, and what was delivered of it lies inside its queue."""
-    if scene.scope.topic not in (None, SCHEDULE_TOPIC):
+    if context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
-    told = Told(scene, "I-146")
-    option = options_of(scene.store.layout).delay_levels
+    told = Told(context, "I-146")
+    option = options_of(context.store.layout).delay_levels
     levels, given = len(option.value), option.is_given
-    clamps = scene.profile.version >= _CLAMPS_SINCE
-    for row in config_tables(scene).entries("delay_offset"):
+    clamps = context.profile.version >= _CLAMPS_SINCE
+    for row in config_tables(context).entries("delay_offset"):
         level, offset = row.values["delay_level"], row.values["offset"]
         if not 1 <= level <= levels:
             text = f"delay level {level} is not of 1 to {levels}"
             # where the log has all there ever was, a level without a queue delivered nothing
-            guess = level > levels and not given and (scene.log.start > 0 or offset == 0)
+            guess = level > levels and not given and (context.log.start > 0 or offset == 0)
             text += f"; {option.name} may have more (--set {option.name}=…)" if guess else ""
             told.add(row.path, text, Severity.WARNING if guess else None)
             continue
-        bounds = queue_bounds(scene).of(QueueId(SCHEDULE_TOPIC, level - 1))
-        if bounds is None and scene.log.start > 0:
+        bounds = queue_bounds(context).of(QueueId(SCHEDULE_TOPIC, level - 1))
+        if bounds is None and context.log.start > 0:
             continue
         first, end = bounds or (0, 0)
         text = f"delay level {level}: offset {offset} is outside the queue, {first} to {end}"
-        if offset < 0 or (offset > end and scene.log.complete):
+        if offset < 0 or (offset > end and context.log.complete):
             more = ": a start of 4.9 or later moves it to the end" if clamps else ""
             told.add(row.path, text + more, Severity.WARNING if clamps else None)
         elif offset < first:
@@ -126,19 +126,19 @@ def delays_are_inside_their_queues(scene: Scene) -> None:
 
 
 @after("I-152")
-def light_consumers_are_inside_their_queues(scene: Scene) -> None:
+def lmq_consumers_are_inside_their_queues(context: VerifyContext) -> None:
     """An offset of a light queue names one, and is not behind its end."""
-    told = Told(scene, "I-152")
-    for row in config_tables(scene).entries("consumer_offset", scene.scope.topic):
+    told = Told(context, "I-152")
+    for row in config_tables(context).entries("consumer_offset", context.scope.topic):
         if row.values.get("table") != _LIGHT_TABLE:
             continue
         topic, offset = row.values["topic"], row.values["offset"]
-        bounds, light = queue_bounds(scene).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
+        bounds, light = queue_bounds(context).of(QueueId(topic, 0)), topic.startswith(LMQ_PREFIX)
         end = 0 if bounds is None else bounds[1]
         if not light and bounds is None:
             told.add(row.path, f"{topic!r} is no light queue: its name has no {LMQ_PREFIX}")
         elif offset < 0 or (
-            offset > end and scene.log.complete and (bounds or not scene.log.start)
+            offset > end and context.log.complete and (bounds or not context.log.start)
         ):
             told.add(row.path, f"{topic}: offset {offset} is behind the end of the queue, {end}")
         elif not light:
@@ -148,14 +148,14 @@ def light_consumers_are_inside_their_queues(scene: Scene) -> None:
 
 
 @before("I-153")
-def tiered_segments_are_contiguous(scene: Scene) -> None:
+def tiered_segments_are_contiguous(context: VerifyContext) -> None:
     """Segments of one tiered file follow one another, and only the last one is open."""
     by_path: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
-    for row in config_tables(scene).entries("tiered_segment"):
+    for row in config_tables(context).entries("tiered_segment"):
         if row.values.get("status") != _DELETED:
             table = str(row.values.get("table"))
             by_path[row.path, table, row.values["path"]].append(row.values)
-    told = Told(scene, "I-153")
+    told = Told(context, "I-153")
     for (path, _, name), segments in by_path.items():
         segments.sort(key=lambda segment: int(segment["base_offset"]))
         for one, later in pairwise(segments):
@@ -183,10 +183,10 @@ MODES = frozenset({"PULL", "POP"})
 
 
 @before("I-142")
-def topics_are_possible(scene: Scene) -> None:
+def topics_are_possible(context: VerifyContext) -> None:
     """A topic has its own name, permissions that exist, and queues."""
-    told = Told(scene, "I-142")
-    for row in config_tables(scene).entries("topic_config", scene.scope.topic):
+    told = Told(context, "I-142")
+    for row in config_tables(context).entries("topic_config", context.scope.topic):
         if text := _wrong_topic(row.values):
             told.add(row.path, text)
     told.tell()
@@ -205,10 +205,10 @@ def _wrong_topic(entry: dict[str, Any]) -> str:
 
 
 @before("I-143")
-def groups_are_possible(scene: Scene) -> None:
+def groups_are_possible(context: VerifyContext) -> None:
     """A consumer group has its own name."""
-    told = Told(scene, "I-143")
-    for row in config_tables(scene).entries("subscription_group"):
+    told = Told(context, "I-143")
+    for row in config_tables(context).entries("subscription_group"):
         group = row.values["group"]
         if (name := row.values.get("group_name", group)) != group:
             told.add(row.path, f"group {group!r} is called {name!r} in its entry")
@@ -216,17 +216,17 @@ def groups_are_possible(scene: Scene) -> None:
 
 
 @after("I-148")
-def attributes_are_known(scene: Scene) -> None:
+def attributes_are_known(context: VerifyContext) -> None:
     """Attributes of topics are ones that brokers know, and fit the compaction directories."""
-    tables, told = config_tables(scene), Told(scene, "I-148")
+    tables, told = config_tables(context), Told(context, "I-148")
     compacted = set()
-    for row in tables.entries("topic_config", scene.scope.topic):
+    for row in tables.entries("topic_config", context.scope.topic):
         attributes = row.values.get("attributes", {})
         if attributes.get(_POLICY) == _COMPACTION:
             compacted.add(row.values["topic"])
         for text in _odd_attributes(row.values["topic"], attributes):
             told.add(row.path, text)
-    _compare_compaction(scene, tables, compacted, told)
+    _compare_compaction(context, tables, compacted, told)
     told.tell()
 
 
@@ -242,28 +242,28 @@ def _odd_attributes(topic: str, attributes: dict[str, Any]) -> Iterator[str]:
 
 
 def _compare_compaction(
-    scene: Scene, tables: ConfigTables, compacted: set[str], told: Told
+    context: VerifyContext, tables: ConfigTables, compacted: set[str], told: Told
 ) -> None:
-    layout = scene.store.layout
+    layout = context.store.layout
     there = {queue.topic for queue in queue_directories(layout.compaction_queues)}
     if not tables.rows["topic_config"]:
         return
     for topic in sorted(there - compacted):
-        if scene.scope.topic in (None, topic):
+        if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has compaction files, and its {_POLICY} is not {_COMPACTION}"
             told.add(os.fspath(layout.compaction_queues / topic), text)
-    in_log = {queue.topic for queue in scene.log.next_offset}
-    enabled = scene.store.config.get_bool("enableCompaction", default=True)
+    in_log = {queue.topic for queue in context.log.next_offset}
+    enabled = context.store.config.get_bool("enableCompaction", default=True)
     for topic in sorted((compacted & in_log) - there) if enabled else ():
         text = f"topic {topic!r} is to be compacted, has messages, and no compaction files"
         told.add(os.fspath(layout.compaction_queues), text)
 
 
 @before("I-149")
-def filters_name_themselves(scene: Scene) -> None:
+def filters_name_themselves(context: VerifyContext) -> None:
     """A filter has the topic and the group that it is filed under."""
-    told = Told(scene, "I-149")
-    for row in config_tables(scene).entries("consumer_filter", scene.scope.topic):
+    told = Told(context, "I-149")
+    for row in config_tables(context).entries("consumer_filter", context.scope.topic):
         topic, group = row.values["topic"], row.values["group"]
         inner = row.values.get("more", {}).get("topic", topic)
         own = row.values.get("consumer_group", group)
@@ -274,30 +274,30 @@ def filters_name_themselves(scene: Scene) -> None:
 
 
 @before("I-150")
-def queues_have_a_topic(scene: Scene) -> None:
+def queues_have_a_topic(context: VerifyContext) -> None:
     """Each topic with queues is in topics.json."""
-    tables = config_tables(scene)
+    tables = config_tables(context)
     known = tables.names("topic_config", "topic")
-    told = Told(scene, "I-150")
-    topics = {queue.topic for queue in scene.store.queues}
-    free = not scene.profile.dispatch.light_closed and scene.profile.dispatch.multi_dispatch
+    told = Told(context, "I-150")
+    topics = {queue.topic for queue in context.store.queues}
+    free = not context.profile.dispatch.lmq_closed and context.profile.dispatch.multi_dispatch
     for topic in sorted(topics - known):
         if is_system_topic(topic) or topic.startswith(LMQ_PREFIX):
             continue
-        if scene.scope.topic in (None, topic):
+        if context.scope.topic in (None, topic):
             text = f"topic {topic!r} has queues and no entry: a broker does not serve it"
             legal = "; a 4.9 broker makes queues of any name that a message asks for"
-            path = os.fspath(scene.store.layout.consume_queue)
+            path = os.fspath(context.store.layout.consume_queue)
             told.add(path, text + (legal if free else ""), Severity.INFO if free else None)
     told.tell()
 
 
 @before("I-151")
-def static_topics_are_ordered(scene: Scene) -> None:
+def static_topics_are_ordered(context: VerifyContext) -> None:
     """A static topic is of this broker, and the parts of its queues follow one another."""
-    told = Told(scene, "I-151")
-    own = scene.store.config.get("brokerName")
-    for row in config_tables(scene).entries("topic_queue_mapping", scene.scope.topic):
+    told = Told(context, "I-151")
+    own = context.store.config.get("brokerName")
+    for row in config_tables(context).entries("topic_queue_mapping", context.scope.topic):
         for text in _odd_mapping(row, own):
             told.add(row.path, text)
     told.tell()
@@ -318,10 +318,10 @@ def _odd_mapping(row: Row, own: str | None) -> Iterator[str]:
 
 
 @before("I-154")
-def modes_are_known(scene: Scene) -> None:
+def modes_are_known(context: VerifyContext) -> None:
     """A group pulls or pops."""
-    told = Told(scene, "I-154")
-    for row in config_tables(scene).entries("message_request_mode", scene.scope.topic):
+    told = Told(context, "I-154")
+    for row in config_tables(context).entries("message_request_mode", context.scope.topic):
         mode = row.values.get("mode")
         if mode not in MODES:
             topic, group = row.values["topic"], row.values["group"]

@@ -27,7 +27,7 @@ from ..settings.summary import databases
 from ..start.config import ConfigFileStart, ConfigStart, config_start
 from ..start.config_load import Start
 from ..start.config_rules import STATISTICS, TIMER_CHECK
-from .context import Scene
+from .context import VerifyContext
 from .queue_state import queue_bounds
 from .register import after, before
 from .unreadable import need_whole
@@ -118,17 +118,17 @@ def _read(path: Path, kind: str) -> ConfigFile | None:
     return found
 
 
-def config_tables(scene: Scene) -> ConfigTables:
+def config_tables(context: VerifyContext) -> ConfigTables:
     """Those of this run."""
-    layout = scene.store.layout
-    return scene.kept("config tables", lambda: ConfigTables.read(layout.config))
+    layout = context.store.layout
+    return context.kept("config tables", lambda: ConfigTables.read(layout.config))
 
 
 class Told:
     """Like findings of one code, one for each file: the first is told, all are counted."""
 
-    def __init__(self, scene: Scene, code: str) -> None:
-        self._scene, self._code = scene, code
+    def __init__(self, context: VerifyContext, code: str) -> None:
+        self._scene, self._code = context, code
         self._found: dict[tuple[str, Severity | None], list[str]] = {}
 
     def add(self, path: str, text: str, severity: Severity | None = None) -> None:
@@ -159,9 +159,9 @@ def _checked(name: str) -> bool:
 
 
 @before("I-140")
-def a_file_can_be_read(scene: Scene) -> None:
+def a_file_can_be_read(context: VerifyContext) -> None:
     """The file or its .bak parses."""
-    tables = config_tables(scene)
+    tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
         for file in (main, backup):
@@ -170,11 +170,11 @@ def a_file_can_be_read(scene: Scene) -> None:
                     os.fspath(file.path),
                     "not a file but a directory, in the way of a broker that writes it",
                 )
-                scene.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
+                context.findings.add("I-140", path, text, severity=Severity.ERROR, repair=_ASIDE)
         if not _checked(name) or (main is None and backup is None):
             continue
         if main is not None and main.larger and main.problem is not None:
-            scene.unread.append(f"config/{name}: {main.problem.reason}")
+            context.unread.append(f"config/{name}: {main.problem.reason}")
             continue
         if any(file is not None and file.problem is None for file in (main, backup)):
             continue
@@ -184,13 +184,13 @@ def a_file_can_be_read(scene: Scene) -> None:
             continue
         instead = stand_in(main, tables.directory / name, FILES[name])
         text = f"cannot be read at byte {file.problem.position}: {file.problem.reason}; {instead}"
-        scene.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)
+        context.findings.add("I-140", os.fspath(file.path), text, offset=file.problem.position)
 
 
 @before("I-141")
-def file_and_backup_agree(scene: Scene) -> None:
+def file_and_backup_agree(context: VerifyContext) -> None:
     """A broker reads the file, not the .bak, and both are of about the same time."""
-    tables = config_tables(scene)
+    tables = config_tables(context)
     for name, main in tables.main.items():
         backup = tables.backup[name]
         if not _checked(name) or main is None or main.larger or (main.problem and backup is None):
@@ -199,9 +199,9 @@ def file_and_backup_agree(scene: Scene) -> None:
         if main.problem is not None:
             if backup is not None and backup.problem is None:
                 text = f"cannot be read ({main.problem.reason}); a broker reads its .bak"
-                scene.findings.add("I-141", path, text, severity=Severity.WARNING)
+                context.findings.add("I-141", path, text, severity=Severity.WARNING)
         elif text := _odd_version(main, backup):
-            scene.findings.add("I-141", path, text)
+            context.findings.add("I-141", path, text)
 
 
 def _odd_version(main: ConfigFile, backup: ConfigFile | None) -> str:
@@ -223,61 +223,61 @@ def _counter(value: dict[Any, Any]) -> int | None:
 
 
 @before("I-147")
-def nothing_is_left_of_a_write(scene: Scene) -> None:
+def nothing_is_left_of_a_write(context: VerifyContext) -> None:
     """No file that a broker had begun to write."""
-    directory = scene.store.layout.config
+    directory = context.store.layout.config
     names = sorted(os.listdir(directory)) if directory.is_dir() else []  # noqa: PTH208
     for name in names:
         if name.endswith(TEMPORARY):
-            usual = scene.crashed or name == _RENAMED
+            usual = context.crashed or name == _RENAMED
             text = "left of a write that a kill cut short" if usual else "left of a write"
             level = Severity.INFO if usual else None
-            scene.findings.add("I-147", os.fspath(directory / name), text, severity=level)
+            context.findings.add("I-147", os.fspath(directory / name), text, severity=level)
 
 
 @before("I-155")
-def databases_can_be_opened(scene: Scene) -> None:
+def databases_can_be_opened(context: VerifyContext) -> None:
     """Each RocksDB of the configuration opens and has its column families."""
-    tables = config_tables(scene)
+    tables = config_tables(context)
     for name in DATABASES:
         path = os.fspath(tables.directory / name)
         problem, families = tables.problems.get(name), tables.families.get(name)
         if isinstance(problem, Unsupported):
-            scene.unread.append(f"config/{name}: {problem.hint or problem.message}")
+            context.unread.append(f"config/{name}: {problem.hint or problem.message}")
         elif problem is not None:
-            scene.findings.add("I-155", path, f"cannot be opened: {problem.message}")
-        elif families is not None and (missing := _families(scene, name) - families):
+            context.findings.add("I-155", path, f"cannot be opened: {problem.message}")
+        elif families is not None and (missing := _families(context, name) - families):
             text = f"has no column family {', '.join(sorted(missing))}; a start makes it"
-            scene.findings.add("I-155", path, text, severity=Severity.INFO)
-        elif problem is None and families is None and _is_left(scene, name):
+            context.findings.add("I-155", path, text, severity=Severity.INFO)
+        elif problem is None and families is None and _is_left(context, name):
             text = "is no RocksDB any more, and the other databases of config/ are"
-            scene.findings.add("I-155", path, text)
+            context.findings.add("I-155", path, text)
 
 
-def _families(scene: Scene, name: str) -> frozenset[str]:
+def _families(context: VerifyContext, name: str) -> frozenset[str]:
     """The column families that a broker of the store's generation makes."""
-    if scene.profile.version < _ONLY_USED_SINCE:
+    if context.profile.version < _ONLY_USED_SINCE:
         return FAMILIES
     return FAMILIES_5_4 if name in _VERSIONED else FAMILIES_5_4 - {"kvDataVersion"}
 
 
-def _is_left(scene: Scene, name: str) -> bool:
+def _is_left(context: VerifyContext, name: str) -> bool:
     """A directory of that name stands beside databases, without being one, or is gone."""
-    tables = config_tables(scene)
+    tables = config_tables(context)
     others = set(tables.families) | set(tables.problems)
     return bool(others) and name not in others
 
 
 @after("I-156")
-def a_broker_takes_each_table(scene: Scene) -> None:
+def a_broker_takes_each_table(context: VerifyContext) -> None:
     """Each table that the store once had is taken by a start as it is."""
-    if scene.scope.topic is not None or not scene.log.complete:
+    if context.scope.topic is not None or not context.log.complete:
         return
-    queues = [QueueId(queue.topic, queue.queue_id) for queue in scene.store.queues]
-    bounds = queue_bounds(scene)
+    queues = [QueueId(queue.topic, queue.queue_id) for queue in context.store.queues]
+    bounds = queue_bounds(context)
     ends = {queue: both for queue in queues if (both := bounds.of(queue)) is not None}
-    start = config_start(scene.store.layout, scene.profile, ends)
-    main = config_tables(scene).main
+    start = config_start(context.store.layout, context.profile, ends)
+    main = config_tables(context).main
     for file in start.files:
         there = main.get(file.file)
         told = there is not None and there.problem is not None
@@ -285,8 +285,8 @@ def a_broker_takes_each_table(scene: Scene) -> None:
             continue
         if said := _said(file, start, missing=there is None):
             text, severity = said
-            path = os.fspath(scene.store.layout.config / file.file)
-            scene.findings.add("I-156", path, text, severity=severity)
+            path = os.fspath(context.store.layout.config / file.file)
+            context.findings.add("I-156", path, text, severity=severity)
 
 
 def _said(

@@ -29,7 +29,7 @@ from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
 from ..queues.units import Units, is_pre_fill, is_valid
 from ..settings.options import options_of
-from .context import Scene
+from .context import VerifyContext
 from .queue_batches import compare_batches
 from .queue_files import check_database
 from .queue_state import QueueCheck, QueueReader, Queues, queues_of
@@ -41,18 +41,18 @@ _SECOND_MS = 1000
 
 
 @after("I-079")
-def ext_files(scene: Scene) -> None:
+def ext_files(context: VerifyContext) -> None:
     """Units follow one another from the front of each file to its end mark, or to its zeros."""
-    for directory in queue_directories(scene.store.layout.consume_queue_ext):
-        if scene.scope.topic not in (None, directory.topic):
+    for directory in queue_directories(context.store.layout.consume_queue_ext):
+        if context.scope.topic not in (None, directory.topic):
             continue
-        if scene.scope.queue_id not in (None, directory.queue_id):
+        if context.scope.queue_id not in (None, directory.queue_id):
             continue
         with MappedFileQueue.open(directory.path) as files:
-            _check_units(scene, directory, files)
+            _check_units(context, directory, files)
 
 
-def _check_units(scene: Scene, directory: QueueDirectory, files: MappedFileQueue) -> None:
+def _check_units(context: VerifyContext, directory: QueueDirectory, files: MappedFileQueue) -> None:
     for part in ext_units(files):
         if not isinstance(part, ExtRange) or part.kind != "damage":
             continue
@@ -69,7 +69,7 @@ def _check_units(scene: Scene, directory: QueueDirectory, files: MappedFileQueue
         if size > file.size - offset:
             text += f", its size {size} leads beyond the file: 4.9.7 and 5.3.3 do not start (B37)"
             severity = Severity.FATAL
-        scene.findings.add(
+        context.findings.add(
             "I-079",
             file.path,
             text,
@@ -81,12 +81,14 @@ def _check_units(scene: Scene, directory: QueueDirectory, files: MappedFileQueue
         )
 
 
-def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: Ints) -> None:
+def compare_entries(
+    context: VerifyContext, check: QueueCheck, messages: Messages, codes: Ints
+) -> None:
     """Units of these messages have addresses (codes) instead of tags: what stands there is theirs."""
     queue = check.queue
-    root = scene.store.layout.consume_queue_ext
+    root = context.store.layout.consume_queue_ext
     path = os.fspath(root / queue.topic / str(queue.queue_id))
-    opened = scene.kept("ext files", dict[QueueId, MappedFileQueue])
+    opened = context.kept("ext files", dict[QueueId, MappedFileQueue])
     if queue not in opened:
         opened[queue] = MappedFileQueue.open(path)
     files = opened[queue]
@@ -94,7 +96,7 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
     found = ext_units_at(files, positions)
     files.close()
     rows, texts, guessed = [], [], []
-    option = options_of(scene.store.layout).delay_levels
+    option = options_of(context.store.layout).delay_levels
     levels_guessed = queue.topic == SCHEDULE_TOPIC and not option.is_given
     wanted = zip(
         positions.tolist(),
@@ -128,7 +130,7 @@ def compare_entries(scene: Scene, check: QueueCheck, messages: Messages, codes: 
         offsets = messages.offset[np.array(rows, np.int64)[mine]]
         order = mine[np.argsort(offsets, kind="stable")]
         check.reader.report(
-            scene.findings,
+            context.findings,
             "I-080",
             np.sort(offsets),
             lambda row, order=order: texts[int(order[row])],  # type: ignore[misc]
@@ -145,13 +147,13 @@ _SAMPLES = 8
 
 
 @of_messages("I-065", "I-080", "I-082")
-def units_of_messages(scene: Scene, messages: Messages) -> None:
+def units_of_messages(context: VerifyContext, messages: Messages) -> None:
     """Each message has its unit at its queue offset, with the tag that its record asks for."""
-    queues = queues_of(scene)
-    if scene.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
+    queues = queues_of(context)
+    if context.scope.quick or queues.unreadable or not queues.wanted(messages.queue):
         return
     if queues.is_batch(messages.queue):
-        compare_batches(scene, queues, messages)
+        compare_batches(context, queues, messages)
         return
     check = queues.check(messages.queue)
     if not check.reader.exists:
@@ -160,29 +162,31 @@ def units_of_messages(scene: Scene, messages: Messages) -> None:
     units = check.reader.lookup(messages.offset)
     right = points_at(units, messages)
     if right.all():
-        _found(scene, check, messages)
-        _compare_tags(scene, check, messages, units)
+        _found(context, check, messages)
+        _compare_tags(context, check, messages, units)
         return
     unread = check.reader.unread(messages.offset) & ~right
     if unread.any():  # nobody can tell
         check.right.add_any(messages.offset[unread])
         units, messages, right = units[~unread], messages.take(~unread), right[~unread]
     there = messages.take(right)
-    _found(scene, check, there)
-    _compare_tags(scene, check, there, units[right])
-    _look_elsewhere(scene, queues, check, messages.take(~right))
+    _found(context, check, there)
+    _compare_tags(context, check, there, units[right])
+    _look_elsewhere(context, queues, check, messages.take(~right))
 
 
-def _found(scene: Scene, check: QueueCheck, messages: Messages) -> None:
+def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
     """These messages have their units."""
     if not len(messages.offset):
         return
     check.right.add_any(messages.offset)
     reach = int(messages.position[-1]) + int(messages.size[-1])
-    scene.log.dispatched = max(scene.log.dispatched, reach)
+    context.log.dispatched = max(context.log.dispatched, reach)
 
 
-def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Units) -> None:
+def _compare_tags(
+    context: VerifyContext, check: QueueCheck, messages: Messages, units: Units
+) -> None:
     """The units, those of the messages, carry the right codes."""
     codes = units["tags_code"]
     wrong = codes != messages.tags_code
@@ -192,14 +196,14 @@ def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Un
     rows = np.flatnonzero(wrong)
     addresses = codes[rows] <= EXT_ADDRESS_MAX
     if addresses.any():
-        compare_entries(scene, check, messages.take(rows[addresses]), codes[rows[addresses]])
+        compare_entries(context, check, messages.take(rows[addresses]), codes[rows[addresses]])
         rows = rows[~addresses]
     if check.queue.topic == SCHEDULE_TOPIC:
         rows = check.waits.wrong(messages, codes.astype(np.int64), rows)
     rows = rows[np.argsort(messages.offset[rows], kind="stable")]
     offsets = messages.offset[rows]
     check.reader.report(
-        scene.findings,
+        context.findings,
         "I-065",
         offsets,
         lambda row: _told(
@@ -212,18 +216,18 @@ def _compare_tags(scene: Scene, check: QueueCheck, messages: Messages, units: Un
     )
 
 
-def report_waits(scene: Scene, check: QueueCheck) -> None:
+def report_waits(context: VerifyContext, check: QueueCheck) -> None:
     """Messages that wait as no level and no other message does. The log has been read.
 
     Where nobody says what the levels are, such a message may have one of its own.
     """
-    guess = not options_of(scene.store.layout).delay_levels.is_given
+    guess = not options_of(context.store.layout).delay_levels.is_given
     why = "; messageDelayLevel may have such a level (--set messageDelayLevel=…)" if guess else ""
     more = {"severity": Severity.WARNING} if guess else {}
     alone = sorted(check.waits.alone.values(), key=lambda message: message.offset)
     offsets = np.array([message.offset for message in alone], np.int64)
     check.reader.report(
-        scene.findings,
+        context.findings,
         "I-065",
         offsets,
         lambda row: (
@@ -240,9 +244,11 @@ def _told(check: QueueCheck, offset: int, code: int, position: int, asked: int) 
     )
 
 
-def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: Messages) -> None:
+def _look_elsewhere(
+    context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages
+) -> None:
     """Find units of messages at other queue offsets; what is in none is missing."""
-    found = _at_distance(scene, queues, check, messages, check.shift)
+    found = _at_distance(context, queues, check, messages, check.shift)
     messages = messages.take(~found)
     samples = np.linspace(0, max(0, len(messages.offset) - 1), _SAMPLES).astype(np.int64)
     distances: set[int] = set()
@@ -253,7 +259,7 @@ def _look_elsewhere(scene: Scene, queues: Queues, check: QueueCheck, messages: M
     # a damaged record may say any number: what lies farther than numbers reach is no shift
     near = {distance for distance in distances if abs(distance) <= _FARTHEST}
     for distance in near - {check.shift}:
-        found = _at_distance(scene, queues, check, messages, distance)
+        found = _at_distance(context, queues, check, messages, distance)
         if found.any():
             check.shift = distance
             messages = messages.take(~found)
@@ -276,7 +282,7 @@ def _find(reader: QueueReader, position: int) -> int | None:
 
 
 def _at_distance(
-    scene: Scene, queues: Queues, check: QueueCheck, messages: Messages, distance: int
+    context: VerifyContext, queues: Queues, check: QueueCheck, messages: Messages, distance: int
 ) -> Flags:
     """bool[n]: messages whose unit lies `distance` behind its place. They are reported."""
     if not distance:
@@ -290,9 +296,9 @@ def _at_distance(
     offsets, wanted = places[found][order], there.offset[order]
     check.elsewhere.add(offsets)
     reach = int((there.position + there.size).max())
-    scene.log.dispatched = max(scene.log.dispatched, reach)
+    context.log.dispatched = max(context.log.dispatched, reach)
     check.reader.report(
-        scene.findings,
+        context.findings,
         "I-064",
         offsets,
         lambda row: (
@@ -307,20 +313,20 @@ def _at_distance(
     *("I-061", "I-062", "I-063", "I-064", "I-065", "I-066", "I-067", "I-068", "I-069", "I-070"),
     *("I-071", "I-072", "I-075", "I-084", "I-085", "I-086", "I-087"),
 )
-def units_of_queues(scene: Scene) -> None:
+def units_of_queues(context: VerifyContext) -> None:
     """All units of all queues, and the messages that have none."""
-    queues = queues_of(scene)
+    queues = queues_of(context)
     if queues.unreadable:
-        scene.unread.append(queues.unreadable)
+        context.unread.append(queues.unreadable)
         return
-    for queue in sorted(queues.paths.keys() | queues.checks.keys() | scene.log.missing.keys()):
+    for queue in sorted(queues.paths.keys() | queues.checks.keys() | context.log.missing.keys()):
         if not queues.wanted(queue):
             continue
         check = queues.check(queue)
-        seen = QueuePass(scene, queues, check)
+        seen = QueuePass(context, queues, check)
         seen.run()
         check.live_end = max(seen.live_end, 0)
-        report_ends(scene, queues, check, seen)
-        report_missing(scene, queues, check)
-        report_waits(scene, check)
-    check_database(scene, queues)
+        report_ends(context, queues, check, seen)
+        report_missing(context, queues, check)
+        report_waits(context, check)
+    check_database(context, queues)

@@ -110,7 +110,7 @@ class LogFacts:
         own = {name: deepcopy(getattr(self, name)) for name in _OWN}
         return replace(self, start=start, stopped_at=None, **own)
 
-    def take_on(self, other: LogFacts) -> None:
+    def merge(self, other: LogFacts) -> None:
         """What the pass over the part right behind has shown."""
         self.end, self.dispatched = other.end, max(self.dispatched, other.dispatched)
         self.records += other.records
@@ -137,7 +137,7 @@ def never() -> bool:
     return False
 
 
-class Scene:
+class VerifyContext:
     """One run over one store. unread: what was not looked at, and why.
 
     asked_to_stop: whether somebody wants what there is so far. changing: a run before this one has
@@ -248,26 +248,26 @@ class Scene:
         self.findings.add_rows(code, path, wrong, position - start, ends - start, message, **more)
 
 
-class Carried(ABC):
-    """What a check keeps from batch to batch (`Scene.kept`), and can take on from a part behind."""
+class Mergeable(ABC):
+    """What a check keeps from batch to batch (`VerifyContext.kept`), and can take on from a part behind."""
 
     @classmethod
-    def fresh(cls, scene: Scene) -> Self:
+    def fresh(cls, context: VerifyContext) -> Self:
         """The state of a run that has kept nothing yet."""
-        del scene
+        del context
         return cls()
 
-    def leave(self) -> Any:
+    def export(self) -> Any:
         """What the run in front needs of it, to be pickled: None where it cannot be taken on."""
         return self
 
-    def fits(self, left: Any) -> bool:
-        """Nothing would be found at the seam to what `leave` gave of the part behind it."""
+    def can_merge(self, left: Any) -> bool:
+        """Nothing would be found at the seam to what `export` gave of the part behind it."""
         del left
         return True
 
     @abstractmethod
-    def take_on(self, scene: Scene, left: Any) -> None:
+    def merge(self, context: VerifyContext, left: Any) -> None:
         """Go on as if this run had seen that part, too."""
 
 
@@ -275,7 +275,7 @@ CACHES = frozenset({"index files", "ext files"})
 """What else may be kept while the log is read: it says nothing of the log."""
 
 
-class Covered(Carried):
+class Covered(Mergeable):
     """Log positions, good records and all else."""
 
     def __init__(self) -> None:
@@ -289,15 +289,15 @@ class Covered(Carried):
         """bool[n]: which of the log positions, int64[n], it has been at."""
         return self._ranges.has(positions)
 
-    def take_on(self, scene: Scene, left: Covered) -> None:
+    def merge(self, context: VerifyContext, left: Covered) -> None:
         """That of the part, too."""
-        del scene
+        del context
         self._ranges.add_all(left._ranges)
 
 
-def covered_of(scene: Scene) -> Covered:
+def covered_of(context: VerifyContext) -> Covered:
     """That of a run."""
-    return scene.kept(Covered, Covered)
+    return context.kept(Covered, Covered)
 
 
 LOOK = "mqstore get {store} --at {position} --format json"
@@ -374,7 +374,7 @@ class Records:
 
 
 def add_rows(
-    scene: Scene,
+    context: VerifyContext,
     records: Records,
     code: str,
     wrong: Flags,
@@ -392,6 +392,6 @@ def add_rows(
         value = "" if values is None else f" {values[row]}"
         return f"record at {records.position[row]}: {text}{value}"
 
-    scene.log_rows(
+    context.log_rows(
         code, wrong, records.position, records.ends, told, severity=severity, repair=repair
     )

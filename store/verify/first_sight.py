@@ -30,7 +30,7 @@ from ..session.apply import barriers
 from ..session.journal import unfinished
 from ..start.config import config_start
 from ..timer.start import load_timer
-from .context import Scene, Scope
+from .context import Scope, VerifyContext
 from .register import CHECKS, checks_of
 from .run import load_checks
 from .start import cut_off, forgotten
@@ -49,12 +49,12 @@ def at_first_sight(seen: Description) -> Verdict:
     """The verdict on a store by what `describe` has read of it and little more. Raises Unreadable."""
     load_checks(_GROUPS)
     with Store(seen.layout.root, seen.layout.broker_config) as store:
-        scene = Scene(store, Scope(quick=True, broker_version=seen.generation.version))
+        context = VerifyContext(store, Scope(quick=True, broker_version=seen.generation.version))
         for check in checks_of(CHECKS.before, _GROUPS):
-            with going_on(scene, ()):
-                check(scene)
+            with going_on(context, ()):
+                check(context)
         live = seen.exit == "running"
-        told = [*scene.findings, *_of_description(seen)]
+        told = [*context.findings, *_of_description(seen)]
     findings = sorted([*told, *of_unread()], key=order)
     if live:
         findings = [replace(finding, unclean=False) for finding in findings]

@@ -23,7 +23,7 @@ from ..findings.catalogue import Severity
 from ..index.files import IndexFile
 from ..log.record_status import tombstones
 from ..settings.options import options_of
-from .context import Carried, Records, Scene, covered_of
+from .context import Mergeable, Records, VerifyContext, covered_of
 from .index_files import index_files
 from .index_items import ItemCursor, Picked, Wanted, among, asked_for, item_from, key_of, surplus
 from .register import after, of_records
@@ -49,12 +49,12 @@ class _Left(NamedTuple):
     with_keys: int
 
 
-class IndexCompare(Carried):
+class IndexCompare(Mergeable):
     """The index while the log is read."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        files = index_files(scene)
+    def __init__(self, context: VerifyContext) -> None:
+        self._scene = context
+        files = index_files(context)
         ends = [0, *(file.header.end_timestamp for file in files)]
         self._cursors = [
             ItemCursor(file, number, ends[number] if number else None, self._first_of(file))
@@ -73,18 +73,18 @@ class IndexCompare(Carried):
         return 1 if self._scene.behind is None else item_from(file, self._scene.behind)
 
     @classmethod
-    def fresh(cls, scene: Scene) -> Self:
+    def fresh(cls, context: VerifyContext) -> Self:
         """Those of a run."""
-        return cls(scene)
+        return cls(context)
 
-    def leave(self) -> _Left | None:
+    def export(self) -> _Left | None:
         """None where there were items of no record here: they may be of one in front of the part."""
         if self._strayed:
             return None
         items = [(c.file.path, c.first, c.next) for c in self._cursors]
         return _Left(items, self._tags_seen, self._unlike, self._with_keys)
 
-    def fits(self, left: _Left) -> bool:
+    def can_merge(self, left: _Left) -> bool:
         """The items of the part come directly behind those that were taken."""
         taken = [(cursor.file.path, cursor.next) for cursor in self._cursors]
         return (
@@ -94,9 +94,9 @@ class IndexCompare(Carried):
             and not (left.unlike and self._tags_seen)
         )
 
-    def take_on(self, scene: Scene, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _Left) -> None:
         """Go on with the items behind those of the part."""
-        del scene
+        del context
         behind = [number for *_, number in left.items if number is not None]
         self._cursors = [
             cursor.from_item(number) for cursor, number in zip(self._cursors, behind, strict=True)
@@ -264,17 +264,17 @@ class IndexCompare(Carried):
     def finish(self) -> None:
         """What is left when the log has been read."""
         self._look_at_strays()
-        scene = self._scene
+        context = self._scene
         if not self._cursors and self._with_keys:
-            _report_no_index(scene, self._with_keys)
-        if scene.live or scene.scope.topic is not None or not scene.log.complete:
+            _report_no_index(context, self._with_keys)
+        if context.live or context.scope.topic is not None or not context.log.complete:
             return
         for cursor in self._cursors:
             while len(rest := cursor.take(None)):
-                inside = rest.position < scene.log.end
+                inside = rest.position < context.log.end
                 self._add_strays(rest.take(inside))
                 dead = rest.take(~inside)
-                self._report_items("I-100", dead, _behind(dead, scene.log.end))
+                self._report_items("I-100", dead, _behind(dead, context.log.end))
         self._look_at_strays()
 
     def _report_items(
@@ -309,22 +309,22 @@ class IndexCompare(Carried):
                 )
 
 
-def _report_no_index(scene: Scene, with_keys: int) -> None:
+def _report_no_index(context: VerifyContext, with_keys: int) -> None:
     """There is no index at all, and somebody would look for these messages by a key."""
-    config = scene.store.config
+    config = context.store.config
     wanted = all(config.get_bool(option, True) for option in ("messageIndexEnable", _FILES_WANTED))
     if not wanted:
         return
     many = counted(with_keys, "message has a key", "messages have keys", form=",")
     text = f"the index is missing: {many}, and no key finds any"
     more: dict[str, Any] = {}
-    if (scene.crashed or scene.live) and not scene.log.dispatched:
-        more = {"severity": Severity.INFO, "unclean": not scene.live}
+    if (context.crashed or context.live) and not context.log.dispatched:
+        more = {"severity": Severity.INFO, "unclean": not context.live}
         text += ": not dispatched yet"
-    elif options_of(scene.store.layout).message_index.is_guess:
+    elif options_of(context.store.layout).message_index.is_guess:
         more = {"severity": Severity.WARNING}
         text += "; or the broker has messageIndexEnable=false: then say so with --set"
-    scene.findings.add("I-101", os.fspath(scene.store.layout.index), text, **more)
+    context.findings.add("I-101", os.fspath(context.store.layout.index), text, **more)
 
 
 _FILES_WANTED = "indexFileWriteEnable"
@@ -361,24 +361,24 @@ def _behind(picked: Picked, end: int) -> Callable[[int], str]:
     return lambda row: f"its record {picked.position[row]} is behind the log's end {end}"
 
 
-def _compare_of(scene: Scene) -> IndexCompare:
-    return scene.kept(IndexCompare, lambda: IndexCompare(scene))
+def _compare_of(context: VerifyContext) -> IndexCompare:
+    return context.kept(IndexCompare, lambda: IndexCompare(context))
 
 
 @of_records("I-099", "I-100", "I-101", "I-102", "I-106")
-def items_of_records(scene: Scene, records: Records) -> None:
+def items_of_records(context: VerifyContext, records: Records) -> None:
     """Each key of each record has its item, and no item is there for nothing."""
-    if scene.scope.quick:
+    if context.scope.quick:
         return
     try:
-        _compare_of(scene).compare(records)
+        _compare_of(context).compare(records)
     except Missing:
-        if not scene.live:  # a running broker deletes index files of expired records
+        if not context.live:  # a running broker deletes index files of expired records
             raise
 
 
 @after("I-100")
-def items_left(scene: Scene) -> None:
+def items_left(context: VerifyContext) -> None:
     """Items that no batch of the log has met."""
-    if not scene.scope.quick:
-        _compare_of(scene).finish()
+    if not context.scope.quick:
+        _compare_of(context).finish()

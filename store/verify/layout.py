@@ -27,7 +27,7 @@ from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
 from ..log.batch import Extent, ExtentKind
 from ..log.scan import LogItems
-from .context import Carried, Scene
+from .context import Mergeable, VerifyContext
 from .register import after, before, of_extents
 
 _SLASH_NAMES = "4.9"
@@ -57,30 +57,30 @@ class Directory:
         return sorted((start, e) for start, e in found if start is not None)
 
 
-def check_directories(scene: Scene) -> None:
+def check_directories(context: VerifyContext) -> None:
     """All of them. A queue that is not asked for is left out."""
-    for directory in _directories(scene):
-        _check_entries(scene, directory)
+    for directory in _directories(context):
+        _check_entries(context, directory)
         if not directory.gaps:
-            _check_order(scene, directory)
-    _check_index(scene)
+            _check_order(context, directory)
+    _check_index(context)
 
 
-def _directories(scene: Scene) -> Iterator[Directory]:
-    layout, sizes, config = scene.store.layout, scene.store.sizes, scene.store.config
+def _directories(context: VerifyContext) -> Iterator[Directory]:
+    layout, sizes, config = context.store.layout, context.store.sizes, context.store.config
     logs = layout.commit_log_directories
     entries = [entry for path in logs for entry in list_entries(path)]
     yield Directory(logs, entries, sizes.commit_log.value, is_log=True)
     timer = list_entries(layout.timer_log)
     yield Directory((layout.timer_log,), timer, sizes.timer_log.value if timer else 0)
     if not layout.rocksdb_queues:
-        yield from _queues(scene, layout.consume_queue, sizes.consume_queue.value)
+        yield from _queues(context, layout.consume_queue, sizes.consume_queue.value)
     for root, option in (
         (layout.batch_consume_queue, "mapperFileSizeBatchConsumeQueue"),
         (layout.consume_queue_ext, "mappedFileSizeConsumeQueueExt"),
     ):
-        yield from _queues(scene, root, _configured(config.size(option)))
-    yield from _queues(scene, layout.compaction_log, 0, gaps=True)
+        yield from _queues(context, root, _configured(config.size(option)))
+    yield from _queues(context, layout.compaction_log, 0, gaps=True)
     # file names of compactionCq are those of the log beside it, whatever they hold
 
 
@@ -90,10 +90,10 @@ def _configured(size: tuple[int, str]) -> int:
 
 
 def _queues(
-    scene: Scene, root: Path, file_bytes: int, *, gaps: bool = False
+    context: VerifyContext, root: Path, file_bytes: int, *, gaps: bool = False
 ) -> Iterator[Directory]:
     """The queue directories below one root; tells those that have no number for a name."""
-    scope, found = scene.scope, []
+    scope, found = context.scope, []
     for topic in list_entries(root):
         if not topic.directory or scope.topic not in (None, topic.name):
             continue
@@ -101,7 +101,7 @@ def _queues(
             if not queue.directory:
                 continue
             if not queue.name.isdigit():
-                _odd_queue(scene, topic.name, queue)
+                _odd_queue(context, topic.name, queue)
             elif scope.queue_id in (None, int(queue.name)):
                 entries = list_entries(queue.path)
                 found.append((topic.name, int(queue.name), Path(queue.path), entries))
@@ -112,25 +112,25 @@ def _queues(
         yield Directory((path,), entries, file_bytes, name, queue_id, gaps=gaps)
 
 
-def _odd_queue(scene: Scene, topic: str, queue: Entry) -> None:
+def _odd_queue(context: VerifyContext, topic: str, queue: Entry) -> None:
     """A directory beside the queues of a topic, with another name."""
-    light = scene.profile.version == _SLASH_NAMES and topic.startswith("%LMQ%")
+    light = context.profile.version == _SLASH_NAMES and topic.startswith("%LMQ%")
     if light:
         text = f"of a light queue {topic}/{queue.name}: 4.9 makes it, and forgets it (B12)"
     else:
         text = f"{queue.name!r} is no number of a queue of {topic}"
     severity = Severity.INFO if light else None
-    scene.findings.add("I-011", queue.path, text, severity=severity)
+    context.findings.add("I-011", queue.path, text, severity=severity)
 
 
-def _check_entries(scene: Scene, directory: Directory) -> None:
+def _check_entries(context: VerifyContext, directory: Directory) -> None:
     """Each entry for itself."""
     last = max((entry.name for entry in directory.entries), default="")
     for entry in directory.entries:
-        fault = _fault(scene, directory, entry, last=entry.name == last)
+        fault = _fault(context, directory, entry, last=entry.name == last)
         if fault is not None:
             code, text, severity = fault
-            scene.findings.add(
+            context.findings.add(
                 code,
                 entry.path,
                 text,
@@ -150,10 +150,10 @@ def _mend(directory: Directory, entry: Entry) -> str | None:
 
 
 def _fault(
-    scene: Scene, directory: Directory, entry: Entry, *, last: bool
+    context: VerifyContext, directory: Directory, entry: Entry, *, last: bool
 ) -> tuple[str, str, Severity | None] | None:
     """Code, what is wrong, and how bad it is where that is not as usual."""
-    rules, size = scene.profile.load, directory.file_bytes
+    rules, size = context.profile.load, directory.file_bytes
     start = start_of(plain_name(entry.name))
     if entry.directory:
         ignored = rules.directory is OnOddFile.IGNORE
@@ -164,7 +164,7 @@ def _fault(
         return "I-005", "compressed: mqstore reads it, a broker does not", None
     if len(entry.name) != NAME_DIGITS or (size and start % size and not directory.gaps):
         return "I-001", f"its name is no multiple of {size} in {NAME_DIGITS} digits", None
-    if scene.live and last:
+    if context.live and last:
         return None  # it is being made
     if not entry.size:
         harmless = last and rules.empty_last is not OnOddFile.REFUSE
@@ -174,7 +174,7 @@ def _fault(
     return None
 
 
-def _check_order(scene: Scene, directory: Directory) -> None:
+def _check_order(context: VerifyContext, directory: Directory) -> None:
     """No file is missing between the others."""
     size = directory.file_bytes
     for (first, _), (second, entry) in pairwise(directory.files):
@@ -184,10 +184,10 @@ def _check_order(scene: Scene, directory: Directory) -> None:
         gone = Path(entry.path).with_name(file_name(first + size))
         more = f", and {missing - 1} behind it" if missing > 1 else ""
         text = f"this file is missing{more}; {file_name(second)} follows"
-        alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(scene, second)
+        alone = directory.is_log and entry is directory.files[-1][1] and _is_zero(context, second)
         if alone:
             text += ", all zeros: 4.9 waits for ever at the gap"
-        scene.findings.add(
+        context.findings.add(
             "I-002",
             os.fspath(gone),
             text,
@@ -197,15 +197,15 @@ def _check_order(scene: Scene, directory: Directory) -> None:
         )
 
 
-def _is_zero(scene: Scene, start: int) -> bool:
+def _is_zero(context: VerifyContext, start: int) -> bool:
     """The file of the log that begins there has nothing but zeros."""
-    file = scene.store.log_files.file_at(start)
-    return file is not None and LogItems(scene.store.log, file).is_zero(0, file.size)
+    file = context.store.log_files.file_at(start)
+    return file is not None and LogItems(context.store.log, file).is_zero(0, file.size)
 
 
-def _check_index(scene: Scene) -> None:
+def _check_index(context: VerifyContext) -> None:
     """Index files have one length; an empty one is told by the index checks."""
-    files = [e for e in list_entries(scene.store.layout.index) if not e.directory and e.size]
+    files = [e for e in list_entries(context.store.layout.index) if not e.directory and e.size]
     files = [e for e in files if e.name.isdigit() and len(e.name) == _INDEX_DIGITS]
     lengths = Counter(entry.size for entry in files)
     if len(lengths) < 2:
@@ -214,7 +214,7 @@ def _check_index(scene: Scene) -> None:
     for entry in files:
         if entry.size != usual:
             text = f"it has {counted(entry.size, 'byte')}, the others {usual}"
-            scene.findings.add("I-003", os.fspath(entry.path), text)
+            context.findings.add("I-003", os.fspath(entry.path), text)
 
 
 _FULL_PERCENT = 90
@@ -226,59 +226,59 @@ _NAME_BYTES_MAX = 256
 
 
 @before("I-001", "I-002", "I-003", "I-004", "I-005", "I-011")
-def directories(scene: Scene) -> None:
+def directories(context: VerifyContext) -> None:
     """Names, lengths and order of the files of logs and queues, and what else lies there."""
-    check_directories(scene)
+    check_directories(context)
 
 
 @before("I-006")
-def one_file_of_a_name(scene: Scene) -> None:
+def one_file_of_a_name(context: VerifyContext) -> None:
     """A name occurs in one of several log directories only."""
     seen: dict[str, str] = {}
-    for directory in scene.store.layout.commit_log_directories:
+    for directory in context.store.layout.commit_log_directories:
         for entry in list_entries(directory):
             if entry.directory or not entry.name.isdigit():
                 continue
             other = seen.setdefault(entry.name, entry.path)
             if other != entry.path:
                 text = f"{entry.name} is also in {os.path.dirname(other)}"  # noqa: PTH120
-                scene.findings.add("I-006", entry.path, text)
+                context.findings.add("I-006", entry.path, text)
 
 
 @dataclass
-class _Waiting(Carried):
+class _Waiting(Mergeable):
     """Whole files of zeros behind the end of the log."""
 
     files: list[MappedFile] = field(default_factory=list)
 
-    def take_on(self, scene: Scene, left: _Waiting) -> None:
+    def merge(self, context: VerifyContext, left: _Waiting) -> None:
         """Those of the part come later."""
-        del scene
+        del context
         self.files += left.files
 
 
 @of_extents("I-007")
-def file_of_zeros(scene: Scene, extent: Extent) -> None:
+def file_of_zeros(context: VerifyContext, extent: Extent) -> None:
     """Note whole files of zeros behind the end of the log."""
     if extent.kind is ExtentKind.ZEROS:
-        file = scene.store.log_files.file_at(extent.position)
+        file = context.store.log_files.file_at(extent.position)
         if file is not None and (file.start, file.size) == (extent.position, extent.size):
-            scene.kept(_Waiting, _Waiting).files.append(file)
+            context.kept(_Waiting, _Waiting).files.append(file)
 
 
 @after("I-007")
-def files_made_in_advance(scene: Scene) -> None:
+def files_made_in_advance(context: VerifyContext) -> None:
     """At most one file of zeros waits behind the end."""
-    waiting = scene.kept(_Waiting, _Waiting).files
+    waiting = context.kept(_Waiting, _Waiting).files
     for file in waiting[1:]:
         text = f"{len(waiting)} files of zeros behind the end of the log: a load removes them"
-        scene.findings.add("I-007", file.path, text)
+        context.findings.add("I-007", file.path, text)
 
 
 @before("I-008")
-def lock(scene: Scene) -> None:
+def lock(context: VerifyContext) -> None:
     """The lock says `lock`; whether somebody holds it is told, too."""
-    path = scene.store.layout.lock
+    path = context.store.layout.lock
     try:
         content = read_regular(path, _LOCK_BYTES_MAX)
     except Missing:
@@ -286,35 +286,35 @@ def lock(scene: Scene) -> None:
     if content and content != CONTENT:
         text = f"its content is {content[:20]!r}, not {CONTENT!r}"
         # a broker writes it anew when it starts
-        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
+        context.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
     process = holder(path)
     if process is not None:
         text = f"a broker or a tool works on the store (process {process or 'unknown'})"
-        scene.findings.add("I-008", os.fspath(path), text, severity=Severity.INFO)
+        context.findings.add("I-008", os.fspath(path), text, severity=Severity.INFO)
 
 
 @before("I-009")
-def no_abort(scene: Scene) -> None:
+def no_abort(context: VerifyContext) -> None:
     """`abort` is there while a broker runs, and after one that did not stop in order."""
-    if scene.crashed and not scene.live:
-        path = os.fspath(scene.store.layout.abort)
-        scene.findings.add("I-009", path, "the last broker did not stop in order", unclean=True)
+    if context.crashed and not context.live:
+        path = os.fspath(context.store.layout.abort)
+        context.findings.add("I-009", path, "the last broker did not stop in order", unclean=True)
 
 
 @before("I-010")
-def kind_of_queues(scene: Scene) -> None:
+def kind_of_queues(context: VerifyContext) -> None:
     """consumequeue holds topics or a RocksDB, as storeType says."""
-    layout = scene.store.layout
+    layout = context.store.layout
     path = os.fspath(layout.consume_queue)
     topics = [e.name for e in list_entries(layout.consume_queue) if _has_queues(e)]
-    store_type = scene.store.config.get("storeType") or ""
+    store_type = context.store.config.get("storeType") or ""
     if layout.rocksdb_queues and topics:
         text = f"a RocksDB, and beside it {counted(len(topics), 'topic')}, {topics[0]!r} among them"
-        scene.findings.add("I-010", path, text)
+        context.findings.add("I-010", path, text)
     elif store_type in _FILE_STORES and store_type and layout.rocksdb_queues:
-        scene.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
+        context.findings.add("I-010", path, f"a RocksDB, but storeType is {store_type}")
     elif store_type not in _FILE_STORES and topics:
-        scene.findings.add(
+        context.findings.add(
             "I-010", path, f"{counted(len(topics), 'topic')}, but storeType is {store_type}"
         )
 
@@ -334,9 +334,9 @@ _OWNERS, _GROUPS, _OTHERS = (
 
 
 @before("I-012")
-def can_be_written(scene: Scene) -> None:
+def can_be_written(context: VerifyContext) -> None:
     """The owner of the store owns all files of it and may write them; there is room on the disk."""
-    root = scene.store.layout.root
+    root = context.store.layout.root
     try:
         owner = root.stat()
         disk = os.statvfs(root)
@@ -357,7 +357,7 @@ def can_be_written(scene: Scene) -> None:
         if not mine:
             text = f"belongs to user {status.st_uid}, the store to {owner.st_uid}"
             text += ", who may not write it" if kept_out else ""
-        scene.findings.add(
+        context.findings.add(
             "I-012",
             os.fspath(path),
             text,
@@ -367,7 +367,7 @@ def can_be_written(scene: Scene) -> None:
     used = disk.f_blocks - disk.f_bfree
     if used * 100 >= _FULL_PERCENT * (used + disk.f_bavail) and used:
         text = f"{used * 100 // (used + disk.f_bavail)} % of the disk is used"
-        scene.findings.add("I-012", os.fspath(root), text)
+        context.findings.add("I-012", os.fspath(root), text)
 
 
 def may_write(file: os.stat_result, store: os.stat_result) -> bool:
@@ -391,11 +391,11 @@ def _everything(root: Path) -> Iterator[Path]:
 
 
 @after("I-013")
-def times_of_files(scene: Scene) -> None:
+def times_of_files(context: VerifyContext) -> None:
     """The files with messages were changed in the order of their names."""
     newest, before_it, older = 0.0, "", ""
-    for file in scene.store.log_files.files:
-        if file.start >= scene.log.end and scene.log.end:
+    for file in context.store.log_files.files:
+        if file.start >= context.log.end and context.log.end:
             return
         try:
             time_s = os.stat(file.path).st_mtime  # noqa: PTH116
@@ -405,25 +405,25 @@ def times_of_files(scene: Scene) -> None:
             text = f"last changed {newest - time_s:.0f} s before the older file {before_it}"
             other = shlex.quote(older).replace("{", "{{").replace("}", "}}")
             mend = f"touch -r {{path}} {other}"
-            scene.findings.add("I-013", file.path, text, repair=mend)
+            context.findings.add("I-013", file.path, text, repair=mend)
         if time_s > newest:
             newest, before_it, older = time_s, file_name(file.start), file.path
 
 
 @before("I-014")
-def rocksdb_store(scene: Scene) -> None:
+def rocksdb_store(context: VerifyContext) -> None:
     """rocksdbstore has CURRENT, and the MANIFEST that it names."""
-    path = scene.store.layout.rocksdb_store
+    path = context.store.layout.rocksdb_store
     if not list_entries(path):
         return  # a broker makes one in an empty directory, too
     try:
         named = read_regular(path / "CURRENT", _NAME_BYTES_MAX).decode("latin-1").strip()
     except Missing:
-        scene.findings.add("I-014", os.fspath(path), "it has no CURRENT")
+        context.findings.add("I-014", os.fspath(path), "it has no CURRENT")
         return
     except StoreError as error:
-        scene.findings.add("I-014", os.fspath(path), f"CURRENT cannot be read: {error}")
+        context.findings.add("I-014", os.fspath(path), f"CURRENT cannot be read: {error}")
         return
     if not named or "/" in named or not (path / named).is_file():
         text = f"CURRENT names {named[:40]!r}, which is not there"
-        scene.findings.add("I-014", os.fspath(path), text)
+        context.findings.add("I-014", os.fspath(path), text)

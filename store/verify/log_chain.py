@@ -29,7 +29,7 @@ from ..log.batch import Extent, ExtentKind
 from ..log.record_status import Mark
 from ..log.scan import WINDOW_BYTES, Fault, LogItems
 from ..tiered.dledger_index import index_units
-from .context import Carried, Records, Scene
+from .context import Mergeable, Records, VerifyContext
 from .register import after, of_extents, of_records, of_stale
 
 _CODES = {
@@ -44,7 +44,7 @@ _BATCH_ROWS = 4096
 
 
 @dataclass
-class Chain(Carried):
+class Chain(Mergeable):
     """What lies before the next record.
 
     end: log position behind the last item. open: a range without records, until it shows whether
@@ -58,83 +58,83 @@ class Chain(Carried):
     lost: bool = False
     blank: Extent | None = None
 
-    def follows(self, scene: Scene, records: Records) -> bool:
+    def follows(self, context: VerifyContext, records: Records) -> bool:
         """The records come directly behind the last item; if not, others were not read."""
         first = int(records.position[0])
-        return self.end is not None and first - scene.store.payload_at(first) == self.end
+        return self.end is not None and first - context.store.payload_at(first) == self.end
 
-    def fits(self, left: Chain) -> bool:
+    def can_merge(self, left: Chain) -> bool:
         """Nothing in front of the part makes a difference to what is in it."""
         del left
         return not (self.open or self.damage or self.lost or self.blank)
 
-    def take_on(self, scene: Scene, left: Chain) -> None:
+    def merge(self, context: VerifyContext, left: Chain) -> None:
         """The last item is that of the part."""
-        del scene
+        del context
         self.end, self.blank = left.end, left.blank
 
 
-def chain_of(scene: Scene) -> Chain:
+def chain_of(context: VerifyContext) -> Chain:
     """The state of a run; up to date for what comes before the records that are checked."""
-    return scene.kept(Chain, Chain)
+    return context.kept(Chain, Chain)
 
 
 @of_extents("I-020", "I-021", "I-022", "I-040", "I-041", "I-043")
-def no_record(scene: Scene, extent: Extent) -> None:
+def no_record(context: VerifyContext, extent: Extent) -> None:
     """From the first file to the end of the log there is one record behind the other."""
-    chain, kind = chain_of(scene), extent.kind
-    _close(scene, chain)
+    chain, kind = chain_of(context), extent.kind
+    _close(context, chain)
     chain.end = extent.end
     if kind is ExtentKind.BLANK:
-        _blank(scene, chain, extent)
+        _blank(context, chain, extent)
     elif kind is ExtentKind.MISSING:
         chain.lost, chain.blank = True, None
     elif kind is ExtentKind.DAMAGE:
         chain.open, chain.lost, chain.blank = extent, True, None
     elif kind is ExtentKind.TORN_TAIL:
-        _torn(scene, extent)
+        _torn(context, extent)
     elif kind is ExtentKind.STALE_BYTES:
         text = f"bytes behind the end of the log that are no record: {extent.reason}"
-        scene.log_finding("I-043", extent.position, extent.size, text)
+        context.log_finding("I-043", extent.position, extent.size, text)
 
 
-def _blank(scene: Scene, chain: Chain, extent: Extent) -> None:
+def _blank(context: VerifyContext, chain: Chain, extent: Extent) -> None:
     chain.blank = extent
     dead = "dead records" in extent.reason
     if extent.reason and not dead:
         text = f"BLANK at {extent.position}: {extent.reason}; brokers do not look at it"
-        scene.log_finding("I-040", extent.position, extent.size, text, severity=Severity.WARNING)
+        context.log_finding("I-040", extent.position, extent.size, text, severity=Severity.WARNING)
 
 
-def _close(scene: Scene, chain: Chain) -> None:
+def _close(context: VerifyContext, chain: Chain) -> None:
     """A range without records is damage."""
     if chain.open is not None:
-        _damage(scene, chain.open)
+        _damage(context, chain.open)
         chain.damage = chain.damage or chain.open
         chain.open = None
 
 
 @after("I-020", "I-021", "I-022", "I-040")
-def damage_at_the_end(scene: Scene) -> None:
+def damage_at_the_end(context: VerifyContext) -> None:
     """Nothing has followed."""
-    _close(scene, chain_of(scene))
+    _close(context, chain_of(context))
 
 
-def _damage(scene: Scene, extent: Extent) -> None:
-    file = scene.store.log_files.file_at(extent.position)
+def _damage(context: VerifyContext, extent: Extent) -> None:
+    file = context.store.log_files.file_at(extent.position)
     if file is None or extent.unread:  # I-015 tells of it
         return
-    items, at = LogItems(scene.store.log, file), extent.position - file.start
+    items, at = LogItems(context.store.log, file), extent.position - file.start
     if items.blank(at) is not None:
         text = f"a BLANK at {extent.position}, but {extent.reason.replace('a BLANK', 'it')}"
-        scene.log_finding("I-041", extent.position, extent.size, text, severity=Severity.ERROR)
+        context.log_finding("I-041", extent.position, extent.size, text, severity=Severity.ERROR)
         return
     code = _CODES[items.fault(at)]
     text = f"no record at {extent.position}: {extent.reason}"
     if code != "I-040" and extent.end >= file.end and not _has_blank(items, file, at):
         tail = f"{file.path.rsplit('/', 1)[-1]} does not end with a BLANK"
-        scene.log_finding("I-040", extent.position, extent.size, tail)
-    scene.log_finding(code, extent.position, extent.size, text)
+        context.log_finding("I-040", extent.position, extent.size, tail)
+    context.log_finding(code, extent.position, extent.size, text)
 
 
 def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
@@ -153,37 +153,37 @@ def _has_blank(items: LogItems, file: MappedFile, at: int) -> bool:
     return False
 
 
-def _torn(scene: Scene, extent: Extent) -> None:
+def _torn(context: VerifyContext, extent: Extent) -> None:
     """The last record is not whole: a message is lost, and the log ends in front of it.
 
     No kill of a broker tears a record, since it writes to the page cache; a loss of power does.
     """
-    file = scene.store.log_files.file_at(extent.position)
+    file = context.store.log_files.file_at(extent.position)
     if file is None:
         return
-    fault = LogItems(scene.store.log, file).fault(extent.position - file.start)
-    why = "torn by the crash" if scene.crashed else "although the last stop was in order"
+    fault = LogItems(context.store.log, file).fault(extent.position - file.start)
+    why = "torn by the crash" if context.crashed else "although the last stop was in order"
     text = f"the last record, at {extent.position}, is not whole, {why}: {extent.reason}"
-    scene.log_finding(_CODES[fault], extent.position, extent.size, text, severity=Severity.ERROR)
+    context.log_finding(_CODES[fault], extent.position, extent.size, text, severity=Severity.ERROR)
 
 
 @of_records("I-021", "I-041")
-def room_for_a_blank(scene: Scene, records: Records) -> None:
+def room_for_a_blank(context: VerifyContext, records: Records) -> None:
     """A record leaves room for a BLANK, and a BLANK stands where there was none for a record."""
-    chain = chain_of(scene)
+    chain = chain_of(context)
     position, size = int(records.position[-1]), int(records.columns.ints("total_size")[-1])
-    file = scene.store.log_files.file_at(position)
+    file = context.store.log_files.file_at(position)
     if file is not None and not file.compressed:
-        frame = scene.store.log.frame_of(file)
+        frame = context.store.log.frame_of(file)
         if position + size > file.end - frame.spare:
             text = f"record at {position}: its size {size} leaves no room for a BLANK"
-            scene.log_finding("I-021", position, size, text)
+            context.log_finding("I-021", position, size, text)
     blank = chain.blank
-    if blank is not None and chain.follows(scene, records) and file is not None:
-        needed = _first_put(records, scene.store.log.frame_of(file))
+    if blank is not None and chain.follows(context, records) and file is not None:
+        needed = _first_put(records, context.store.log.frame_of(file))
         if needed <= blank.size:
             text = f"a BLANK at {blank.position} where the next record, of {needed} bytes, had room"
-            scene.log_finding("I-041", blank.position, blank.size, text)
+            context.log_finding("I-041", blank.position, blank.size, text)
 
 
 def _first_put(records: Records, frame: Frame) -> int:
@@ -200,10 +200,10 @@ def _first_put(records: Records, frame: Frame) -> int:
 
 
 @of_records("I-042", "I-054")
-def behind_the_end(scene: Scene, records: Records) -> None:
+def behind_the_end(context: VerifyContext, records: Records) -> None:
     """Good records behind the place where a broker's recovery stops."""
-    chain = chain_of(scene)
-    _close(scene, chain)
+    chain = chain_of(context)
+    _close(context, chain)
     if chain.damage is not None:
         first, end = int(records.position[0]), records.batch.end
         count, them = len(records), "it" if len(records) == 1 else "them"
@@ -211,25 +211,25 @@ def behind_the_end(scene: Scene, records: Records) -> None:
             f"{counted(count, 'good record')} from {first} on, behind the damage at"
             f" {chain.damage.position}: a start that meets it gives {them} up"
         )
-        scene.log_finding("I-042", first, end - first, text, count=len(records))
+        context.log_finding("I-042", first, end - first, text, count=len(records))
     chain.end, chain.blank = records.batch.end, None
 
 
 @of_stale("I-042", "I-043", "I-054")
-def not_of_this_log(scene: Scene, records: Records) -> None:
+def not_of_this_log(context: VerifyContext, records: Records) -> None:
     """Whole records behind the end: given up by a start before, or of an earlier life."""
-    chain, mark = chain_of(scene), records.batch.mark
+    chain, mark = chain_of(context), records.batch.mark
     first, end = int(records.position[0]), records.batch.end
     if mark is Mark.DEAD_TAIL and chain.open is not None:
         rest, chain.open = chain.open, None
         text = f"the end of the log, with the rest of a record that a start has cut: {rest.reason}"
-        scene.log_finding("I-043", rest.position, rest.size, text)
+        context.log_finding("I-043", rest.position, rest.size, text)
     elif mark is not Mark.EMBEDDED:
-        _close(scene, chain)
+        _close(context, chain)
     if mark is Mark.DEAD_TAIL:
         whole = counted(len(records), "whole record")
         text = f"{whole} from {first} on that a broker's start has given up"
-        scene.log_finding(
+        context.log_finding(
             "I-042", first, end - first, text, count=len(records), severity=Severity.INFO
         )
     elif mark is Mark.EARLIER_LIFE:
@@ -241,18 +241,18 @@ def not_of_this_log(scene: Scene, records: Records) -> None:
             f"records from {first} on that name other positions ({own} …):"
             " the next start takes them for new messages",
         )
-        scene.log_finding("I-054", first, end - first, text, count=len(records))
+        context.log_finding("I-054", first, end - first, text, count=len(records))
     if mark is not Mark.EMBEDDED:
         chain.end, chain.blank = end, None
 
 
 @after("I-041")
-def blank_at_the_end(scene: Scene) -> None:
+def blank_at_the_end(context: VerifyContext) -> None:
     """The last used file has no BLANK."""
-    blank = chain_of(scene).blank
-    if blank is not None and not scene.live and not blank.reason:
+    blank = chain_of(context).blank
+    if blank is not None and not context.live and not blank.reason:
         text = f"the log ends with a BLANK, at {blank.position}: the next file has no record"
-        scene.log_finding("I-041", blank.position, blank.size, text, severity=Severity.INFO)
+        context.log_finding("I-041", blank.position, blank.size, text, severity=Severity.INFO)
 
 
 _STATE_BYTES_MAX = 4096
@@ -276,28 +276,28 @@ class _Entries:
 
 
 @of_records("I-052")
-def entries(scene: Scene, records: Records) -> None:
+def entries(context: VerifyContext, records: Records) -> None:
     """Entries are numbered, name their place, and hold one record each; terms do not fall."""
-    file = scene.store.log_files.file_at(int(records.position[0]))
-    if file is None or scene.store.log.frame_of(file) is not DLEDGER:
+    file = context.store.log_files.file_at(int(records.position[0]))
+    if file is None or context.store.log.frame_of(file) is not DLEDGER:
         return
     body = records.columns.ragged("body")
     starts = records.columns.starts - DLEDGER.payload
     columns = decode(ENTRY, body.buffer, starts)
-    state = scene.kept(_Entries, _Entries)
+    state = context.kept(_Entries, _Entries)
     index, term = (columns.ints(n).astype(np.int64) for n in ("index", "term"))
     position = records.position - DLEDGER.payload
-    skipped = not scene.log.complete and int(position[0]) != state.end
+    skipped = not context.log.complete and int(position[0]) != state.end
     first = state.index is None or skipped  # a part of the log was left out
     before = np.concatenate([[index[0] - 1 if first else state.index], index[:-1]])
-    _rows(scene, records, index != before + 1, "the number does not follow", index)
+    _rows(context, records, index != before + 1, "the number does not follow", index)
     own = columns.ints("pos")
-    _rows(scene, records, own != position, "it says that it stands at", own)
+    _rows(context, records, own != position, "it says that it stands at", own)
     earlier = np.concatenate([[state.term], term[:-1]])
-    _rows(scene, records, term < earlier, "a term below that of the entry before:", term)
+    _rows(context, records, term < earlier, "a term below that of the entry before:", term)
     size = columns.ints("size").astype(np.int64)
     whole = records.ints("total_size") + DLEDGER.payload
-    _rows(scene, records, size != whole, "it does not hold just one record: size", size)
+    _rows(context, records, size != whole, "it does not hold just one record: size", size)
     state.broken |= bool((index != before + 1).any())
     state.first = int(index[0]) if state.first is None else state.first
     state.index, state.term = int(index[-1]), int(term[-1])
@@ -307,9 +307,9 @@ def entries(scene: Scene, records: Records) -> None:
     state.term_of.append(term)
 
 
-def _rows(scene: Scene, records: Records, wrong: Flags, text: str, values: Ints) -> None:
+def _rows(context: VerifyContext, records: Records, wrong: Flags, text: str, values: Ints) -> None:
     if wrong.any():
-        scene.log_rows(
+        context.log_rows(
             "I-052",
             wrong,
             records.position - DLEDGER.payload,
@@ -319,13 +319,13 @@ def _rows(scene: Scene, records: Records, wrong: Flags, text: str, values: Ints)
 
 
 @after("I-053")
-def index_of_entries(scene: Scene) -> None:
+def index_of_entries(context: VerifyContext) -> None:
     """The index names the place of each entry, and the state says how far it goes."""
-    directory = scene.store.layout.dledger
-    if directory is None or scene.live:
+    directory = context.store.layout.dledger
+    if directory is None or context.live:
         return
-    state = scene.kept(_Entries, _Entries)
-    if state.first is None or state.broken or not scene.read_at_once:
+    state = context.kept(_Entries, _Entries)
+    if state.first is None or state.broken or not context.read_at_once:
         return
     wanted = {
         "pos": np.concatenate(state.position),
@@ -345,24 +345,24 @@ def index_of_entries(scene: Scene) -> None:
             seen[rows] = True
             for at in np.flatnonzero(wrong).tolist():
                 text = f"unit {number[at]} of the DLedger index is not that of its entry"
-                _of_index(scene, files, int(number[at]), text)
+                _of_index(context, files, int(number[at]), text)
             for number_behind in part.number[part.number >= end].tolist()[:1]:
                 text = f"the DLedger index goes on behind the last entry, {end - 1}"
-                _of_index(scene, files, number_behind, text)
+                _of_index(context, files, number_behind, text)
         for row in np.flatnonzero(~seen)[:1].tolist():
             text = f"entry {state.first + row} has no unit in the DLedger index"
-            _of_index(scene, files, state.first + row, text)
-    _state(scene, directory.parent, end - 1)
+            _of_index(context, files, state.first + row, text)
+    _state(context, directory.parent, end - 1)
 
 
-def _of_index(scene: Scene, files: MappedFileQueue, number: int, text: str) -> None:
+def _of_index(context: VerifyContext, files: MappedFileQueue, number: int, text: str) -> None:
     file = files.file_at(number * UNIT_BYTES)
     path = file.path if file else os.fspath(files.directories[0])
     offset = number * UNIT_BYTES - (file.start if file else 0)
-    scene.findings.add("I-053", path, text, offset=offset, length=UNIT_BYTES)
+    context.findings.add("I-053", path, text, offset=offset, length=UNIT_BYTES)
 
 
-def _state(scene: Scene, directory: Path, last: int) -> None:
+def _state(context: VerifyContext, directory: Path, last: int) -> None:
     """committedIndex ≤ endIndex ≤ number of the last entry."""
     path = directory / "checkpoint"
     try:
@@ -374,4 +374,4 @@ def _state(scene: Scene, directory: Path, last: int) -> None:
     numbers = [int(n) if n.lstrip("-").isdigit() else None for n in (committed, end)]
     if None in numbers or not -1 <= numbers[0] <= numbers[1] <= last:  # type: ignore[operator]
         text = f"committedIndex {committed!r}, endIndex {end!r}, the last entry is {last}"
-        scene.findings.add("I-053", os.fspath(path), text)
+        context.findings.add("I-053", os.fspath(path), text)

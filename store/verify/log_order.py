@@ -19,7 +19,7 @@ from ...formats.sys_flag import SysFlag
 from ..columns.ordered import Flags, Ints, begins
 from ..counted import counted
 from ..findings.catalogue import Severity
-from .context import Carried, Records, Scene
+from .context import Mergeable, Records, VerifyContext
 from .log_chain import chain_of
 from .register import after, of_records
 
@@ -42,7 +42,7 @@ class _Jump(NamedTuple):
 
 
 @dataclass
-class _Order(Carried):
+class _Order(Mergeable):
     """newest, oldest: store timestamps of the last record and of the first. topics: a number for each.
 
     next_offset: int64[topics, queues], behind the last message of the queue, -1 where none was met.
@@ -74,7 +74,7 @@ class _Order(Carried):
                 wider[: have[0], : have[1]] = getattr(self, name)
                 setattr(self, name, wider)
 
-    def fits(self, left: _Order) -> bool:
+    def can_merge(self, left: _Order) -> bool:
         """Times and queue offsets go on where they were."""
         if self.open or (left.oldest is not None and left.oldest < self.newest):
             return False
@@ -87,9 +87,9 @@ class _Order(Carried):
                     return False
         return True
 
-    def take_on(self, scene: Scene, left: _Order) -> None:
+    def merge(self, context: VerifyContext, left: _Order) -> None:
         """What follows the part is compared with its last records."""
-        del scene
+        del context
         self.newest = left.newest
         for topic in left.topics:
             self.topics.setdefault(topic, len(self.topics))
@@ -101,9 +101,9 @@ class _Order(Carried):
 
 
 @of_records("I-028")
-def rising_times(scene: Scene, records: Records) -> None:
+def rising_times(context: VerifyContext, records: Records) -> None:
     """Store timestamps do not fall along the log."""
-    order = scene.kept(_Order, _Order)
+    order = context.kept(_Order, _Order)
     time = records.columns.ints("store_timestamp")
     before = np.empty_like(time)
     before[0], before[1:] = order.newest, time[:-1]
@@ -111,7 +111,7 @@ def rising_times(scene: Scene, records: Records) -> None:
     order.oldest = int(time[0]) if order.oldest is None else order.oldest
     wrong = time < before
     if wrong.any():
-        scene.log_rows(
+        context.log_rows(
             "I-028",
             wrong,
             records.position,
@@ -124,12 +124,12 @@ def rising_times(scene: Scene, records: Records) -> None:
 
 
 @of_records("I-031")
-def queue_offsets(scene: Scene, records: Records) -> None:
+def queue_offsets(context: VerifyContext, records: Records) -> None:
     """In each queue the next message has the next queue offset."""
-    order, chain = scene.kept(_Order, _Order), chain_of(scene)
-    if not chain.follows(scene, records) and not chain.lost:
+    order, chain = context.kept(_Order, _Order), chain_of(context)
+    if not chain.follows(context, records) and not chain.lost:
         order.next_offset[:] = _UNKNOWN  # what lies between was not read
-        close_jumps(scene)
+        close_jumps(context)
     flags = records.columns.ints("sys_flag")
     queue_id = records.columns.ints("queue_id")
     rows = np.flatnonzero((flags & SysFlag.PREPARED == 0) & (queue_id >= 0) & (queue_id < _QUEUES))
@@ -149,7 +149,7 @@ def queue_offsets(scene: Scene, records: Records) -> None:
     if order.open:
         for at, queue in enumerate(zip(topics.tolist(), queues.tolist(), strict=True)):
             if queue in order.open:
-                _tell_jump(scene, order.open.pop(queue), bool(offset[first[at]] == known[at]))
+                _tell_jump(context, order.open.pop(queue), bool(offset[first[at]] == known[at]))
     order.next_offset[topics, queues] = offset[last] + count[last]
     new = order.first_offset[topics, queues] == _UNKNOWN
     order.first_offset[topics[new], queues[new]] = offset[first[new]]
@@ -158,7 +158,7 @@ def queue_offsets(scene: Scene, records: Records) -> None:
         ends = dict(
             zip(last.tolist(), zip(topics.tolist(), queues.tolist(), strict=True), strict=True)
         )
-        _report_jumps(scene, records, rows, wrong, offset, expected, ends)
+        _report_jumps(context, records, rows, wrong, offset, expected, ends)
 
 
 def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
@@ -187,7 +187,7 @@ def _messages_in(records: Records, flags: npt.NDArray[np.int64], rows: Ints) -> 
 
 
 def _report_jumps(
-    scene: Scene,
+    context: VerifyContext,
     records: Records,
     rows: Ints,
     wrong: Ints,
@@ -196,7 +196,7 @@ def _report_jumps(
     ends: dict[int, tuple[int, int]],
 ) -> None:
     """Told record by record, in log order. ends: the last row of each queue, and which queue that is."""
-    order, lost = scene.kept(_Order, _Order), chain_of(scene).lost
+    order, lost = context.kept(_Order, _Order), chain_of(context).lost
     for at in wrong[np.argsort(rows[wrong])].tolist():
         row = int(rows[at])
         topic = records.topic_texts[records.topics.ids[row]]
@@ -206,31 +206,31 @@ def _report_jumps(
         text = f"record at {position} is {topic}/{queue_id} {found}, not {wanted}"
         jump = _Jump(position, end - position, text)
         if found > wanted:
-            _tell(scene, jump, "; records before it are lost" if lost else "")
+            _tell(context, jump, "; records before it are lost" if lost else "")
         elif at not in ends:
-            _tell_jump(scene, jump, bool(offset[at + 1] == expected[at + 1]))
-        elif scene.behind is None:
+            _tell_jump(context, jump, bool(offset[at + 1] == expected[at + 1]))
+        elif context.behind is None:
             order.open[ends[at]] = jump
         else:  # the run in front looks itself
-            _tell_jump(scene, jump, goes_on=False)
+            _tell_jump(context, jump, goes_on=False)
 
 
-def _tell_jump(scene: Scene, jump: _Jump, goes_on: bool) -> None:
+def _tell_jump(context: VerifyContext, jump: _Jump, goes_on: bool) -> None:
     """A start of an older broker gives out once more what it has cut: the queue goes on from there."""
-    _tell(scene, jump, ": given out again from here on" if goes_on else "")
+    _tell(context, jump, ": given out again from here on" if goes_on else "")
 
 
-def _tell(scene: Scene, jump: _Jump, why: str) -> None:
+def _tell(context: VerifyContext, jump: _Jump, why: str) -> None:
     severity = Severity.WARNING if why else None
-    scene.log_finding("I-031", jump.position, jump.size, jump.text + why, severity=severity)
+    context.log_finding("I-031", jump.position, jump.size, jump.text + why, severity=severity)
 
 
 @after("I-031")
-def close_jumps(scene: Scene) -> None:
+def close_jumps(context: VerifyContext) -> None:
     """Nothing of their queues has followed."""
-    order = scene.kept(_Order, _Order)
+    order = context.kept(_Order, _Order)
     for jump in order.open.values():
-        _tell_jump(scene, jump, goes_on=False)
+        _tell_jump(context, jump, goes_on=False)
     order.open.clear()
 
 
@@ -253,16 +253,16 @@ Numbers = npt.NDArray[np.uint64]
 
 
 @of_records("I-051")
-def unique_keys(scene: Scene, records: Records) -> None:
+def unique_keys(context: VerifyContext, records: Records) -> None:
     """No two messages of a topic have one unique key, as far as memory for it lasts."""
-    if scene.scope.quick:
+    if context.scope.quick:
         return
     keys = records.properties.find(UNIQ_KEY)
     has = np.flatnonzero(keys.length > 0)
     if not len(has):
         return
     numbers = _numbers(keys[has], records.topics.ids[has], records.topics.values)
-    seen = scene.kept(_Seen, lambda: _Seen(behind=scene.behind is not None))
+    seen = context.kept(_Seen, lambda: _Seen(behind=context.behind is not None))
     twice = seen.add(numbers, records.position[has])
     if twice.any():
         seen.note(records, has[twice])
@@ -278,9 +278,9 @@ class _Repeat:
 
 
 @after("I-051")
-def repeated_keys(scene: Scene) -> None:
+def repeated_keys(context: VerifyContext) -> None:
     """Told once for each topic: retries and batches make many of them."""
-    repeats = scene.kept(_Seen, _Seen).repeats
+    repeats = context.kept(_Seen, _Seen).repeats
     for topic, repeat in repeats.items():
         one, several = f"message of {topic} has", f"messages of {topic} have"
         text = counted(
@@ -289,7 +289,7 @@ def repeated_keys(scene: Scene) -> None:
             f"{several} the unique key of one before them",
         )
         more = {"count": repeat.count, "topic": topic}
-        scene.log_finding("I-051", repeat.position, repeat.size, text, **more)
+        context.log_finding("I-051", repeat.position, repeat.size, text, **more)
 
 
 class _Left(NamedTuple):
@@ -301,7 +301,7 @@ class _Left(NamedTuple):
     repeats: dict[str, _Repeat]
 
 
-class _Seen(Carried):
+class _Seen(Mergeable):
     """Unique keys that were met, as numbers: each has a place, and the next one there takes it.
 
     repeats: by topic. behind: another run comes to the start of this one; those that came first to
@@ -357,7 +357,7 @@ class _Seen(Carried):
             count = known.count + repeat.count
             self.repeats[topic] = _Repeat(first.position, first.size, count)
 
-    def leave(self) -> _Left:
+    def export(self) -> _Left:
         """Marks, and what stands against those of the run in front."""
         numbers = np.concatenate([np.zeros(0, np.uint64), *(one for one, _ in self._first)])
         position = np.concatenate([np.zeros(0, np.int64), *(one for _, one in self._first)])
@@ -369,15 +369,15 @@ class _Seen(Carried):
         again: Ints = left.position[self._marks[place] == mark]
         return again
 
-    def fits(self, left: _Left) -> bool:
+    def can_merge(self, left: _Left) -> bool:
         """There are few of them."""
         return len(self._again(left)) <= _AT_A_SEAM
 
-    def take_on(self, scene: Scene, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _Left) -> None:
         """The keys of the part are the newer ones."""
         again = self._again(left)
         if len(again):
-            records = Records(scene.store.log.records(again))
+            records = Records(context.store.log.records(again))
             front = _Seen()
             front.repeats = left.repeats
             front.note(records, np.arange(len(records)))

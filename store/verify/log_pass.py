@@ -19,12 +19,12 @@ import numpy as np
 from ..columns.dictionary import TopicTable
 from ..errors import NotFound
 from ..findings.catalogue import GROUPS
-from ..log.batch import LOOK_BACK, Recent
+from ..log.batch import LOOK_BACK, TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent
 from ..log.record_status import Mark
 from ..log.splits import record_behind
 from ..settings.options import options_of
-from .context import LogFacts, Records, Scene, covered_of
+from .context import LogFacts, Records, VerifyContext, covered_of
 from .register import CHECKS, checks_of
 from .start import GROUP, ProofOfLog, why_not
 from .unreadable import Going
@@ -60,89 +60,91 @@ def not_asked_for(groups: frozenset[str] | None) -> list[str]:
     return [f"{', '.join(others)}: --only"] if others else []
 
 
-def parts_of(scene: Scene) -> list[Part]:
-    """What is to be read, in log order; tells `scene.unread` of the rest. Raises Unreadable."""
-    files = scene.store.log_files
-    start, scope = files.start, scene.scope
-    scene.unread += not_asked_for(scope.groups)
+def parts_of(context: VerifyContext) -> list[Part]:
+    """What is to be read, in log order; tells `context.unread` of the rest. Raises Unreadable."""
+    files = context.store.log_files
+    start, scope = files.start, context.scope
+    context.unread += not_asked_for(scope.groups)
     if scope.topic is not None:
-        scene.unread.append("queues, index and configuration of other topics: --topic")
-    stop = scene.store.log_end.position if scene.live else None
+        context.unread.append("queues, index and configuration of other topics: --topic")
+    stop = context.store.log_end.position if context.live else None
     if scope.start is not None and scope.start > start:
         start = scope.start
-        scene.unread.append(f"the log before {start}: an earlier run has read it")
+        context.unread.append(f"the log before {start}: an earlier run has read it")
         if scope.earlier is None:
-            scene.log.skipped = True
+            context.log.skipped = True
         else:
-            scene.unread.append(f"{', '.join(_AT_ONCE)}: they need the log in one run")
+            context.unread.append(f"{', '.join(_AT_ONCE)}: they need the log in one run")
     if scope.quick and len(files.files) > _QUICK_FILES and files.files[-_QUICK_FILES].start > start:
         start = files.files[-_QUICK_FILES].start
-        _leave_out(scene, f"the log before {start}: --quick reads the last {_QUICK_FILES} files")
-    if scope.since_ms is not None and (later := _file_of(scene, scope.since_ms)) > start:
+        _leave_out(context, f"the log before {start}: --quick reads the last {_QUICK_FILES} files")
+    if scope.since_ms is not None and (later := _file_of(context, scope.since_ms)) > start:
         start = later
-        _leave_out(scene, f"the log before {start}: its messages are older than --since")
+        _leave_out(context, f"the log before {start}: its messages are older than --since")
     if scope.quick:
-        scene.unread.append("CRCs of bodies, and queues against the log: --quick")
+        context.unread.append("CRCs of bodies, and queues against the log: --quick")
     if scope.sample_percent is not None and scope.sample_percent < 100:
-        return _sample(scene, start, stop, scope.sample_percent)
+        return _sample(context, start, stop, scope.sample_percent)
     return [Part(start, stop)]
 
 
-def items_of(scene: Scene, parts: list[Part], *, crc: bool) -> Iterator[Batch | Extent]:
+def items_of(context: VerifyContext, parts: list[Part], *, crc: bool) -> Iterator[Batch | Extent]:
     """The items of the parts, until the run is to end. Raises Unreadable."""
-    log = scene.store.log
-    scene.begin_reading()
-    goes_on = scene.scope.start if scene.scope.earlier is not None else None
+    log = context.store.log
+    context.begin_reading()
+    goes_on = context.scope.start if context.scope.earlier is not None else None
     for part in parts:
         exact = part.start <= log.min_offset or part.start == goes_on
         start = part.start if exact else _begin(log, part)
-        for item in scan(scene, start, part.stop, crc=crc):
-            if is_ended(scene, item):
+        for item in scan(context, start, part.stop, crc=crc):
+            if is_ended(context, item):
                 return
             yield item
 
 
-def scan(scene: Scene, start: int, stop: int | None, *, crc: bool) -> Iterator[Batch | Extent]:
+def scan(
+    context: VerifyContext, start: int, stop: int | None, *, crc: bool
+) -> Iterator[Batch | Extent]:
     """The log from a record on, in batches that are the same from wherever it is read."""
-    log, recent = scene.store.log, _recent(scene.log)
+    log, recent = context.store.log, _recent(context.log)
     return log.scan(start, stop, crc=crc, recent=recent, cut_bytes=CUT_BYTES, reuse=True)
 
 
-def is_ended(scene: Scene, item: Batch | Extent) -> bool:
+def is_ended(context: VerifyContext, item: Batch | Extent) -> bool:
     """The run is to end in front of this item; says so."""
-    reason = scene.stopped()
+    reason = context.stopped()
     if reason:
-        position = _where_to_go_on(scene, item)
-        scene.unread.append(f"the log from {position} on: {reason}")
-        scene.log.stopped_at = position
+        position = _where_to_go_on(context, item)
+        context.unread.append(f"the log from {position} on: {reason}")
+        context.log.stopped_at = position
     return bool(reason)
 
 
-def _recent(facts: LogFacts) -> Recent:
+def _recent(facts: LogFacts) -> TailHistory:
     """The records in front of a run that goes on: what is dead behind the end is told by them."""
-    recent = Recent()
+    recent = TailHistory()
     if facts.last:
         recent.remember(np.array(facts.last, np.int64), facts.last_timestamp)
     return recent
 
 
-def _where_to_go_on(scene: Scene, item: Batch | Extent) -> int:
+def _where_to_go_on(context: VerifyContext, item: Batch | Extent) -> int:
     """Where a run that stops at an item goes on: what ends the log has to be seen once more."""
     if isinstance(item, Extent):
-        return min(item.position, max(scene.log.end, scene.log.start))
+        return min(item.position, max(context.log.end, context.log.start))
     if item.mark > Mark.AFTER_DAMAGE:
-        return scene.log.end
+        return context.log.end
     return int(item.position[0])
 
 
-def _leave_out(scene: Scene, what: str) -> None:
-    scene.unread.append(what)
-    scene.log.skipped = True
+def _leave_out(context: VerifyContext, what: str) -> None:
+    context.unread.append(what)
+    context.log.skipped = True
 
 
-def _file_of(scene: Scene, since_ms: int) -> int:
+def _file_of(context: VerifyContext, since_ms: int) -> int:
     """Start of the newest file whose first record is not younger; of the first file without one."""
-    files, log = scene.store.log_files, scene.store.log
+    files, log = context.store.log_files, context.store.log
     for file in reversed(files.files):
         try:
             first = log.record(file.start + log.frame_of(file).payload)
@@ -153,10 +155,10 @@ def _file_of(scene: Scene, since_ms: int) -> int:
     return files.start
 
 
-def _sample(scene: Scene, start: int, stop: int | None, percent: float) -> list[Part]:
+def _sample(context: VerifyContext, start: int, stop: int | None, percent: float) -> list[Part]:
     """Pieces drawn at random, other ones in each run; the last piece, with the end, is always one."""
     random = Random(time.time_ns())
-    end = scene.store.log_files.end if stop is None else stop
+    end = context.store.log_files.end if stop is None else stop
     cuts = list(range(start, end, SLICE_BYTES))
     wanted = max(1, round(len(cuts) * percent / 100))
     drawn = sorted(random.sample(range(len(cuts) - 1), wanted - 1)) if wanted > 1 else []
@@ -170,7 +172,7 @@ def _sample(scene: Scene, start: int, stop: int | None, percent: float) -> list[
             parts.append(Part(begin, behind))
     if wanted < len(cuts):
         text = f"{len(cuts) - wanted} of {len(cuts)} pieces of the log: --sample {percent:g}%"
-        _leave_out(scene, text)
+        _leave_out(context, text)
     return parts
 
 
@@ -187,24 +189,24 @@ LOG_GROUPS = frozenset({"layout", "commit_log"})
 """Groups that look at records without asking what they add to queues and index."""
 
 
-def wants_crc(scene: Scene, groups: frozenset[str]) -> bool:
+def wants_crc(context: VerifyContext, groups: frozenset[str]) -> bool:
     """The bodies are compared with their checksums."""
-    return "commit_log" in groups and not scene.scope.quick
+    return "commit_log" in groups and not context.scope.quick
 
 
-def wants_proof(scene: Scene, groups: frozenset[str]) -> bool:
+def wants_proof(context: VerifyContext, groups: frozenset[str]) -> bool:
     """A start is predicted behind the pass, and can go by what is in order.
 
     A run that goes on has not seen the beginning of the log: there the prediction reads it itself.
     """
-    if scene.scope.start is not None:
+    if context.scope.start is not None:
         return False
-    asked = scene.scope.proof or (GROUP in groups and not why_not(scene))
-    return asked and wants_crc(scene, groups) and not scene.live
+    asked = context.scope.proof or (GROUP in groups and not why_not(context))
+    return asked and wants_crc(context, groups) and not context.live
 
 
 def read(
-    scene: Scene,
+    context: VerifyContext,
     log_pass: LogPass,
     items: Iterable[Batch | Extent],
     progress: Callable[[int], None] | None = None,
@@ -213,17 +215,17 @@ def read(
     if log_pass.of_log_alone:
         log_pass.run(items, progress)
         return
-    from ..audit.messages import survey
+    from ..audit.messages import scan_messages
     from ..broker.dispatch_record import Dispatching
 
-    rules, light = scene.profile.dispatch, options_of(scene.store.layout).multi_dispatch
-    survey(
-        scene.store.log,
+    rules, light = context.profile.dispatch, options_of(context.store.layout).multi_dispatch
+    scan_messages(
+        context.store.log,
         [log_pass],
         Dispatching(
             rules.index_tags,
             multi_dispatch=rules.multi_dispatch and not (light.is_given and not light.value),
-            delay_levels=options_of(scene.store.layout).delay_waits(),
+            delay_levels=options_of(context.store.layout).delay_waits(),
         ),
         progress=progress,
         items=items,
@@ -236,19 +238,19 @@ class LogPass:
     of_log_alone: no check asks what records add to queues and index.
     """
 
-    def __init__(self, scene: Scene, groups: frozenset[str]) -> None:
+    def __init__(self, context: VerifyContext, groups: frozenset[str]) -> None:
         self.of_log_alone = groups <= LOG_GROUPS
-        self._scene = scene
-        self._covered = covered_of(scene)
+        self._scene = context
+        self._covered = covered_of(context)
         self._topics = TopicTable()
         self._proof = (
-            scene.kept(ProofOfLog, partial(ProofOfLog.fresh, scene))
-            if wants_proof(scene, groups)
+            context.kept(ProofOfLog, partial(ProofOfLog.fresh, context))
+            if wants_proof(context, groups)
             else None
         )
         moments = (CHECKS.records, CHECKS.stale, CHECKS.messages, CHECKS.extents)
         self._records, self._stale, self._messages, self._extents = (
-            Going(scene, moment, checks_of(moment, groups)) for moment in moments
+            Going(context, moment, checks_of(moment, groups)) for moment in moments
         )
 
     def run(self, items: Iterable[Batch | Extent], progress: Callable[[int], None] | None) -> None:

@@ -28,7 +28,7 @@ from ..broker.dispatch import java_split
 from ..columns.ordered import Flags
 from ..counted import counted
 from ..findings.catalogue import Severity
-from .context import LOOK, Carried, Records, Scene, add_rows
+from .context import LOOK, Mergeable, Records, VerifyContext, add_rows
 from .register import after, of_records
 
 _TOLERANCE_MS = 60_000
@@ -39,73 +39,75 @@ _BATCH_BITS = int(SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH)
 
 
 @of_records("I-023")
-def body_crc(scene: Scene, records: Records) -> None:
+def body_crc(context: VerifyContext, records: Records) -> None:
     """body_crc is the CRC of the body as it is stored."""
     ok = records.batch.body_crc_ok
     if ok is None or ok.all():
         return
     stored = records.ints("body_crc")
-    add_rows(scene, records, "I-023", ~ok, "the body is not that of its CRC", stored)
+    add_rows(context, records, "I-023", ~ok, "the body is not that of its CRC", stored)
 
 
 @of_records("I-024")
-def empty_body(scene: Scene, records: Records) -> None:
+def empty_body(context: VerifyContext, records: Records) -> None:
     """The CRC of no body is 0."""
     length = records.columns.ints("body_length")
     if length.min() > 0:
         return
     crc = records.columns.ints("body_crc")
-    add_rows(scene, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc)
+    add_rows(
+        context, records, "I-024", (length == 0) & (crc != 0), "an empty body with the CRC", crc
+    )
 
 
 @of_records("I-025")
-def own_position(scene: Scene, records: Records) -> None:
+def own_position(context: VerifyContext, records: Records) -> None:
     """A record names the position where it stands."""
     own = records.columns.ints("physical_offset")
-    add_rows(scene, records, "I-025", own != records.position, "it says that it stands at", own)
+    add_rows(context, records, "I-025", own != records.position, "it says that it stands at", own)
 
 
 @of_records("I-027")
-def has_store_time(scene: Scene, records: Records) -> None:
+def has_store_time(context: VerifyContext, records: Records) -> None:
     """storeTimestamp is greater than 0; a file is chosen by that of its first record."""
     time = records.columns.ints("store_timestamp")
     if time.min() > 0:
         return
     wrong = time <= 0
-    file = scene.store.log_files.file_at(int(records.position[0]))
+    file = context.store.log_files.file_at(int(records.position[0]))
     first = file is not None and int(records.position[0]) - file.start <= (
-        scene.store.log.frame_of(file).payload
+        context.store.log.frame_of(file).payload
     )
     text = "store timestamp"
     if first and wrong[0]:
         one = np.zeros(len(wrong), np.bool_)
         one[0], wrong[0] = True, False
-        add_rows(scene, records, "I-027", one, f"first of its file, {text}", time)
-    add_rows(scene, records, "I-027", wrong, text, time, severity=Severity.ERROR, repair=LOOK)
+        add_rows(context, records, "I-027", one, f"first of its file, {text}", time)
+    add_rows(context, records, "I-027", wrong, text, time, severity=Severity.ERROR, repair=LOOK)
 
 
 @of_records("I-029")
-def plausible_times(scene: Scene, records: Records) -> None:
+def plausible_times(context: VerifyContext, records: Records) -> None:
     """Nothing is stored in the future, or before it was sent."""
     time = records.columns.ints("store_timestamp")
-    latest = scene.now_ms + _TOLERANCE_MS
+    latest = context.now_ms + _TOLERANCE_MS
     if time.max() > latest:
-        add_rows(scene, records, "I-029", time > latest, "stored in the future, at", time)
+        add_rows(context, records, "I-029", time > latest, "stored in the future, at", time)
     early = records.columns.ints("born_timestamp") - _TOLERANCE_MS > time
     if early.any():
         born = records.columns.ints("born_timestamp")
-        add_rows(scene, records, "I-029", early, "stored before it was sent, at", born)
+        add_rows(context, records, "I-029", early, "stored before it was sent, at", born)
 
 
 @of_records("I-030")
-def queue_number(scene: Scene, records: Records) -> None:
+def queue_number(context: VerifyContext, records: Records) -> None:
     """queueId is not negative."""
     queue_id = records.columns.ints("queue_id")
-    add_rows(scene, records, "I-030", queue_id < 0, "queue", queue_id)
+    add_rows(context, records, "I-030", queue_id < 0, "queue", queue_id)
 
 
 @of_records("I-032")
-def half_offsets(scene: Scene, records: Records) -> None:
+def half_offsets(context: VerifyContext, records: Records) -> None:
     """A prepared or rolled back record has no queue offset."""
     flags = records.columns.ints("sys_flag")
     if not (flags & SysFlag.PREPARED).any():
@@ -113,12 +115,12 @@ def half_offsets(scene: Scene, records: Records) -> None:
     offset = records.columns.ints("queue_offset")
     wrong = (flags & SysFlag.PREPARED != 0) & (offset != 0)
     add_rows(
-        scene, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset
+        context, records, "I-032", wrong, "prepared or rolled back, but with queue offset", offset
     )
 
 
 @of_records("I-033")
-def known_flags(scene: Scene, records: Records) -> None:
+def known_flags(context: VerifyContext, records: Records) -> None:
     """sysFlag has known bits only, and those together that belong together."""
     flags = records.columns.ints("sys_flag")
     if not flags.any():
@@ -128,17 +130,17 @@ def known_flags(scene: Scene, records: Records) -> None:
     batches = np.flatnonzero(flags & _BATCH_BITS)
     if len(batches):
         wrong[batches] |= records.properties.find(INNER_NUM).length[batches] < 0
-    add_rows(scene, records, "I-033", wrong, "flags that do not go together:", flags)
+    add_rows(context, records, "I-033", wrong, "flags that do not go together:", flags)
 
 
 @of_records("I-034")
-def ports(scene: Scene, records: Records) -> None:
+def ports(context: VerifyContext, records: Records) -> None:
     """Ports lie in 0 … 65535: the hosts were read at the right width."""
     for name in ("born_host", "store_host"):
         port = records.columns.ints(f"{name}.port")
         if port.min() < 0 or port.max() > _PORT_MAX:
             wrong = (port < 0) | (port > _PORT_MAX)
-            add_rows(scene, records, "I-034", wrong, f"{name} has port", port)
+            add_rows(context, records, "I-034", wrong, f"{name} has port", port)
 
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_+-]+")
@@ -147,7 +149,7 @@ _NUL = b"\0"
 
 
 @of_records("I-035")
-def topic_name(scene: Scene, records: Records) -> None:
+def topic_name(context: VerifyContext, records: Records) -> None:
     """A topic is a name: not empty, UTF-8, of the characters that brokers accept."""
     topics = records.topics
     for number, value in enumerate(topics.values):
@@ -157,7 +159,7 @@ def topic_name(scene: Scene, records: Records) -> None:
         wrong = topics.ids == number
         told = f"topic {value[:40]!r}: {text}"
         severity = Severity.FATAL if _NUL in value else None
-        add_rows(scene, records, "I-035", wrong, told, severity=severity)
+        add_rows(context, records, "I-035", wrong, told, severity=severity)
 
 
 def _odd(value: bytes) -> str:
@@ -174,19 +176,19 @@ def _odd(value: bytes) -> str:
 
 
 @of_records("I-036", "I-037")
-def long_topics(scene: Scene, records: Records) -> None:
+def long_topics(context: VerifyContext, records: Records) -> None:
     """Version 2 is for topics that version 1 has no room for, and for brokers since 5.1.0."""
     newer = records.columns.ints("magic_code") == MAGIC_V2
     if not newer.any():
         return
-    if not scene.profile.record.v2:
-        version = scene.profile.version
+    if not context.profile.record.v2:
+        version = context.profile.version
         told = f"version 2, at which a broker {version} cuts the log"
-        add_rows(scene, records, "I-037", newer, told)
+        add_rows(context, records, "I-037", newer, told)
     lengths = np.array([len(text) for text in records.topic_texts], np.int64)[records.topics.ids]
     short = newer & (lengths <= TOPIC_BYTES_MAX_V1)
     text = "version 2 for a short topic, its characters:"
-    add_rows(scene, records, "I-036", short, text, lengths)
+    add_rows(context, records, "I-036", short, text, lengths)
 
 
 _ENDED_BY = frozenset({"4.3", "5.3", "5.4", "5.5"})
@@ -197,7 +199,7 @@ _DUP_PARTS = re.compile(rb"[^_]+_[^_]+")
 
 
 @of_records("I-026")
-def record_crc(scene: Scene, records: Records) -> None:
+def record_crc(context: VerifyContext, records: Records) -> None:
     """`__CRC32#` is the last property and that of the record."""
     if not records.properties.has_name(names.CRC32):
         return
@@ -209,27 +211,29 @@ def record_crc(scene: Scene, records: Records) -> None:
     before = Ragged(texts.buffer, start, total - names.CRC_ITEM_BYTES)
     wrong = has & ~last
     wrong[rows] = crc31_column(before) != crc_values(texts[rows])
-    add_rows(scene, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record")
+    add_rows(
+        context, records, "I-026", wrong, "its __CRC32# is not last, or not that of the record"
+    )
     around = np.append(True, has[:-1]) & np.append(has[1:], True) & has.any()
     text = "it has no __CRC32#, the records around it have one: its name may be damaged"
-    add_rows(scene, records, "I-026", ~has & around, text, severity=Severity.WARNING)
+    add_rows(context, records, "I-026", ~has & around, text, severity=Severity.WARNING)
 
 
 @of_records("I-038", "I-055", "I-056")
-def property_text(scene: Scene, records: Records) -> None:
+def property_text(context: VerifyContext, records: Records) -> None:
     """Items with a name and a value each, no NUL, no name twice, a separator at the end."""
     properties = records.properties
     zero = properties.has_nul()
     text = "a NUL byte in the properties: torn, keys and tags lost"
-    add_rows(scene, records, "I-055", zero, text)
-    _items(scene, records, properties.malformed() & ~zero)
+    add_rows(context, records, "I-055", zero, text)
+    _items(context, records, properties.malformed() & ~zero)
     text = "two properties run together: the value of the first has the name of the next"
-    add_rows(scene, records, "I-038", properties.run_together() & ~zero, text)
-    _final_separator(scene, records, zero)
-    _repeated(scene, records)
+    add_rows(context, records, "I-038", properties.run_together() & ~zero, text)
+    _final_separator(context, records, zero)
+    _repeated(context, records)
 
 
-def _items(scene: Scene, records: Records, odd: Flags) -> None:
+def _items(context: VerifyContext, records: Records, odd: Flags) -> None:
     """Of the odd ones, an empty value is what clients themselves write at times."""
     if not odd.any():
         return
@@ -239,16 +243,16 @@ def _items(scene: Scene, records: Records, odd: Flags) -> None:
         items = [item for item in texts[row].split(names.ITEM_SEPARATOR) if item]
         empty[row] = all(_NAMED.match(item) for item in items)
     text = "a property with an empty value, as clients write it: readers leave it out"
-    add_rows(scene, records, "I-038", empty, text, severity=Severity.INFO)
-    add_rows(scene, records, "I-038", odd & ~empty, "a property without a name or a separator")
+    add_rows(context, records, "I-038", empty, text, severity=Severity.INFO)
+    add_rows(context, records, "I-038", odd & ~empty, "a property without a name or a separator")
 
 
 _NAMED = re.compile(rb"[^\x01]+\x01")
 
 
-def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
+def _final_separator(context: VerifyContext, records: Records, zero: Flags) -> None:
     """A record that alone lacks the last separator was damaged; a run of them came from a client."""
-    if records.properties.ended or scene.profile.version not in _ENDED_BY:
+    if records.properties.ended or context.profile.version not in _ENDED_BY:
         return
     texts = records.columns.ragged("properties")
     open_end = texts.length > 0
@@ -258,17 +262,17 @@ def _final_separator(scene: Scene, records: Records, zero: Flags) -> None:
     alone = open_end & ~zero
     alone[1:] &= ~open_end[:-1]
     alone[:-1] &= ~open_end[1:]
-    add_rows(scene, records, "I-055", alone, "no separator behind the last property")
+    add_rows(context, records, "I-055", alone, "no separator behind the last property")
 
 
 _SEPARATOR = names.ITEM_SEPARATOR[0]
 
 
-def _repeated(scene: Scene, records: Records) -> None:
+def _repeated(context: VerifyContext, records: Records) -> None:
     repeated = np.flatnonzero(records.properties.repeated())
     if not len(repeated):
         return
-    known = scene.profile.version in _BATCHES_REPEAT
+    known = context.profile.version in _BATCHES_REPEAT
     unique = records.properties.count(names.UNIQ_KEY)
     texts = records.columns.ragged("properties")
     of_batch, other = np.zeros(len(records), np.bool_), np.zeros(len(records), np.bool_)
@@ -279,8 +283,8 @@ def _repeated(scene: Scene, records: Records) -> None:
         elif twice:
             other[row] = True
     text = "UNIQ_KEY twice: the broker has added that of the batch"
-    add_rows(scene, records, "I-056", of_batch, text, severity=Severity.INFO)
-    add_rows(scene, records, "I-056", other, "a property name twice", severity=Severity.WARNING)
+    add_rows(context, records, "I-056", of_batch, text, severity=Severity.INFO)
+    add_rows(context, records, "I-056", other, "a property name twice", severity=Severity.WARNING)
 
 
 def _names_twice(text: bytes) -> set[bytes]:
@@ -301,26 +305,26 @@ class _Harm(Enum):
 
 
 @dataclass
-class _Poison(Carried):
+class _UndispatchableRecord(Mergeable):
     """Records whose light queues a broker cannot read: position, size, what is wrong, how bad."""
 
     found: list[tuple[int, int, str, _Harm]] = field(default_factory=list)
 
-    def take_on(self, scene: Scene, left: _Poison) -> None:
+    def merge(self, context: VerifyContext, left: _UndispatchableRecord) -> None:
         """Those of the part come later."""
-        del scene
+        del context
         self.found += left.found
 
 
 @of_records("I-048")
-def light_queues(scene: Scene, records: Records) -> None:
+def lmq_queues(context: VerifyContext, records: Records) -> None:
     """As many queue offsets as names of light queues, each a number."""
     if not records.properties.has_name(names.INNER_MULTI_DISPATCH):
         return
     queues = records.properties.find(names.INNER_MULTI_DISPATCH)
     rows = np.flatnonzero(queues.length > 0)
     offsets = records.properties.find(names.INNER_MULTI_QUEUE_OFFSET)
-    poison = scene.kept(_Poison, _Poison)
+    poison = context.kept(_UndispatchableRecord, _UndispatchableRecord)
     for row in rows.tolist():
         wanted, given = java_split(queues[row]), java_split(offsets[row])
         numbers = [re.fullmatch(r"\+?\d{1,19}", text) for text in given]
@@ -337,10 +341,12 @@ def light_queues(scene: Scene, records: Records) -> None:
 
 
 @after("I-048")
-def poison_records(scene: Scene) -> None:
+def poison_records(context: VerifyContext) -> None:
     """A record that dispatch throws at blocks it for ever, if it was not dispatched before."""
-    for position, size, text, harm in scene.kept(_Poison, _Poison).found:
-        stuck = harm is _Harm.BLOCKS and scene.crashed
+    for position, size, text, harm in context.kept(
+        _UndispatchableRecord, _UndispatchableRecord
+    ).found:
+        stuck = harm is _Harm.BLOCKS and context.crashed
         told = f"record at {position}: {text}"
         if stuck:
             told += "; dispatch throws at it, for ever"
@@ -348,13 +354,13 @@ def poison_records(scene: Scene) -> None:
         if harm is _Harm.NONE:
             severity = Severity.INFO  # without enableMultiDispatch, or of a delayed message
         repair = LOOK if harm is _Harm.NONE else None
-        scene.log_finding("I-048", position, size, told, severity=severity, repair=repair)
+        context.log_finding("I-048", position, size, told, severity=severity, repair=repair)
 
 
 @of_records("I-050")
-def duplication(scene: Scene, records: Records) -> None:
+def duplication(context: VerifyContext, records: Records) -> None:
     """In duplication mode each record has DUP_INFO of two parts; elsewhere one that has it."""
-    needed = scene.store.config.get_bool("duplicationEnable")
+    needed = context.store.config.get_bool("duplicationEnable")
     if not needed and not records.properties.has_name(names.DUP_INFO):
         return
     info = records.properties.find(names.DUP_INFO)
@@ -363,4 +369,4 @@ def duplication(scene: Scene, records: Records) -> None:
     for row in rows.tolist():
         wrong[row] = _DUP_PARTS.fullmatch(info[row]) is None
     severity = None if needed else Severity.WARNING
-    add_rows(scene, records, "I-050", wrong, "DUP_INFO has not two parts", severity=severity)
+    add_rows(context, records, "I-050", wrong, "DUP_INFO has not two parts", severity=severity)

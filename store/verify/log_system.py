@@ -19,7 +19,7 @@ from ..findings.catalogue import Severity
 from ..log.body import unpack
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC
 from ..settings.options import options_of
-from .context import Carried, Records, Scene, add_rows
+from .context import Mergeable, Records, VerifyContext, add_rows
 from .register import of_records
 
 _NUMBERS = re.compile(rb"-?\d{1,19}(,\d{1,19})*,?")
@@ -28,11 +28,11 @@ _CHECKS = "TRANSACTION_CHECK_TIMES"
 
 
 @of_records("I-039")
-def compressed_bodies(scene: Scene, records: Records) -> None:
+def compressed_bodies(context: VerifyContext, records: Records) -> None:
     """A body that is marked as compressed decompresses."""
     flags = records.columns.ints("sys_flag")
     rows = np.flatnonzero(flags & SysFlag.COMPRESSED)
-    if not len(rows) or scene.scope.quick:
+    if not len(rows) or context.scope.quick:
         return
     bodies = records.columns.ragged("body")
     checks = records.properties.find(_CHECKS)
@@ -43,11 +43,11 @@ def compressed_bodies(scene: Scene, records: Records) -> None:
             severity = Severity.WARNING if put_back else None
             if put_back:
                 error += "; the check of a transaction has put it back as it was sent"
-            _one(scene, records, "I-039", row, f"the body {error}", severity)
+            _one(context, records, "I-039", row, f"the body {error}", severity)
 
 
 @of_records("I-044")
-def inner_batches(scene: Scene, records: Records) -> None:
+def inner_batches(context: VerifyContext, records: Records) -> None:
     """The body of an inner batch has as many messages as its record says."""
     flags = records.columns.ints("sys_flag")
     rows = np.flatnonzero(flags & SysFlag.INNER_BATCH)
@@ -60,11 +60,11 @@ def inner_batches(scene: Scene, records: Records) -> None:
         found = _inner_count(unpack(bodies[row], int(flags[row])).data)
         if str(found).encode() != counts[row]:
             said = counts[row].decode("latin-1")
-            _one(scene, records, "I-044", row, f"INNER_NUM is {said!r}, the body has {found}")
+            _one(context, records, "I-044", row, f"INNER_NUM is {said!r}, the body has {found}")
         elif str(int(offset[row])).encode() != bases[row]:
             base = bases[row].decode("latin-1")
             text = f"INNER_BASE is {base!r}, the queue offset {offset[row]}"
-            _one(scene, records, "I-044", row, text)
+            _one(context, records, "I-044", row, text)
 
 
 def _inner_count(body: bytes) -> int | None:
@@ -74,18 +74,18 @@ def _inner_count(body: bytes) -> int | None:
     except ValueError:
         return None
     found = decode(INNER, np.frombuffer(body, np.uint8), starts)
-    fits = found.ints("total_size") == found.ends - starts
-    fits &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
-    return len(starts) if fits.all() else None
+    can_merge = found.ints("total_size") == found.ends - starts
+    can_merge &= (found.ints("magic_code") == 0) & (found.ints("body_crc") == 0)
+    return len(starts) if can_merge.all() else None
 
 
 @of_records("I-045")
-def scheduled(scene: Scene, records: Records) -> None:
+def scheduled(context: VerifyContext, records: Records) -> None:
     """A message that waits by delay level stands in the queue of its level."""
     rows = _live(records, records.of_topic(SCHEDULE_TOPIC))
     if not len(rows):
         return
-    levels = len(options_of(scene.store.layout).delay_levels.value)
+    levels = len(options_of(context.store.layout).delay_levels.value)
     delays = records.properties.find(names.DELAY)
     queue_id = records.columns.ints("queue_id")
     complete = _real_place(records)
@@ -94,13 +94,13 @@ def scheduled(scene: Scene, records: Records) -> None:
         level = min(int(text), levels) if _NUMBER.fullmatch(text) else 0
         if level != int(queue_id[row]) + 1:
             what = f"DELAY {text.decode('latin-1')!r} in queue {queue_id[row]}"
-            _one(scene, records, "I-045", row, what)
+            _one(context, records, "I-045", row, what)
         elif not complete[row]:
-            _one(scene, records, "I-045", row, "scheduled without REAL_TOPIC and REAL_QID")
+            _one(context, records, "I-045", row, "scheduled without REAL_TOPIC and REAL_QID")
 
 
 @of_records("I-046")
-def transactions(scene: Scene, records: Records) -> None:
+def transactions(context: VerifyContext, records: Records) -> None:
     """Half messages know where they belong; what is decided names half messages."""
     queue_id = records.columns.ints("queue_id")
     rows = _live(records, records.of_topic(HALF_TOPIC))
@@ -108,18 +108,18 @@ def transactions(scene: Scene, records: Records) -> None:
         complete = _real_place(records) & (records.properties.find(names.PGROUP).length > 0)
         for row in rows[(queue_id[rows] != 0) | ~complete[rows]].tolist():
             text = "a half message in another queue than 0, or without the place it is meant for"
-            _one(scene, records, "I-046", row, text)
+            _one(context, records, "I-046", row, text)
     rows = _live(records, records.of_topic(OP_TOPIC))
     if len(rows):
         bodies = records.columns.ragged("body")
         for row in rows.tolist():
             if not _NUMBERS.fullmatch(bodies[row]):
                 text = f"decides about {bodies[row][:40]!r}: no list of queue offsets"
-                _one(scene, records, "I-046", row, text)
+                _one(context, records, "I-046", row, text)
 
 
 @dataclass
-class _Halves(Carried):
+class _Halves(Mergeable):
     """Positions of half messages, ascending in each array.
 
     first_read: what is named in front of it was not read; None: nothing was. earlier: positions there
@@ -132,11 +132,11 @@ class _Halves(Carried):
     earlier: list[Ints] = field(default_factory=list)
     read: Ranges | None = None
 
-    def begin(self, scene: Scene, records: Records) -> int:
+    def begin(self, context: VerifyContext, records: Records) -> int:
         """These records come next. Returns `first_read`."""
         if self.first_read is None:
             self.first_read = int(records.position[0])
-        if scene.scope.sample_percent is not None:
+        if context.scope.sample_percent is not None:
             self.read = self.read or Ranges()
             self.read.add_range(int(records.position[0]), int(records.ends[-1]))
         return self.first_read
@@ -155,14 +155,14 @@ class _Halves(Carried):
             unread |= ~self.read.has(named)
         return self.has(named) | (unread & (named >= 0))
 
-    def fits(self, left: _Halves) -> bool:
+    def can_merge(self, left: _Halves) -> bool:
         """What the part names in front of it is there."""
         known = self.first_read is None or all(self.knows(named).all() for named in left.earlier)
         return bool(known)
 
-    def take_on(self, scene: Scene, left: _Halves) -> None:
+    def merge(self, context: VerifyContext, left: _Halves) -> None:
         """The half messages of the part come later."""
-        del scene
+        del context
         self.positions += left.positions
         self.first_read = left.first_read if self.first_read is None else self.first_read
 
@@ -172,10 +172,10 @@ _TOGETHER = 1 << 16
 
 
 @of_records("I-047")
-def commits(scene: Scene, records: Records) -> None:
+def commits(context: VerifyContext, records: Records) -> None:
     """A committed message names the half message that it was."""
-    halves = scene.kept(_Halves, _Halves)
-    first_read = halves.begin(scene, records)
+    halves = context.kept(_Halves, _Halves)
+    first_read = halves.begin(context, records)
     rows = records.of_topic(HALF_TOPIC)
     if len(rows):
         known = halves.positions
@@ -187,38 +187,38 @@ def commits(scene: Scene, records: Records) -> None:
     if not offset.any() and not records.transaction.any():
         return
     text = "it was never committed, but names a half message, at"
-    add_rows(scene, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
+    add_rows(context, records, "I-047", (offset != 0) & (records.transaction == 0), text, offset)
     rows = np.flatnonzero(records.transaction == SysFlag.COMMIT)
     named = offset[rows]
     known_ones = halves.knows(named)
-    if scene.behind is not None and len(named):
+    if context.behind is not None and len(named):
         halves.earlier.append(named[named < first_read])
     for at in np.flatnonzero(~known_ones).tolist():
         text = f"committed, but no half message stands at {named[at]}"
-        _one(scene, records, "I-047", int(rows[at]), text)
+        _one(context, records, "I-047", int(rows[at]), text)
 
 
 @of_records("I-049")
-def timed(scene: Scene, records: Records) -> None:
+def timed(context: VerifyContext, records: Records) -> None:
     """A message that waits for a time says for which, and where it belongs."""
     rows = _live(records, records.of_topic(TIMER_TOPIC))
     if not len(rows):
         return
-    precision = options_of(scene.store.layout).timer_precision
+    precision = options_of(context.store.layout).timer_precision
     times, complete = records.properties.find(names.TIMER_OUT_MS), _real_place(records)
     for row in rows.tolist():
         text = times[row]
         if not _NUMBER.fullmatch(text):
             what = f"TIMER_OUT_MS {text.decode('latin-1')!r} is no number: the timer waits here"
-            _one(scene, records, "I-049", row, what)
+            _one(context, records, "I-049", row, what)
         elif int(text) % precision.value:
             what = f"TIMER_OUT_MS {int(text)} is no multiple of {precision.value}"
             if precision.is_guess:
                 what += f", the default of {precision.name}, which the store does not show"
             severity = Severity.WARNING if precision.is_guess else None
-            _one(scene, records, "I-049", row, what, severity)
+            _one(context, records, "I-049", row, what, severity)
         elif not complete[row]:
-            _one(scene, records, "I-049", row, "waits without REAL_TOPIC and REAL_QID")
+            _one(context, records, "I-049", row, "waits without REAL_TOPIC and REAL_QID")
 
 
 def _real_place(records: Records) -> Flags:
@@ -234,7 +234,7 @@ def _live(records: Records, rows: Ints) -> Ints:
 
 
 def _one(
-    scene: Scene,
+    context: VerifyContext,
     records: Records,
     code: str,
     row: int,
@@ -244,4 +244,4 @@ def _one(
     position = int(records.position[row])
     size = int(records.ends[row]) - position
     told = f"record at {position}: {text}"
-    scene.log_finding(code, position, size, told, severity=severity)
+    context.log_finding(code, position, size, told, severity=severity)

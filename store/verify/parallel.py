@@ -25,7 +25,7 @@ from ..log.record_status import Mark
 from ..log.splits import record_behind, used_bytes
 from ..search.store import Store
 from . import log_pass
-from .context import CACHES, Carried, LogFacts, Scene
+from .context import CACHES, LogFacts, Mergeable, VerifyContext
 from .log_chain import chain_of
 from .log_pass import LOG_GROUPS, LogPass, Part, is_ended, read, scan, wants_crc
 
@@ -48,18 +48,18 @@ class _Unsound(Exception):
 
 
 @dataclass(frozen=True)
-class Left:
+class PartResult:
     """What a part leaves in which all is in order. begin: of its first record. end: behind its last item.
 
-    last: nothing is asked for behind it. states: by key of `Scene.kept`, whose state it is, and what
-    its `leave` gave.
+    last: nothing is asked for behind it. states: by key of `VerifyContext.kept`, whose state it is, and what
+    its `export` gave.
     """
 
     begin: int
     end: int
     last: bool
     log: LogFacts
-    states: dict[Any, tuple[type[Carried], Any]]
+    states: dict[Any, tuple[type[Mergeable], Any]]
 
 
 class _SoundPass(LogPass):
@@ -97,28 +97,28 @@ class _SoundPass(LogPass):
 
 @dataclass(frozen=True)
 class _Work:
-    """What is asked of another process: the log from `begin` to `stop`, for the run of `scene`.
+    """What is asked of another process: the log from `begin` to `stop`, for the run of `context`.
 
     last: nothing is asked for behind that.
     """
 
-    scene: Scene
+    context: VerifyContext
     groups: frozenset[str]
     begin: int
     stop: int | None
     last: bool
 
-    def run(self) -> list[Left]:
+    def run(self) -> list[PartResult]:
         """What there is in order, in the order of the log. Ctrl-C is for the process in front."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         return self.look()
 
-    def look(self) -> list[Left]:
+    def look(self) -> list[PartResult]:
         """The same in a process that has nobody in front. Raises Unreadable.
 
         A part with bytes that cannot be read is left to the run in front.
         """
-        found = list[Left]()
+        found = list[PartResult]()
         try:
             with noting(around=False):
                 self._look(found)
@@ -126,9 +126,9 @@ class _Work:
             return found
         return found
 
-    def _look(self, found: list[Left]) -> None:
+    def _look(self, found: list[PartResult]) -> None:
         """Look at the part in pieces, around what is wrong; adds to `found`."""
-        log = self.scene.store.log
+        log = self.context.store.log
         cuts, begin = _cuts(log), self.begin
         for _ in range(_BREAKS_MAX):
             try:
@@ -142,57 +142,57 @@ class _Work:
                 break
             begin = behind
 
-    def _up_to(self, begin: int, stop: int | None) -> list[Left]:
+    def _up_to(self, begin: int, stop: int | None) -> list[PartResult]:
         """What is in front of the cut before something that is wrong."""
         try:
             return [] if stop is None or stop <= begin else self._left(begin, stop, last=False)
         except _Unsound:
             return []
 
-    def _left(self, begin: int, stop: int | None, *, last: bool) -> list[Left]:
+    def _left(self, begin: int, stop: int | None, *, last: bool) -> list[PartResult]:
         """Look at a part. Raises _Unsound, Unreadable."""
-        told, states = self.scene, dict[Any, tuple[type[Carried], Any]]()
+        told, states = self.context, dict[Any, tuple[type[Mergeable], Any]]()
         scope = replace(told.scope, max_duration_s=None)
         with Store(told.store.layout.root, told.store.config) as store:
-            scene = Scene(store, scope, told.now_ms, changing=told.live, behind=begin)
-            crc = wants_crc(scene, self.groups)
-            read(scene, _SoundPass(scene, self.groups), scan(scene, begin, stop, crc=crc))
-            for key, state in scene.states().items():
-                if isinstance(state, Carried):
-                    states[key] = type(state), state.leave()
+            context = VerifyContext(store, scope, told.now_ms, changing=told.live, behind=begin)
+            crc = wants_crc(context, self.groups)
+            read(context, _SoundPass(context, self.groups), scan(context, begin, stop, crc=crc))
+            for key, state in context.states().items():
+                if isinstance(state, Mergeable):
+                    states[key] = type(state), state.export()
                 elif key not in CACHES:
                     return []
-            end = chain_of(scene).end
+            end = chain_of(context).end
         if end is None or any(left is None for _, left in states.values()):
             return []
-        return [Left(begin, end, last, scene.log, states)]
+        return [PartResult(begin, end, last, context.log, states)]
 
 
 class Beside:
     """The processes, as a context manager: behind the block they are gone.
 
-    scene: the run that comes from the start, over the only one of `parts`. looked_at: what others
+    context: the run that comes from the start, over the only one of `parts`. looked_at: what others
     have left before this run began; then it starts none.
     """
 
     def __init__(
         self,
-        scene: Scene,
+        context: VerifyContext,
         groups: frozenset[str],
         parts: list[Part],
         jobs: int,
-        looked_at: Sequence[Left] = (),
+        looked_at: Sequence[PartResult] = (),
     ) -> None:
-        self._scene = scene
-        self._crc = wants_crc(scene, groups)
+        self._scene = context
+        self._crc = wants_crc(context, groups)
         self._part = parts[0]
         self._left = {left.begin: left for left in looked_at}
-        self._begins = sorted(self._left) or _begins(scene, groups, parts, jobs)
-        self._met: Left | None = None
+        self._begins = sorted(self._left) or _begins(context, groups, parts, jobs)
+        self._met: PartResult | None = None
         self._stack = ExitStack()
-        self._children: list[tuple[int, Forked[list[Left]]]] = []
+        self._children: list[tuple[int, Forked[list[PartResult]]]] = []
         if not looked_at:
-            for work in _works(scene, groups, self._part, self._begins):
+            for work in _works(context, groups, self._part, self._begins):
                 forked = self._stack.enter_context(Forked(work.run))
                 self._children.append((work.begin, forked))
 
@@ -208,19 +208,19 @@ class Beside:
 
     def run(self, log_pass: LogPass, progress: Callable[[int], None] | None) -> None:
         """Read what no other process has found in order, and take on the rest."""
-        scene = self._scene
-        scene.begin_reading()
+        context = self._scene
+        context.begin_reading()
         tell = progress and partial(self._tell, progress)
         at: int | None = self._part.start
         while at is not None:
             self._met = None
-            read(scene, log_pass, self._stretch(at), tell)
+            read(context, log_pass, self._stretch(at), tell)
             at = None
             if self._met is not None:
                 self._take_on(self._met)
                 at = None if self._met.last else self._met.end
                 if tell:
-                    tell(scene.log.end)
+                    tell(context.log.end)
 
     def _tell(self, progress: Callable[[int], None], reached: int) -> None:
         """How far all are: up to the first of the others they are as far as this one."""
@@ -232,51 +232,51 @@ class Beside:
 
     def _stretch(self, at: int) -> Iterator[Batch | Extent]:
         """Items from a log position on, up to where a part is taken on."""
-        scene = self._scene
-        for item in scan(scene, at, self._part.stop, crc=self._crc):
+        context = self._scene
+        for item in scan(context, at, self._part.stop, crc=self._crc):
             if isinstance(item, Batch) and item.mark is Mark.NONE:
                 self._met = self._of_others(int(item.position[0]))
-            if self._met is not None or is_ended(scene, item):
+            if self._met is not None or is_ended(context, item):
                 return
             yield item
 
-    def _of_others(self, position: int) -> Left | None:
+    def _of_others(self, position: int) -> PartResult | None:
         """The part that begins at a log position, if it is to be taken on."""
-        scene = self._scene
-        if chain_of(scene).lost:
+        context = self._scene
+        if chain_of(context).lost:
             return None  # no part fits behind damage
         while self._children and self._children[0][0] <= position:
             while not self._children[0][1].ready(_POLL_S):
-                if scene.stopped():
+                if context.stopped():
                     return None
             _, child = self._children.pop(0)
             self._left |= {left.begin: left for left in child.result() or []}
         left = self._left.pop(position, None)
-        if left is None or chain_of(scene).end != position:
+        if left is None or chain_of(context).end != position:
             return None
-        return left if all(own.fits(state) for own, state in self._pairs(left)) else None
+        return left if all(own.can_merge(state) for own, state in self._pairs(left)) else None
 
-    def _pairs(self, left: Left) -> Iterator[tuple[Carried, Any]]:
+    def _pairs(self, left: PartResult) -> Iterator[tuple[Mergeable, Any]]:
         """The states of this run, and what the part leaves of the same."""
         for key, (kind, state) in left.states.items():
             yield self._scene.kept(key, partial(kind.fresh, self._scene)), state
 
-    def _take_on(self, left: Left) -> None:
+    def _take_on(self, left: PartResult) -> None:
         """Go on as if this run had read the part."""
         for own, state in self._pairs(left):
-            own.take_on(self._scene, state)
-        self._scene.log.take_on(left.log)
+            own.merge(self._scene, state)
+        self._scene.log.merge(left.log)
 
 
 def look(
-    scene: Scene, groups: frozenset[str], parts: list[Part], number: int, jobs: int
-) -> list[Left]:
+    context: VerifyContext, groups: frozenset[str], parts: list[Part], number: int, jobs: int
+) -> list[PartResult]:
     """What one of `jobs` runs, counted from 0, leaves of its part for another one behind them all.
 
     Nothing where there is no such part. Raises Unreadable.
     """
-    begins = _begins(scene, groups, parts, jobs + 1, log_pass.CUT_BYTES)
-    works = _works(scene, groups, parts[0], begins) if begins else []
+    begins = _begins(context, groups, parts, jobs + 1, log_pass.CUT_BYTES)
+    works = _works(context, groups, parts[0], begins) if begins else []
     return works[number].look() if number < len(works) else []
 
 
@@ -287,16 +287,18 @@ def has_parts(store: Store) -> bool:
     return not (layout.dledger or layout.rocksdb_queues or compressed)
 
 
-def _works(scene: Scene, groups: frozenset[str], part: Part, begins: list[int]) -> list[_Work]:
+def _works(
+    context: VerifyContext, groups: frozenset[str], part: Part, begins: list[int]
+) -> list[_Work]:
     stops = [*begins[1:], part.stop]
     return [
-        _Work(scene, groups, begin, stop, number == len(begins))
+        _Work(context, groups, begin, stop, number == len(begins))
         for number, (begin, stop) in enumerate(zip(begins, stops, strict=False), 1)
     ]
 
 
 def _begins(
-    scene: Scene,
+    context: VerifyContext,
     groups: frozenset[str],
     parts: list[Part],
     jobs: int,
@@ -306,7 +308,7 @@ def _begins(
 
     own_bytes: of this one, None for what makes all of them end together.
     """
-    store, scope = scene.store, scene.scope
+    store, scope = context.store, context.scope
     files = store.log_files.files
     odd = not has_parts(store) or store.rate_bytes is not None  # several would read more
     whole = len(parts) == 1 and scope.start is None and not scope.quick

@@ -18,7 +18,7 @@ from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..queues.units import Units, is_valid
-from .context import Records, Scene, covered_of
+from .context import Records, VerifyContext, covered_of
 from .queue_state import BatchCheck, Missing, Queues, queues_of
 from .queue_units import is_late
 from .register import after, of_records
@@ -56,30 +56,30 @@ class _Counts:
 
 
 @of_records("I-082")
-def batch_sizes(scene: Scene, records: Records) -> None:
+def batch_sizes(context: VerifyContext, records: Records) -> None:
     """Note how many messages each inner batch has: units tell it, too."""
-    queues = queues_of(scene)
-    if scene.scope.quick or not queues.batch_topics & set(records.topic_texts):
+    queues = queues_of(context)
+    if context.scope.quick or not queues.batch_topics & set(records.topic_texts):
         return
     values = records.properties.find(names.INNER_NUM)
     rows = np.flatnonzero(values.length > 0)
     if len(rows):
         counts = [_number(text) for text in values[rows].tolist()]
-        _counts(scene).add(records.position[rows], np.array(counts, np.int64))
+        _counts(context).add(records.position[rows], np.array(counts, np.int64))
 
 
 def _number(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) < 10 else 1
 
 
-def _counts(scene: Scene) -> _Counts:
-    return scene.kept(_Counts, _Counts)
+def _counts(context: VerifyContext) -> _Counts:
+    return context.kept(_Counts, _Counts)
 
 
-def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
+def compare_batches(context: VerifyContext, queues: Queues, messages: Messages) -> None:
     """Messages of a batch queue, in log order, and the next units of it."""
     check = queues.batch_check(messages.queue)
-    counts = _counts(scene).of(messages.position)
+    counts = _counts(context).of(messages.position)
     check.end = max(check.end, int((messages.offset + counts).max()))
     begin, rows = 0, len(messages.offset)
     while begin < rows:
@@ -91,14 +91,14 @@ def compare_batches(scene: Scene, queues: Queues, messages: Messages) -> None:
         differs = np.flatnonzero(at != wanted)
         same = int(differs[0]) if len(differs) else len(wanted)
         part = slice(begin, begin + same)
-        _compare(scene, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
+        _compare(context, check, messages.take(np.arange(rows)[part]), counts[part], units[:same])
         if same:
             check.next += same
             begin += same
             reach = int(messages.position[begin - 1] + messages.size[begin - 1])
-            scene.log.dispatched = max(scene.log.dispatched, reach)
+            context.log.dispatched = max(context.log.dispatched, reach)
         if same < len(wanted):
-            begin = _step(scene, check, messages, begin, units[same])
+            begin = _step(context, check, messages, begin, units[same])
     _missing(check, messages, begin, rows)
 
 
@@ -111,7 +111,9 @@ def _next_units(check: BatchCheck, count: int) -> Units:
     return units if number == check.next else units[:0]  # the next one cannot be read
 
 
-def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit: Any) -> int:
+def _step(
+    context: VerifyContext, check: BatchCheck, messages: Messages, begin: int, unit: Any
+) -> int:
     """The next unit is not that of message `begin`: pass over it, or over the message."""
     position = int(unit["physical_offset"])
     valid = bool(is_valid(np.array([unit], _UNIT_DTYPE))[0])
@@ -122,17 +124,17 @@ def _step(scene: Scene, check: BatchCheck, messages: Messages, begin: int, unit:
     if valid and position > int(messages.position[-1]):
         _missing(check, messages, begin, len(messages.position))
         return len(messages.position)
-    read = position >= scene.log.start and _covered(scene, position)
+    read = position >= context.log.start and _covered(context, position)
     if read or not valid:
         what = f"names {position}, where no message of the queue begins" if valid else "is invalid"
-        _report(scene, check, "I-062" if valid else "I-061", check.next, what)
+        _report(context, check, "I-062" if valid else "I-061", check.next, what)
     check.next += 1
     return begin
 
 
-def _covered(scene: Scene, position: int) -> bool:
+def _covered(context: VerifyContext, position: int) -> bool:
     """The pass over the log has been there."""
-    return bool(covered_of(scene).has(np.array([position], np.int64))[0])
+    return bool(covered_of(context).has(np.array([position], np.int64))[0])
 
 
 def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> None:
@@ -143,9 +145,9 @@ def _missing(check: BatchCheck, messages: Messages, begin: int, end: int) -> Non
         check.missing.append(Missing(int(messages.offset[begin]), end - begin, position, reach))
 
 
-def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
+def _report_missing(context: VerifyContext, queues: Queues, check: BatchCheck) -> None:
     topic, queue_id = check.queue
-    now = queues.batch_reader(check.queue) if scene.live and check.missing else None
+    now = queues.batch_reader(check.queue) if context.live and check.missing else None
     for missing in check.missing:
         unit = now.find(missing.first) if now is not None else None
         if unit is not None and unit.physical_offset == missing.position:
@@ -156,15 +158,15 @@ def _report_missing(scene: Scene, queues: Queues, check: BatchCheck) -> None:
             records = counted(missing.count, "record", form=",")
             text = f"the queue {check.queue} is missing: the log has {records} of it"
         more: dict[str, Any] = {}
-        if is_late(scene, missing):
-            more = {"severity": Severity.INFO, "unclean": not scene.live}
+        if is_late(context, missing):
+            more = {"severity": Severity.INFO, "unclean": not context.live}
             text += ": not dispatched yet"
         more |= {"count": missing.count, "topic": topic, "queue_id": queue_id}
-        scene.findings.add("I-070", check.directory, text, **more)
+        context.findings.add("I-070", check.directory, text, **more)
 
 
 def _compare(
-    scene: Scene, check: BatchCheck, messages: Messages, counts: Ints, units: Units
+    context: VerifyContext, check: BatchCheck, messages: Messages, counts: Ints, units: Units
 ) -> None:
     """Units that name the right records say the right things of them."""
     wanted: dict[str, tuple[str, Any]] = {
@@ -181,18 +183,18 @@ def _compare(
         for row in np.flatnonzero(units[name] != right).tolist():
             text = f"{name} is {units[name][row]}, the record at"
             text += f" {messages.position[row]} has {right[row]}"
-            _report(scene, check, code, check.next + row, text)
+            _report(context, check, code, check.next + row, text)
 
 
 def _report(
-    scene: Scene, check: BatchCheck, code: str, number: int, text: str, **more: Any
+    context: VerifyContext, check: BatchCheck, code: str, number: int, text: str, **more: Any
 ) -> None:
     """A finding about one unit."""
     file = check.units.files.file_at(number * UNIT_BYTES)
     path = file.path if file else check.directory
     offset = number * UNIT_BYTES - file.start if file else None
     topic, queue_id = check.queue
-    scene.findings.add(
+    context.findings.add(
         code,
         path,
         f"{check.queue} batch unit {number}: {text}",
@@ -205,24 +207,24 @@ def _report(
 
 
 @after("I-081")
-def batch_units(scene: Scene) -> None:
+def batch_units(context: VerifyContext) -> None:
     """Each unit begins where the one before it ends, and the last one ends with the log."""
-    queues = queues_of(scene)
+    queues = queues_of(context)
     for queue in sorted(queues.batch_paths.keys() | queues.batch_checks.keys()):
         if queues.wanted(queue):
             check = queues.batch_check(queue)
-            _Sequence(scene, check).run()
-            _report_missing(scene, queues, check)
+            _Sequence(context, check).run()
+            _report_missing(context, queues, check)
 
 
 class _Sequence:
     """The units of one batch queue in order."""
 
-    def __init__(self, scene: Scene, check: BatchCheck) -> None:
-        self._scene = scene
+    def __init__(self, context: VerifyContext, check: BatchCheck) -> None:
+        self._scene = context
         self._check = check
         self._end: int | None = None
-        self._whole = scene.log.complete and not scene.scope.quick and not scene.live
+        self._whole = context.log.complete and not context.scope.quick and not context.live
 
     def run(self) -> None:
         """Look at all of them."""
@@ -258,12 +260,12 @@ class _Sequence:
             self._end = int(base[live[-1]] + count[live[-1]])
 
     def _at_end(self) -> None:
-        scene, check = self._scene, self._check
+        context, check = self._scene, self._check
         if not self._whole or not check.end or self._end == check.end:
             return
         text = f"{check.queue} ends at {self._end or 0}, the log has messages up to {check.end - 1}"
         topic, queue_id = check.queue
         more: dict[str, Any] = {}
-        if scene.crashed and (self._end or 0) < check.end:
+        if context.crashed and (self._end or 0) < check.end:
             more = {"severity": Severity.INFO, "unclean": True}
-        scene.findings.add("I-075", check.directory, text, topic=topic, queue_id=queue_id, **more)
+        context.findings.add("I-075", check.directory, text, topic=topic, queue_id=queue_id, **more)

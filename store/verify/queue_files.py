@@ -27,7 +27,7 @@ from ..findings.catalogue import Severity
 from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.rocksdb import RocksDb, RocksdbConsumeQueues
 from ..queues.units import is_used
-from .context import Scene
+from .context import VerifyContext
 from .queue_state import QueueReader, Queues, queues_of
 from .register import after, before
 
@@ -35,10 +35,12 @@ _FIRST_LOOK_BYTES = 1 << 12
 _BLOCK_BYTES = 1 << 20
 
 
-def _add(scene: Scene, queue: QueueId, code: str, path: str, text: str, **more: Any) -> None:
+def _add(
+    context: VerifyContext, queue: QueueId, code: str, path: str, text: str, **more: Any
+) -> None:
     topic, queue_id = queue
     text = f"{queue}: {text}"
-    scene.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
+    context.findings.add(code, path, text, topic=topic, queue_id=queue_id, **more)
 
 
 def _all_queues(queues: Queues) -> Iterator[tuple[QueueId, str, int]]:
@@ -51,9 +53,9 @@ def _all_queues(queues: Queues) -> Iterator[tuple[QueueId, str, int]]:
 
 
 @before("I-060", "I-073", "I-074")
-def files_of_queues(scene: Scene) -> None:
+def files_of_queues(context: VerifyContext) -> None:
     """Files hold whole units, and none is empty but a last one that is in use."""
-    queues = queues_of(scene)
+    queues = queues_of(context)
     for queue, path, unit_bytes in _all_queues(queues):
         if not queues.wanted(queue):
             continue
@@ -61,26 +63,28 @@ def files_of_queues(scene: Scene) -> None:
             for file in files.files:
                 if file.size % unit_bytes:
                     text = f"its length {file.size} is no multiple of {unit_bytes}"
-                    _add(scene, queue, "I-060", file.path, text)
+                    _add(context, queue, "I-060", file.path, text)
             try:
-                _empty_files(scene, queue, files, unit_bytes)
+                _empty_files(context, queue, files, unit_bytes)
             except Missing:
                 continue  # a running broker has deleted the file
 
 
-def _empty_files(scene: Scene, queue: QueueId, files: MappedFileQueue, unit_bytes: int) -> None:
+def _empty_files(
+    context: VerifyContext, queue: QueueId, files: MappedFileQueue, unit_bytes: int
+) -> None:
     """A file of zeros between others ends the queue there; behind a full one it adds a unit."""
     for number, file in enumerate(files.files):
         if not file.size or not _all_zero(files, file):
             continue
         if number < len(files.files) - 1:
-            _add(scene, queue, "I-074", file.path, "all zeros, and files follow: units were lost")
+            _add(context, queue, "I-074", file.path, "all zeros, and files follow: units were lost")
         elif number and _ends_full(files, files.files[number - 1], unit_bytes):
             text = "all zeros behind a full file: a recovery counts its first unit (B4)"
-            _add(scene, queue, "I-073", file.path, text)
+            _add(context, queue, "I-073", file.path, text)
         elif number:
             text = "all zeros behind a file with room: no broker gets as far"
-            _add(scene, queue, "I-073", file.path, text, severity=Severity.INFO)
+            _add(context, queue, "I-073", file.path, text, severity=Severity.INFO)
 
 
 def _all_zero(files: MappedFileQueue, file: MappedFile) -> bool:
@@ -99,9 +103,9 @@ def _ends_full(files: MappedFileQueue, file: MappedFile, unit_bytes: int) -> boo
 
 
 @before("I-076", "I-083")
-def queues_of_topics(scene: Scene) -> None:
+def queues_of_topics(context: VerifyContext) -> None:
     """Queues are those that topics.json has room for, in the directory of their type."""
-    queues = queues_of(scene)
+    queues = queues_of(context)
     topics = queues.topics
     for queue in sorted({*queues.paths, *queues.batch_paths}):
         if not queues.wanted(queue):
@@ -110,30 +114,32 @@ def queues_of_topics(scene: Scene) -> None:
         path = queues.paths.get(queue) or queues.batch_paths[queue]
         if count and queue.queue_id >= count and queue.topic != SCHEDULE_TOPIC:
             text = f"topics.json gives the topic {counted(count, 'queue')}"
-            _add(scene, queue, "I-076", path, text)
+            _add(context, queue, "I-076", path, text)
     for topic in sorted({queue.topic for queue in queues.batch_paths}):
         simple = sorted(queue for queue in queues.paths if queue.topic == topic)
         if simple and queues.wanted(simple[0]):
             text = "the topic has queues in consumequeue and in batchconsumequeue"
-            _add(scene, simple[0], "I-083", queues.paths[simple[0]], text)
+            _add(context, simple[0], "I-083", queues.paths[simple[0]], text)
     if not queues.batches:
-        _unread_batches(scene)
+        _unread_batches(context)
     elif topics is not None:
-        _types(scene, queues)
+        _types(context, queues)
 
 
-def _unread_batches(scene: Scene) -> None:
+def _unread_batches(context: VerifyContext) -> None:
     """Queues of batches in the store of a broker that does not know any: nobody reads them."""
-    root = scene.store.layout.batch_consume_queue
+    root = context.store.layout.batch_consume_queue
     count = sum(1 for _ in queue_directories(root))
-    if not count or scene.scope.topic is not None:
+    if not count or context.scope.topic is not None:
         return
-    text = f"{counted(count, 'queue')} of batches, and a broker {scene.profile.version} reads none"
+    text = (
+        f"{counted(count, 'queue')} of batches, and a broker {context.profile.version} reads none"
+    )
     mend = "mv {path} {aside}"
-    scene.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
+    context.findings.add("I-083", os.fspath(root), text, severity=Severity.WARNING, repair=mend)
 
 
-def _types(scene: Scene, queues: Queues) -> None:
+def _types(context: VerifyContext, queues: Queues) -> None:
     """The directory of each queue is that of the type which topics.json tells."""
     topics = queues.topics
     for paths, batches in ((queues.paths, False), (queues.batch_paths, True)):
@@ -145,29 +151,29 @@ def _types(scene: Scene, queues: Queues) -> None:
             told = topics.attribute(queue.topic, QUEUE_TYPE)
             if (told == BATCH_QUEUES) != batches and queues.wanted(queue):
                 text = f"its directory is not that of its type, {told or 'SimpleCQ'}"
-                _add(scene, queue, "I-083", paths[queue], text)
+                _add(context, queue, "I-083", paths[queue], text)
 
 
 @before("I-078")
-def light_queues(scene: Scene) -> None:
+def lmq_queues(context: VerifyContext) -> None:
     """A light queue has the number 0, and no `/` in its name."""
-    queues = queues_of(scene)
+    queues = queues_of(context)
     for queue, path in sorted(queues.paths.items()):
         light = queue.topic.startswith(LMQ_PREFIX) and queues.wanted(queue)
         if light and queue.queue_id and any(list_entries(path)):
             text, mend = "a light queue has no other number than 0", "mv {path} {aside}"
-            _add(scene, queue, "I-078", path, text, repair=mend)
+            _add(context, queue, "I-078", path, text, repair=mend)
     if queues.in_database:
         return
-    made = scene.profile.dispatch.slash_names
-    for topic in list_entries(scene.store.layout.consume_queue):
-        if not topic.directory or scene.scope.topic not in (None, topic.name):
+    made = context.profile.dispatch.slash_names
+    for topic in list_entries(context.store.layout.consume_queue):
+        if not topic.directory or context.scope.topic not in (None, topic.name):
             continue
         for inner in list_entries(topic.path):
             if inner.directory and not _is_number(inner.name) and _has_queue(inner.path):
                 text = f"a queue named {topic.name}/{inner.name}: no broker finds it again (B12)"
                 severity = Severity.WARNING if made else Severity.ERROR
-                scene.findings.add("I-078", inner.path, text, severity=severity, topic=topic.name)
+                context.findings.add("I-078", inner.path, text, severity=severity, topic=topic.name)
 
 
 def _is_number(name: str) -> bool:
@@ -179,15 +185,15 @@ def _has_queue(path: str) -> bool:
 
 
 @after("I-077")
-def delayed_messages(scene: Scene) -> None:
+def delayed_messages(context: VerifyContext) -> None:
     """delayOffset.json is not ahead of the queues of delayed messages."""
     from ..broker.topics import loads
     from ..disk.byte_reader import read_regular
     from ..errors import StoreError
 
-    queues = queues_of(scene)
-    path = scene.store.layout.config / "delayOffset.json"
-    if queues.unreadable or scene.scope.topic not in (None, SCHEDULE_TOPIC):
+    queues = queues_of(context)
+    path = context.store.layout.config / "delayOffset.json"
+    if queues.unreadable or context.scope.topic not in (None, SCHEDULE_TOPIC):
         return
     try:
         found = loads(read_regular(path, _BLOCK_BYTES).decode())
@@ -200,44 +206,44 @@ def delayed_messages(scene: Scene) -> None:
         queue = QueueId(SCHEDULE_TOPIC, int(level) - 1)
         check = queues.checks.get(queue)
         end = check.live_end if check is not None else 0
-        if queues.wanted(queue) and offset > end and not scene.live and scene.log.complete:
+        if queues.wanted(queue) and offset > end and not context.live and context.log.complete:
             text = f"delayOffset.json is at {offset}, the queue ends at {end}"
-            _add(scene, queue, "I-077", os.fspath(path), text, offset=None)
+            _add(context, queue, "I-077", os.fspath(path), text, offset=None)
 
 
-def check_database(scene: Scene, queues: Queues) -> None:
+def check_database(context: VerifyContext, queues: Queues) -> None:
     """Both kinds of queues agree where both are kept; the bounds are those of the units."""
-    store = scene.store
+    store = context.store
     if not isinstance(store.queues, RocksdbConsumeQueues):
         return
     bounds = dict(_bounds(store.queues.database))
     for queue in filter(queues.wanted, sorted(queues.paths)):
         with store.queues.open(*queue) as opened:
             summary = opened.summary()
-        _check_bound(scene, queue, summary, bounds.get(queue))
+        _check_bound(context, queue, summary, bounds.get(queue))
     for directory in queue_directories(store.layout.consume_queue):
         queue = QueueId(directory.topic, directory.queue_id)
         if queues.wanted(queue):
-            _compare(scene, queues, queue, directory.path)
+            _compare(context, queues, queue, directory.path)
 
 
 def _check_bound(
-    scene: Scene, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
+    context: VerifyContext, queue: QueueId, summary: QueueSummary, bound: tuple[int, int] | None
 ) -> None:
     """The greatest offset of a queue that the database tells is that of its last unit."""
     last = summary.max_offset - 1
-    if summary.last_position is None or scene.live:
+    if summary.last_position is None or context.live:
         return
     if bound is None:
-        _add_bound(scene, queue, f"its last unit is {last}, but no greatest offset is told")
+        _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is told")
     elif bound != (last, summary.last_position):
         told = f"the greatest offset told is {bound[0]}, of the record at {bound[1]}"
-        _add_bound(scene, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
+        _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
 
 
-def _add_bound(scene: Scene, queue: QueueId, text: str, count: int = 1) -> None:
-    path = os.fspath(scene.store.layout.consume_queue)
-    scene.findings.add(
+def _add_bound(context: VerifyContext, queue: QueueId, text: str, count: int = 1) -> None:
+    path = os.fspath(context.store.layout.consume_queue)
+    context.findings.add(
         "I-084",
         path,
         f"{queue}: {text}",
@@ -259,7 +265,7 @@ def _bounds(database: RocksDb) -> Iterator[tuple[QueueId, tuple[int, int]]]:
             yield QueueId(topic, name.queue_id), (bound.queue_offset, bound.physical_offset)
 
 
-def _compare(scene: Scene, queues: Queues, queue: QueueId, path: str) -> None:
+def _compare(context: VerifyContext, queues: Queues, queue: QueueId, path: str) -> None:
     """The units of a queue in files are those of the database."""
     opened = ConsumeQueue(queue.topic, queue.queue_id, MappedFileQueue.open(path))
     other = queues.check(queue).reader
@@ -269,4 +275,4 @@ def _compare(scene: Scene, queues: Queues, queue: QueueId, path: str) -> None:
         if differs.any():
             at = int(offsets[differs][0])
             text = f"unit {at} in {path} is another one than in the database"
-            _add_bound(scene, queue, text, int(differs.sum()))
+            _add_bound(context, queue, text, int(differs.sum()))

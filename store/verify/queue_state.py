@@ -40,7 +40,7 @@ from ..queues.read import ConsumeQueue
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, FileUnits, Units, UnitStream
 from ..settings.options import options_of
-from .context import Carried, Scene
+from .context import Mergeable, VerifyContext
 
 _SECOND_MS = 1000
 _SINGLE_MAX = 64
@@ -95,7 +95,7 @@ class Waits:
         self.alone[wait_ms] = message
         return True
 
-    def take_on(self, other: Waits) -> None:
+    def merge(self, other: Waits) -> None:
         """Those of the part of the log right behind."""
         both = self.alone.keys() & other.alone.keys()
         self.own_ms |= other.own_ms | both
@@ -320,52 +320,52 @@ class BatchCheck:
 
 
 @dataclass
-class LeftQueues:
+class QueuesResult:
     """What a part of the log leaves of all queues: see `QueueCheck`."""
 
     right: dict[QueueId, Ranges]
     waits: dict[QueueId, Waits]
 
 
-class Queues(Carried):
+class Queues(Mergeable):
     """All queues of a store.
 
     unreadable: why there is nothing to compare with, or "".
     """
 
-    def __init__(self, scene: Scene) -> None:
-        layout = scene.store.layout
-        self._scene = scene
+    def __init__(self, context: VerifyContext) -> None:
+        layout = context.store.layout
+        self._scene = context
         self.checks: dict[QueueId, QueueCheck] = {}
         self.batch_checks: dict[QueueId, BatchCheck] = {}
-        self.paths = {QueueId(d.topic, d.queue_id): d.path for d in scene.store.queues}
+        self.paths = {QueueId(d.topic, d.queue_id): d.path for d in context.store.queues}
         self.in_database = layout.rocksdb_queues
-        self.unreadable = scene.store.queues_unread if self.in_database else ""
+        self.unreadable = context.store.queues_unread if self.in_database else ""
         #: Brokers of this version read queues of batches.
-        self.batches = scene.profile.queues.batches
+        self.batches = context.profile.queues.batches
         found = queue_directories(layout.batch_consume_queue) if self.batches else ()
         self.batch_paths = {QueueId(d.topic, d.queue_id): d.path for d in found}
 
     @classmethod
-    def fresh(cls, scene: Scene) -> Self:
+    def fresh(cls, context: VerifyContext) -> Self:
         """Those of a run."""
-        return cls(scene)
+        return cls(context)
 
-    def leave(self) -> LeftQueues | None:
+    def export(self) -> QueuesResult | None:
         """The units that are right; batch queues are compared in one piece."""
         if self.batch_checks:
             return None
         checks = self.checks.items()
         waits = {queue: c.waits for queue, c in checks if c.waits != Waits()}
-        return LeftQueues({queue: c.right for queue, c in checks}, waits)
+        return QueuesResult({queue: c.right for queue, c in checks}, waits)
 
-    def take_on(self, scene: Scene, left: LeftQueues) -> None:
+    def merge(self, context: VerifyContext, left: QueuesResult) -> None:
         """The units of the part are right, too."""
-        del scene
+        del context
         for queue, right in left.right.items():
             self.check(queue).right.add_all(right)
         for queue, waits in left.waits.items():
-            self.check(queue).waits.take_on(waits)
+            self.check(queue).waits.merge(waits)
 
     def wanted(self, queue: QueueId) -> bool:
         """The queue is one that is asked for."""
@@ -447,22 +447,22 @@ class Queues(Carried):
         return frozenset(queue.topic for queue in (*self.paths, *self.batch_paths))
 
 
-def queues_of(scene: Scene) -> Queues:
+def queues_of(context: VerifyContext) -> Queues:
     """The queues of a run."""
-    return scene.kept(Queues, lambda: Queues(scene))
+    return context.kept(Queues, lambda: Queues(context))
 
 
-def may_have_none(scene: Scene, queue: QueueId) -> bool:
+def may_have_none(context: VerifyContext, queue: QueueId) -> bool:
     """A light queue of a store that has no such queue: perhaps its broker makes none."""
     light = queue.topic.startswith(LMQ_PREFIX)
-    return light and options_of(scene.store.layout).multi_dispatch.is_guess
+    return light and options_of(context.store.layout).multi_dispatch.is_guess
 
 
 class QueueBounds:
     """First and next queue offset of each queue; asked for after the pass over the log."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, context: VerifyContext) -> None:
+        self._scene = context
         self._found: dict[QueueId, tuple[int, int] | None] = {}
 
     @cached_property
@@ -503,6 +503,6 @@ class QueueBounds:
             return summary.min_offset, summary.max_offset
 
 
-def queue_bounds(scene: Scene) -> QueueBounds:
+def queue_bounds(context: VerifyContext) -> QueueBounds:
     """Those of this run."""
-    return scene.kept("queue bounds", lambda: QueueBounds(scene))
+    return context.kept("queue bounds", lambda: QueueBounds(context))

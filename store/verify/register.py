@@ -1,6 +1,6 @@
 """Which function checks which invariant, and when it is called.
 
-A check is a function with one decorator of this module. It looks at the `Scene` and adds findings
+A check is a function with one decorator of this module. It looks at the `VerifyContext` and adds findings
 to it; one that looks at records is called for every batch of the log. A function that is
 registered for several codes is called once.
 """
@@ -16,12 +16,12 @@ from ..findings.catalogue import of_group
 if TYPE_CHECKING:
     from ..audit.messages import Messages
     from ..log.commit_log import Extent
-    from .context import Records, Scene
+    from .context import Records, VerifyContext
 
-Once = Callable[["Scene"], None]
-OfRecords = Callable[["Scene", "Records"], None]
-OfMessages = Callable[["Scene", "Messages"], None]
-OfExtent = Callable[["Scene", "Extent"], None]
+Once = Callable[["VerifyContext"], None]
+OfRecords = Callable[["VerifyContext", "Records"], None]
+OfMessages = Callable[["VerifyContext", "Messages"], None]
+OfExtent = Callable[["VerifyContext", "Extent"], None]
 F = TypeVar("F")
 
 

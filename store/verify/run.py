@@ -25,7 +25,7 @@ from ..findings.catalogue import GROUPS
 from ..findings.findings import order
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
-from .context import LogFacts, Scene, Scope, never
+from .context import LogFacts, Scope, VerifyContext, never
 from .log_pass import LogPass, Part, items_of, not_asked_for, parts_of, read, wants_crc
 from .register import CHECKS, Once, checks_of
 from .start import GROUP, findings_of_start, proved_of, start_beside, worth_a_process
@@ -35,7 +35,7 @@ from .verdict import Verdict, status_of
 if TYPE_CHECKING:
     from ..disk.layout import Layout
     from ..recover.recovery import Proved, Recovery
-    from .parallel import Left
+    from .parallel import PartResult
 
 
 MODULES = {
@@ -80,20 +80,20 @@ def verify(
     scope = scope or Scope()
     load_checks(scope.groups or GROUPS)
     with aside(store.rate_bytes is not None), noting():
-        scene = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
-    findings = list(scene.findings)
+        context = _settled(store, scope, now_ms, progress, stop, jobs, looked_at)
+    findings = list(context.findings)
     return Verdict(
         status_of(findings),
         findings,
-        scene.log.records,
-        scene.log.bytes,
+        context.log.records,
+        context.log.bytes,
         time.monotonic() - began,
-        scene.unread,
-        scene.log.stopped_at,
-        scene.live,
-        scene.log,
+        context.unread,
+        context.log.stopped_at,
+        context.live,
+        context.log,
         str(unmendable(store.layout) or ""),
-        proved_of(scene) if scope.proof else None,
+        proved_of(context) if scope.proof else None,
     )
 
 
@@ -102,7 +102,7 @@ class LookedAt:
     """What is in order in parts of a log. signature: of the store when they were looked at."""
 
     signature: list[tuple[str, int, int]]
-    left: list[Left]
+    left: list[PartResult]
 
 
 def look_at(
@@ -115,17 +115,17 @@ def look_at(
     from .parallel import look
 
     load_checks()
-    scene, signature = Scene(store, scope, now_ms), _signature(store)
-    if scene.live:
+    context, signature = VerifyContext(store, scope, now_ms), _signature(store)
+    if context.live:
         return LookedAt(signature, [])
-    parts, groups = parts_of(scene), scope.groups or frozenset(GROUPS)
-    return LookedAt(signature, look(scene, groups, parts, number, jobs))
+    parts, groups = parts_of(context), scope.groups or frozenset(GROUPS)
+    return LookedAt(signature, look(context, groups, parts, number, jobs))
 
 
 def together(parts: Iterable[LookedAt]) -> LookedAt | None:
     """All parts of a log; those that saw another store than the first one are left out."""
     first: LookedAt | None = None
-    same: list[Left] = []
+    same: list[PartResult] = []
     for part in parts:  # one at a time: each may be large
         first = first or LookedAt(part.signature, same)
         same += part.left if part.signature == first.signature else []
@@ -140,22 +140,22 @@ def _settled(
     stop: Callable[[], bool] | None,
     jobs: int,
     looked_at: LookedAt | None,
-) -> Scene:
+) -> VerifyContext:
     """Run until the store has not changed under the run, or was known to change."""
     changing = False
     for attempt in range(_ATTEMPTS):
-        scene = Scene(store, scope, now_ms, stop or never, changing=changing)
-        before, known = _signature(store), scene.live
+        context = VerifyContext(store, scope, now_ms, stop or never, changing=changing)
+        before, known = _signature(store), context.live
         last = attempt == _ATTEMPTS - 1
-        fits = looked_at is not None and before == looked_at.signature and not known
+        can_merge = looked_at is not None and before == looked_at.signature and not known
         try:
-            _run(scene, progress, jobs, looked_at.left if looked_at and fits else ())
+            _run(context, progress, jobs, looked_at.left if looked_at and can_merge else ())
         except Missing:  # a broker has deleted its oldest file
             if last:
                 raise
         else:
             if known or last or before == _signature(store):
-                return scene
+                return context
         changing = True
         store = Store(store.layout.root, store.config, rate_bytes=store.rate_bytes)
     raise AssertionError("the last attempt returns or raises")
@@ -176,58 +176,63 @@ def _signature(store: Store) -> list[tuple[str, int, int]]:
 
 
 def _run(
-    scene: Scene, progress: Callable[[int], None] | None, jobs: int, left: Sequence[Left]
+    context: VerifyContext,
+    progress: Callable[[int], None] | None,
+    jobs: int,
+    left: Sequence[PartResult],
 ) -> None:
     """One run."""
-    groups = scene.scope.groups or frozenset(GROUPS)
-    parts = parts_of(scene)
+    groups = context.scope.groups or frozenset(GROUPS)
+    parts = parts_of(context)
     if (jobs == 1 and not left) or len(parts) != 1:
-        check_groups(scene, groups, partial(_read_parts, scene, groups, parts, progress))
+        check_groups(context, groups, partial(_read_parts, context, groups, parts, progress))
         return
     from .parallel import Beside
 
-    with Beside(scene, groups, parts, jobs, left) as others:
-        beside = partial(others.run, LogPass(scene, groups), progress)
-        alone = partial(_read_parts, scene, groups, parts, progress)
-        check_groups(scene, groups, beside if others else alone)
+    with Beside(context, groups, parts, jobs, left) as others:
+        beside = partial(others.run, LogPass(context, groups), progress)
+        alone = partial(_read_parts, context, groups, parts, progress)
+        check_groups(context, groups, beside if others else alone)
 
 
 def _read_parts(
-    scene: Scene,
+    context: VerifyContext,
     groups: frozenset[str],
     parts: list[Part],
     progress: Callable[[int], None] | None,
 ) -> None:
     """The pass over the log in one process."""
-    items = items_of(scene, parts, crc=wants_crc(scene, groups))
-    read(scene, LogPass(scene, groups), items, progress)
+    items = items_of(context, parts, crc=wants_crc(context, groups))
+    read(context, LogPass(context, groups), items, progress)
 
 
-def check_groups(scene: Scene, groups: frozenset[str], read_log: Callable[[], None]) -> None:
+def check_groups(
+    context: VerifyContext, groups: frozenset[str], read_log: Callable[[], None]
+) -> None:
     """All checks of some groups in their order. read_log: the pass over the log."""
     for once in checks_of(CHECKS.before, groups):
-        with going_on(scene, _codes(CHECKS.before, once)):
-            once(scene)
+        with going_on(context, _codes(CHECKS.before, once)):
+            once(context)
     read_log()
-    with start_beside(scene, groups):
-        _check_behind(scene, groups)
+    with start_beside(context, groups):
+        _check_behind(context, groups)
     for once in CHECKS.last.values():
-        once(scene)
+        once(context)
 
 
-def _check_behind(scene: Scene, groups: frozenset[str]) -> None:
+def _check_behind(context: VerifyContext, groups: frozenset[str]) -> None:
     """The checks behind the log."""
     late: list[str] = []
-    stopped = bool(scene.stopped())
+    stopped = bool(context.stopped())
     end = time.monotonic() + _GRACE_S
     for once in checks_of(CHECKS.after, groups):
-        if (stopped or scene.stopped()) and time.monotonic() > end:
+        if (stopped or context.stopped()) and time.monotonic() > end:
             late += _codes(CHECKS.after, once)
             continue
-        with going_on(scene, _codes(CHECKS.after, once)):
-            once(scene)
+        with going_on(context, _codes(CHECKS.after, once)):
+            once(context)
     if late:
-        scene.unread.append(f"not checked any more: {', '.join(sorted(late))}")
+        context.unread.append(f"not checked any more: {', '.join(sorted(late))}")
 
 
 def _codes(moment: dict[str, Once], check: Once) -> list[str]:
@@ -266,7 +271,7 @@ def verified_before(
     jobs: int | None = None,
     tell: Callable[[int], None] | None = None,
 ) -> tuple[Verdict, Proved | None]:
-    """`verify` of a whole store but for the next start, and what `examine` need not read for that.
+    """`verify` of a whole store but for the next start, and what `analyze` need not read for that.
 
     version: the broker's, None: the guess. tell: called with the log position reached. jobs: processes.
     Raises Unreadable.

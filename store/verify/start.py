@@ -23,12 +23,12 @@ from ..errors import StoreError
 from ..findings.findings import Finding
 from ..log.commit_log import Batch, Extent
 from ..settings.generation import generation_of
-from .context import Carried, Predicted, Scene, Scope
+from .context import Mergeable, Predicted, Scope, VerifyContext
 from .register import after
 
 if TYPE_CHECKING:
     from ..audit.prove import Proof, Prover
-    from ..audit.verified import SoundLog, SoundRun
+    from ..audit.verified import VerifiedLog, VerifiedRun
     from ..broker.dispatch import Dispatched
     from ..disk.layout import Layout
     from ..recover.predict import Prediction
@@ -39,25 +39,25 @@ if TYPE_CHECKING:
 class _Left(NamedTuple):
     """What a part leaves: its runs and BLANKs, and how far they go without a hole."""
 
-    items: list[SoundRun | Extent]
+    items: list[VerifiedRun | Extent]
     end: int
 
 
-class ProofOfLog(Carried):
+class ProofOfLog(Mergeable):
     """Proves the log while it is read. proof: None where that would be of no use."""
 
     def __init__(self, proof: Proof | None) -> None:
         self._proof = proof
         self._prover: Prover | None = None
-        self._sound: SoundLog | None = None
+        self._sound: VerifiedLog | None = None
 
     @classmethod
-    def fresh(cls, scene: Scene) -> ProofOfLog:
+    def fresh(cls, context: VerifyContext) -> ProofOfLog:
         """That of the store of a run."""
         from ..recover.recovery import proof_of
 
         try:
-            return cls(proof_of(scene.store.layout, scene.scope.broker_version))
+            return cls(proof_of(context.store.layout, context.scope.broker_version))
         except StoreError:  # what `recover` refuses, too
             return cls(None)
 
@@ -73,7 +73,7 @@ class ProofOfLog(Carried):
         except StoreError:  # of a queue, which has checks of its own
             self._give_up()
 
-    def done(self) -> SoundLog | None:
+    def done(self) -> VerifiedLog | None:
         """What is in order of all that was seen; None where that is not known."""
         if self._prover is not None:
             try:
@@ -87,26 +87,26 @@ class ProofOfLog(Carried):
     def _give_up(self) -> None:
         self._proof = self._prover = self._sound = None
 
-    def leave(self) -> _Left:
+    def export(self) -> _Left:
         """What is in order of this part."""
         sound = self.done()
         return _Left([], -1) if sound is None else _Left(sound.items, sound.end)
 
-    def take_on(self, scene: Scene, left: _Left) -> None:
+    def merge(self, context: VerifyContext, left: _Left) -> None:
         """That of the part, too."""
-        from ..audit.verified import SoundLog
+        from ..audit.verified import VerifiedLog
 
-        del scene
+        del context
         before = self.done()
         if self._proof is None or not left.items:
             return
-        part = SoundLog(left.items, left.end, self._proof.index)
+        part = VerifiedLog(left.items, left.end, self._proof.index)
         self._sound = part if before is None else part.after(before)
 
 
-def proved_of(scene: Scene) -> SoundLog | None:
+def proved_of(context: VerifyContext) -> VerifiedLog | None:
     """What is in order in the log that a run has read; None where that is not known."""
-    found = scene.states().get(ProofOfLog)
+    found = context.states().get(ProofOfLog)
     return found.done() if isinstance(found, ProofOfLog) else None
 
 
@@ -116,7 +116,7 @@ _SMALL_BYTES = 4 << 20
 
 
 def findings_of_start(found: Recovery) -> Iterator[Finding]:
-    """What a start would do to a store that `examine` has looked at."""
+    """What a start would do to a store that `analyze` has looked at."""
     root, worst, plan = os.fspath(found.layout.root), found.prediction, found.plan
     yield from cut_off(root, found.interrupted, found.barrier)
     if found.refusal is not None and not found.interrupted:
@@ -169,17 +169,17 @@ def forgotten(root: str, config: ConfigStart) -> Iterator[Finding]:
         yield Finding.of("I-188", root, text)
 
 
-def predict(layout: Layout, version: str | None, sound: SoundLog | None) -> Predicted:
-    """Simulate the start. version: of the broker, None: the guess. sound: as `examine` takes it.
+def predict(layout: Layout, version: str | None, sound: VerifiedLog | None) -> Predicted:
+    """Simulate the start. version: of the broker, None: the guess. sound: as `analyze` takes it.
 
     Raises Unreadable.
     """
     from ..plan.observer import Policy
-    from ..recover.recovery import Proved, examine
+    from ..recover.recovery import Proved, analyze
 
     proved = None if sound is None else Proved(sound, None)
     try:
-        found = examine(layout, version, policy=Policy.KEEP, proved=proved)
+        found = analyze(layout, version, policy=Policy.KEEP, proved=proved)
     except StoreError as error:
         return Predicted(list(refused_by_config(layout, version)), error.message)
     return Predicted(list(findings_of_start(found)))
@@ -208,28 +208,28 @@ def _left_out_by(scope: Scope) -> str:
     return next((option for option, given in limits.items() if given), "")
 
 
-def why_not(scene: Scene) -> str | None:
+def why_not(context: VerifyContext) -> str | None:
     """Why no start is predicted: "" where somebody writes; None: it is."""
-    return "" if scene.live else _left_out_by(scene.scope) or None
+    return "" if context.live else _left_out_by(context.scope) or None
 
 
 @contextmanager
-def start_beside(scene: Scene, groups: frozenset[str]) -> Iterator[None]:
-    """Predict the start of a scene's store in another process, for the check of this group.
+def start_beside(context: VerifyContext, groups: frozenset[str]) -> Iterator[None]:
+    """Predict the start of a context's store in another process, for the check of this group.
 
     Of a store that is in use nothing is predicted, nor in a run that looks at a part of it only. The
     log has been read: what is in order in it is known.
     """
-    reason = why_not(scene)
+    reason = why_not(context)
     if GROUP not in groups or reason is not None:
-        scene.start = lambda: Predicted([], reason or "")
+        context.start = lambda: Predicted([], reason or "")
         yield
         return
-    layout, version = scene.store.layout, scene.scope.broker_version
+    layout, version = context.store.layout, context.scope.broker_version
     with beside(
-        partial(predict, layout, version, proved_of(scene)), worth=worth_a_process(layout)
+        partial(predict, layout, version, proved_of(context)), worth=worth_a_process(layout)
     ) as start:
-        scene.start = start
+        context.start = start
         yield
 
 
@@ -239,11 +239,13 @@ def worth_a_process(layout: Layout) -> bool:
 
 
 @after("I-180", "I-181", "I-182", "I-183", "I-184", "I-185", "I-186", "I-187", "I-188")
-def a_start_does_no_harm(scene: Scene) -> None:
+def a_start_does_no_harm(context: VerifyContext) -> None:
     """A broker starts, and loses, hides, resets nothing."""
-    reason = scene.stopped()
-    found = Predicted([], reason) if reason else scene.start()
+    reason = context.stopped()
+    found = Predicted([], reason) if reason else context.start()
     for one in found.findings:
-        scene.findings.add(one.code, one.path, one.message, count=one.count, severity=one.severity)
+        context.findings.add(
+            one.code, one.path, one.message, count=one.count, severity=one.severity
+        )
     if found.why_not:
-        scene.unread.append(f"what a broker's start does: {found.why_not}")
+        context.unread.append(f"what a broker's start does: {found.why_not}")

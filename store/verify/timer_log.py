@@ -26,7 +26,7 @@ from ..findings.catalogue import Severity
 from ..inspect.timer_records import NO_NUMBER
 from ..timer.read import NOWHERE, TimerEntries, TimerRange, TimerUnits, timer_log, timer_wheel
 from ..timer.wheel import Ticks
-from .context import Scene
+from .context import VerifyContext
 from .register import Once, after
 from .timer_records import timer_columns
 from .unreadable import need_whole
@@ -74,8 +74,8 @@ class Slots(Rows):
 class TimerFiles:
     """The timer's files of a store, each read when it is asked for."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._layout = scene.store.layout
+    def __init__(self, context: VerifyContext) -> None:
+        self._layout = context.store.layout
         self.check_path = self._layout.config / "timercheck"
         self.wheel_path = self._layout.timer_wheel
 
@@ -153,9 +153,9 @@ class TimerFiles:
         return log
 
 
-def timer_files(scene: Scene) -> TimerFiles:
+def timer_files(context: VerifyContext) -> TimerFiles:
     """The timer's files of this run."""
-    return scene.kept("timer files", lambda: TimerFiles(scene))
+    return context.kept("timer files", lambda: TimerFiles(context))
 
 
 def of_timer(*codes: str) -> Callable[[Once], Once]:
@@ -163,9 +163,9 @@ def of_timer(*codes: str) -> Callable[[Once], Once]:
 
     def register(check: Once) -> Once:
         @wraps(check)
-        def limited(scene: Scene) -> None:
-            if scene.scope.topic in (None, TIMER_TOPIC):
-                check(scene)
+        def limited(context: VerifyContext) -> None:
+            if context.scope.topic in (None, TIMER_TOPIC):
+                check(context)
 
         return after(*codes)(limited)
 
@@ -179,21 +179,23 @@ _LOOK = "mqstore dump {path}"
 
 
 @of_timer("I-126")
-def entries_fill_the_log(scene: Scene) -> None:
+def entries_fill_the_log(context: VerifyContext) -> None:
     """Entries from the start of each file, then a BLANK; zeros only behind the last of all."""
-    log = timer_files(scene).log
+    log = timer_files(context).log
     for number, file in enumerate(log.files):
         last = number == len(log.files) - 1
         mine = [item for item in log.ranges if file.start <= item.position < file.end]
         for item in mine:
-            _odd_range(scene, log, file, item, last)
+            _odd_range(context, log, file, item, last)
         closed = any(item.kind == "blank" for item in mine)
         if not closed and not last and not mine:
             text = "the file is full of entries and has no BLANK: a start reads no later file"
-            scene.findings.add("I-126", file.path, text, offset=file.size, length=0)
+            context.findings.add("I-126", file.path, text, offset=file.size, length=0)
 
 
-def _odd_range(scene: Scene, log: TimerLog, file: MappedFile, item: TimerRange, last: bool) -> None:
+def _odd_range(
+    context: VerifyContext, log: TimerLog, file: MappedFile, item: TimerRange, last: bool
+) -> None:
     offset = item.position - file.start
     if item.kind == "blank":
         return
@@ -202,7 +204,7 @@ def _odd_range(scene: Scene, log: TimerLog, file: MappedFile, item: TimerRange, 
     if item.kind == "zeros":
         if last and not behind:
             if offset == 0 and file.start > 0:
-                _empty_last_file(scene, file)
+                _empty_last_file(context, file)
             return
         text = "zeros where entries should be, with entries behind them"
     elif _of_magic(file, item):
@@ -210,16 +212,16 @@ def _odd_range(scene: Scene, log: TimerLog, file: MappedFile, item: TimerRange, 
     else:
         text = "neither an entry nor a BLANK"
     text += ": a start that reads from an older file cuts the timer log here"
-    scene.findings.add("I-126", file.path, text, offset=offset, length=item.size)
+    context.findings.add("I-126", file.path, text, offset=offset, length=item.size)
 
 
-def _empty_last_file(scene: Scene, file: MappedFile) -> None:
-    rules = scene.profile.timer
+def _empty_last_file(context: VerifyContext, file: MappedFile) -> None:
+    rules = context.profile.timer
     refuses = rules is not None and not rules.any_size
     what = "no start" if refuses else "a start takes the queue offset of timercheck"
     text = f"the last file has no entry: {what} (B32)"
     level = Severity.FATAL if refuses else Severity.WARNING
-    scene.findings.add(
+    context.findings.add(
         "I-126", file.path, text, offset=0, length=file.size, severity=level, repair=_LOOK
     )
 
@@ -234,9 +236,9 @@ def _of_magic(file: MappedFile, item: TimerRange) -> bool:
 
 
 @of_timer("I-127")
-def entries_are_well_formed(scene: Scene) -> None:
+def entries_are_well_formed(context: VerifyContext) -> None:
     """A magic of 0 … 15, nothing reserved, and a link to an older entry."""
-    log = timer_files(scene).log
+    log = timer_files(context).log
     entries = log.entries
     link = (entries.previous >= entries.position) | (entries.previous < NOWHERE)
     for file, rows in _by_file(log):
@@ -253,7 +255,7 @@ def entries_are_well_formed(scene: Scene) -> None:
                 f"entry at {mine.position[row]}: {mine.reserved[row]} in a field that is always 0"
             )
 
-        add = scene.findings.add_rows
+        add = context.findings.add_rows
         add("I-127", file.path, wrong, starts, starts + UNIT_BYTES, of_link)
         odd = (mine.reserved != 0) & ~wrong
         add("I-127", file.path, odd, starts, starts + UNIT_BYTES, of_reserved)
@@ -263,7 +265,7 @@ def entries_are_well_formed(scene: Scene) -> None:
             offset = item.position - found.start
             text = f"entry at {item.position}: its magic is not of 0 to {MAGIC_MAX}"
             text += "; a start that meets it cuts the timer log there"
-            scene.findings.add("I-127", found.path, text, offset=offset, length=item.size)
+            context.findings.add("I-127", found.path, text, offset=offset, length=item.size)
 
 
 def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
@@ -278,15 +280,15 @@ def _by_file(log: TimerLog) -> list[tuple[MappedFile, slice]]:
 
 
 @of_timer("I-128", "I-129")
-def entries_name_their_records(scene: Scene) -> None:
+def entries_name_their_records(context: VerifyContext) -> None:
     """Each entry names a record of the timer topic, of its size, topic, time and kind."""
-    files = timer_files(scene)
-    log, records = files.log, timer_columns(scene)
+    files = timer_files(context)
+    log, records = files.log, timer_columns(context)
     entries = log.entries
-    if not len(entries.position) or not scene.read_at_once:
+    if not len(entries.position) or not context.read_at_once:
         return
     row, known = records.at(entries.offset_py)
-    expired = (entries.offset_py >= 0) & (entries.offset_py < scene.log.start)
+    expired = (entries.offset_py >= 0) & (entries.offset_py < context.log.start)
     if len(records.position):
         same = (records.size[row] == entries.size_py) & (
             records.topic_hash[row] == entries.topic_hash
@@ -298,10 +300,10 @@ def entries_name_their_records(scene: Scene) -> None:
     else:
         same = due = lost = np.zeros(len(row), np.bool_)
     done = entries.tick_ms < files.check.last_read_time_ms
-    dead = done & (entries.offset_py >= scene.log.end)
+    dead = done & (entries.offset_py >= context.log.end)
     wrong = ~(known & same) & ~lost
-    if scene.live:
-        wrong &= entries.offset_py < scene.log.end  # the rest came behind what was read
+    if context.live:
+        wrong &= entries.offset_py < context.log.end  # the rest came behind what was read
 
     def of_record(number: int) -> str:
         place = f"entry at {entries.position[number]}"
@@ -324,22 +326,24 @@ def entries_name_their_records(scene: Scene) -> None:
             return f"entry at {at}: it cancels a message and its record does not, or the reverse"
         return f"entry at {at}: due at {entries.tick_ms[number]}, its record says {due_ms}"
 
-    _tell(scene, log, "I-128", wrong & ~expired & ~dead, of_record)
-    _tell(scene, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO)
+    _tell(context, log, "I-128", wrong & ~expired & ~dead, of_record)
     _tell(
-        scene,
+        context, log, "I-128", wrong & expired, lambda n: f"{of_record(n)}: expired", Severity.INFO
+    )
+    _tell(
+        context,
         log,
         "I-128",
         wrong & dead & ~expired,
         lambda n: f"{of_record(n)}: long due",
         Severity.INFO,
     )
-    _tell(scene, log, "I-128", lost, of_lost, Severity.INFO)
-    _tell(scene, log, "I-129", known & same & ~due & ~lost, of_time)
+    _tell(context, log, "I-128", lost, of_lost, Severity.INFO)
+    _tell(context, log, "I-129", known & same & ~due & ~lost, of_time)
 
 
 def _tell(
-    scene: Scene,
+    context: VerifyContext,
     log: TimerLog,
     code: str,
     wrong: Flags,
@@ -353,7 +357,7 @@ def _tell(
         def told(row: int, base: int = rows.start) -> str:
             return message(base + row)
 
-        scene.findings.add_rows(
+        context.findings.add_rows(
             code,
             file.path,
             wrong[rows],
@@ -366,14 +370,14 @@ def _tell(
 
 
 @of_timer("I-135")
-def the_log_is_expired_with_its_records(scene: Scene) -> None:
+def the_log_is_expired_with_its_records(context: VerifyContext) -> None:
     """The first file of the timer log goes when the log has none of its records any more."""
-    log = timer_files(scene).log
+    log = timer_files(context).log
     rows = _by_file(log)
     if not rows or len(log.files) < 2:
         return
     file, mine = rows[0]
     last = int(log.entries.offset_py[mine][-1])
-    if file is log.files[0] and 0 <= last < scene.log.start:
-        text = f"its last entry names {last}, and the log begins at {scene.log.start}"
-        scene.findings.add("I-135", file.path, text)
+    if file is log.files[0] and 0 <= last < context.log.start:
+        text = f"its last entry names {last}, and the log begins at {context.log.start}"
+        context.findings.add("I-135", file.path, text)

@@ -16,7 +16,7 @@ from ..columns.ordered import rows_of
 from ..columns.rows import Rows
 from ..inspect.timer_records import BY_TOPIC, compared_by, numbers
 from ..log.record_status import tombstones
-from .context import Carried, Records, Scene
+from .context import Mergeable, Records, VerifyContext
 from .register import of_records
 
 Ints = npt.NDArray[np.int64]
@@ -52,19 +52,19 @@ class TimerColumns(Rows):
 
 
 @dataclass
-class _Parts(Carried):
+class _Parts(Mergeable):
     """Batches so far."""
 
     columns: list[TimerColumns] = field(default_factory=list)
 
-    def take_on(self, scene: Scene, left: _Parts) -> None:
+    def merge(self, context: VerifyContext, left: _Parts) -> None:
         """Those of the part come later."""
-        del scene
+        del context
         self.columns += left.columns
 
 
 @of_records("I-133")
-def note_timer_records(scene: Scene, records: Records) -> None:
+def note_timer_records(context: VerifyContext, records: Records) -> None:
     """Keep the columns of the records of the timer topic."""
     rows = records.of_topic(TIMER_TOPIC)
     if not len(rows):
@@ -74,11 +74,11 @@ def note_timer_records(scene: Scene, records: Records) -> None:
     topic, key = items.find(names.REAL_TOPIC), items.find(names.UNIQ_KEY)
     cancels = items.find(names.TIMER_DEL_UNIQKEY)
     topic_hash, name = java_hash_column(topic), java_hash_column(key).view(np.uint32)
-    if compared_by(scene.store) == BY_TOPIC:
+    if compared_by(context.store) == BY_TOPIC:
         shift = _power(np.maximum(key.length, 0))
         name = (topic_hash.view(np.uint32) * _HASH_BASE + _BETWEEN) * shift + name
     size, queue_offset, time = (batch.columns.ints(n).astype(np.int64) for n in _STORED)
-    parts = scene.kept(_KEY, _Parts)
+    parts = context.kept(_KEY, _Parts)
     parts.columns.append(
         TimerColumns(
             batch.position.copy(),
@@ -105,9 +105,9 @@ def _cancels_nothing(topic: Ragged, cancels: Ragged) -> Flags:
 _STORED = ("total_size", "queue_offset", "store_timestamp")
 
 
-def timer_columns(scene: Scene) -> TimerColumns:
+def timer_columns(context: VerifyContext) -> TimerColumns:
     """All of them, once the log has been read."""
-    parts = scene.kept(_KEY, _Parts)
+    parts = context.kept(_KEY, _Parts)
     parts.columns = [TimerColumns.concat(parts.columns)]
     return parts.columns[0]
 

@@ -15,7 +15,7 @@ from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
 from ..findings.catalogue import Severity
 from ..timer.read import NOWHERE, ByTick, follow, is_in_place
-from .context import Scene
+from .context import VerifyContext
 from .timer_log import Slots, TimerFiles, of_timer, timer_files
 
 Ints = npt.NDArray[np.int64]
@@ -25,26 +25,26 @@ _LOOK = "mqstore dump {path}"
 
 
 @of_timer("I-120")
-def the_wheel_has_its_length(scene: Scene) -> None:
+def the_wheel_has_its_length(context: VerifyContext) -> None:
     """A wheel has one length; an empty file counts as none."""
-    files = timer_files(scene)
+    files = timer_files(context)
     size = files.wheel_bytes
     if size not in (0, FILE_BYTES):
         text = f"{counted(size, 'byte')}, not {FILE_BYTES}: a broker does not start"
-        scene.findings.add("I-120", os.fspath(files.wheel_path), text)
+        context.findings.add("I-120", os.fspath(files.wheel_path), text)
 
 
 @of_timer("I-121")
-def slots_lie_where_their_time_belongs(scene: Scene) -> None:
+def slots_lie_where_their_time_belongs(context: VerifyContext) -> None:
     """A slot's number is its time modulo the number of slots."""
-    slots = timer_files(scene).slots
+    slots = timer_files(context).slots
     wrong = ~is_in_place(slots.number, slots.time)
 
     def told(row: int) -> str:
         number, time = slots.number[row], slots.time[row]
         return f"slot {number} has the time {time}, which belongs to slot {time % SLOTS}"
 
-    _tell(scene, "I-121", slots, wrong, told)
+    _tell(context, "I-121", slots, wrong, told)
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class Chains:
     broken: dict[int, tuple[str, str]]
 
 
-def chains(scene: Scene) -> Chains:
+def chains(context: VerifyContext) -> Chains:
     """The chains of the slots in use; made once."""
-    return scene.kept("timer chains", lambda: _chains(timer_files(scene)))
+    return context.kept("timer chains", lambda: _chains(timer_files(context)))
 
 
 def _chains(files: TimerFiles) -> Chains:
@@ -151,9 +151,9 @@ def _follow(found: Chains, files: TimerFiles, row: int) -> None:
 
 
 @of_timer("I-122")
-def slots_in_use_lead_into_the_log(scene: Scene) -> None:
+def slots_in_use_lead_into_the_log(context: VerifyContext) -> None:
     """First and last entry of a slot in use are entries of the timer log, in this order."""
-    found, log = chains(scene), timer_files(scene).log
+    found, log = chains(context), timer_files(context).log
     slots = found.slots
     where = f"the timer log ends at {log.end}" if log.files else "the timer log is missing"
 
@@ -161,13 +161,13 @@ def slots_in_use_lead_into_the_log(scene: Scene) -> None:
         ends = f"slot {slots.number[row]} leads to entries {slots.first[row]} … {slots.last[row]}"
         return f"{ends}; {where} (B31)"
 
-    _tell(scene, "I-122", slots, ~found.good, told)
+    _tell(context, "I-122", slots, ~found.good, told)
 
 
 @of_timer("I-123", "I-124")
-def chains_are_whole(scene: Scene) -> None:
+def chains_are_whole(context: VerifyContext) -> None:
     """A chain goes back from entry to entry of its tick, to the first one."""
-    found = chains(scene)
+    found = chains(context)
     for code in ("I-123", "I-124"):
         wrong = np.zeros(len(found.slots.time), np.bool_)
         wrong[[row for row, (of, _) in found.broken.items() if of == code]] = True
@@ -175,29 +175,33 @@ def chains_are_whole(scene: Scene) -> None:
         def told(row: int) -> str:
             return f"slot {found.slots.number[row]}: {found.broken[row][1]}"
 
-        _tell(scene, code, found.slots, wrong, told)
-    _outside(scene, found)
+        _tell(context, code, found.slots, wrong, told)
+    _outside(context, found)
 
 
-def _outside(scene: Scene, found: Chains) -> None:
+def _outside(context: VerifyContext, found: Chains) -> None:
     """Entries behind the flushed end that are still to come and in no chain.
 
     Every start reads them once more, after a clean stop as after a crash, and has the slot of each
     lead to it (spec 04, 4.9): so they come back, but for those that no later entry of their tick
     links to.
     """
-    files = timer_files(scene)
+    files = timer_files(context)
     entries, ticks, check = files.log.entries, files.ticks, files.check
     due = entries.tick_ms // ticks.precision_ms >= ticks.of(check.last_read_time_ms)
     late = entries.position >= check.last_timer_log_flush_pos
     rows = due & ~found.reached & late
-    if not rows.any() or not files.has_check or scene.live:
+    if not rows.any() or not files.has_check or context.live:
         return
     linked = linked_by_a_start(files, rows)
     _tell_outside(
-        scene, rows & linked, "a start links it", severity=Severity.WARNING, unclean=scene.crashed
+        context,
+        rows & linked,
+        "a start links it",
+        severity=Severity.WARNING,
+        unclean=context.crashed,
     )
-    _tell_outside(scene, rows & ~linked, "no later entry of its tick links to it")
+    _tell_outside(context, rows & ~linked, "no later entry of its tick links to it")
 
 
 def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
@@ -212,16 +216,16 @@ def linked_by_a_start(files: TimerFiles, rows: Flags) -> Flags:
     return found
 
 
-def _tell_outside(scene: Scene, rows: Flags, why: str, **more: Any) -> None:
+def _tell_outside(context: VerifyContext, rows: Flags, why: str, **more: Any) -> None:
     """Entries in no chain, as one finding."""
     if not rows.any():
         return
-    log = timer_files(scene).log
+    log = timer_files(context).log
     first = int(log.entries.position[rows][0])
     file = log.file_of(first)
     assert file is not None
     text = f"the entry at {first} is in no chain, behind what timercheck says was written: {why}"
-    scene.findings.add(
+    context.findings.add(
         "I-123",
         file.path,
         text,
@@ -242,9 +246,9 @@ class Counts(NamedTuple):
     usual: Flags
 
 
-def counts(scene: Scene) -> Counts:
+def counts(context: VerifyContext) -> Counts:
     """What the slots count, against their chains; of broken chains nothing is said."""
-    files, found = timer_files(scene), chains(scene)
+    files, found = timer_files(context), chains(context)
     slots, entries = found.slots, files.log.entries
     count = np.zeros((2, len(slots.time)), np.int64)
     rows = found.of_slot[found.reached]
@@ -259,27 +263,33 @@ def counts(scene: Scene) -> Counts:
 
 
 @of_timer("I-125")
-def slots_count_their_entries(scene: Scene) -> None:
+def slots_count_their_entries(context: VerifyContext) -> None:
     """`num` is the number of entries in the chain, less those that cancel."""
-    slots = chains(scene).slots
-    adds, deletes, wrong, usual = counts(scene)
+    slots = chains(context).slots
+    adds, deletes, wrong, usual = counts(context)
 
     def told(row: int) -> str:
         messages = counted(int(adds[row]), "message")
         made = f"{messages} and {counted(int(deletes[row]), 'that cancels', 'that cancel')}"
         return f"slot {slots.number[row]} counts {slots.num[row]}, its chain has {made}"
 
-    _tell(scene, "I-125", slots, wrong & ~usual, told)
+    _tell(context, "I-125", slots, wrong & ~usual, told)
     text = ": a start after a crash leaves it so"
     _tell(
-        scene, "I-125", slots, wrong & usual, lambda row: told(row) + text, Severity.INFO, repair=""
+        context,
+        "I-125",
+        slots,
+        wrong & usual,
+        lambda row: told(row) + text,
+        Severity.INFO,
+        repair="",
     )
 
 
 @of_timer("I-137")
-def no_message_waits_twice(scene: Scene) -> None:
+def no_message_waits_twice(context: VerifyContext) -> None:
     """No record is named by two entries that wait, those that cancel apart."""
-    files, found = timer_files(scene), chains(scene)
+    files, found = timer_files(context), chains(context)
     entries = files.log.entries
     rows = np.flatnonzero(found.reached & ~entries.deletes)
     named, count = np.unique(entries.offset_py[rows], return_counts=True)
@@ -291,7 +301,7 @@ def no_message_waits_twice(scene: Scene) -> None:
     assert file is not None
     text = f"the message at {twice[0]} waits in more than one entry and is delivered twice"
     usual = _read_again(named, count > 1)
-    scene.findings.add(
+    context.findings.add(
         "I-137",
         file.path,
         text + (": a start after a kill leaves it so" if usual else " (B34)"),
@@ -313,7 +323,7 @@ def _read_again(named: Ints, twice: Flags) -> bool:
 
 
 def _tell(
-    scene: Scene,
+    context: VerifyContext,
     code: str,
     slots: Slots,
     wrong: Flags,
@@ -324,7 +334,7 @@ def _tell(
     """Findings about slots, by the bytes of the wheel."""
 
     starts = slots.number * SLOT_BYTES
-    path = os.fspath(timer_files(scene).wheel_path)
+    path = os.fspath(timer_files(context).wheel_path)
     ends = starts + SLOT_BYTES
     more = {"severity": severity, "repair": repair}
-    scene.findings.add_rows(code, path, wrong, starts, ends, message, **more)
+    context.findings.add_rows(code, path, wrong, starts, ends, message, **more)

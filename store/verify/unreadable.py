@@ -18,7 +18,7 @@ from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..errors import UnreadableRange
 from ..findings.findings import Finding
-from .context import Scene
+from .context import VerifyContext
 from .register import last
 
 Ints = npt.NDArray[np.int64]
@@ -28,12 +28,12 @@ _NOT_CHECKED = "not checked to the end"
 
 
 @last("I-015")
-def every_byte_is_there(scene: Scene) -> None:
+def every_byte_is_there(context: VerifyContext) -> None:
     """What was read of the files could be read."""
     for one in of_unread():
-        scene.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
-    for place, codes in _ended(scene).items():
-        scene.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
+        context.findings.add("I-015", one.path, one.message, offset=one.offset, length=one.length)
+    for place, codes in _ended(context).items():
+        context.unread.append(f"{_NOT_CHECKED}, {place}: {', '.join(sorted(codes))}")
 
 
 def of_unread() -> Iterator[Finding]:
@@ -45,19 +45,19 @@ def of_unread() -> Iterator[Finding]:
         yield replace(found, offset=unread.offset, length=unread.length)
 
 
-def _ended(scene: Scene) -> dict[str, set[str]]:
+def _ended(context: VerifyContext) -> dict[str, set[str]]:
     """Codes of checks that could not go on, by the place where they ended."""
-    return scene.kept(_NOT_CHECKED, dict[str, set[str]])
+    return context.kept(_NOT_CHECKED, dict[str, set[str]])
 
 
 @contextmanager
-def going_on(scene: Scene, codes: Iterable[str]) -> Iterator[None]:
+def going_on(context: VerifyContext, codes: Iterable[str]) -> Iterator[None]:
     """A check in this block ends at bytes that cannot be read, the run does not. codes: its own."""
     try:
         yield
     except UnreadableRange as error:
         note(unread_of(error))
-        _ended(scene).setdefault(f"cannot read {error.path}", set()).update(codes)
+        _ended(context).setdefault(f"cannot read {error.path}", set()).update(codes)
 
 
 def need_whole(paths: Iterable[str]) -> None:
@@ -69,10 +69,10 @@ def need_whole(paths: Iterable[str]) -> None:
             raise unread.error()
 
 
-def is_gone(scene: Scene, positions: Ints) -> Flags:
+def is_gone(context: VerifyContext, positions: Ints) -> Flags:
     """bool[n]: log positions, int64[n], at which nobody can tell whether a record begins."""
     gone = np.zeros(len(positions), np.bool_)
-    for begin, end in scene.gone:
+    for begin, end in context.gone:
         gone |= (positions >= begin) & (positions < end)
     return gone
 
@@ -81,9 +81,9 @@ class Going:
     """Checks that are called again and again: one that has met bytes that cannot be read is left out."""
 
     def __init__(
-        self, scene: Scene, moment: dict[str, Any], checks: list[Callable[..., None]]
+        self, context: VerifyContext, moment: dict[str, Any], checks: list[Callable[..., None]]
     ) -> None:
-        self._scene = scene
+        self._scene = context
         self._moment = moment
         self._checks = checks
 

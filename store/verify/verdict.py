@@ -29,7 +29,7 @@ from ..findings.next_commands import (
 from .context import LogFacts
 
 if TYPE_CHECKING:
-    from ..audit.verified import SoundLog
+    from ..audit.verified import VerifiedLog
 
 
 class Status(StrEnum):
@@ -61,7 +61,7 @@ class Verdict:
     #: Why neither `recover` nor `repair` takes a store of this kind.
     unmendable: str = ""
     #: What of the log is in order for a start, where it was asked for.
-    sound: SoundLog | None = field(default=None, compare=False, repr=False)
+    sound: VerifiedLog | None = field(default=None, compare=False, repr=False)
 
     @property
     def serious(self) -> list[Finding]:

@@ -22,7 +22,7 @@ from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.log.message import messages
 from mqstore.store.log.splits import scan_split, splits
 from mqstore.store.queues.read import ConsumeQueues
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.find import find, offset_at
 from mqstore.store.search.selection import Selection
 from mqstore.store.search.store import Store
@@ -170,7 +170,7 @@ def store(data: bytes) -> None:
             assert find_offset >= 0
         before = _state(root)
         for version in ("4.9", "5.3"):
-            examine(Layout.open(root, config), version).to_json()
+            analyze(Layout.open(root, config), version).to_json()
         assert _state(root) == before
 
 

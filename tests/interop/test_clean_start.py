@@ -17,7 +17,7 @@ import pytest
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
@@ -168,7 +168,7 @@ def kept(root: Path, case: RandomCase, policy: Policy) -> Plan:
     def plan() -> Plan:
         return plan_again(Layout.open(root, case.config), case.version, wish)
 
-    wish = Wish(policy, MADE_MS, (case.version.rpartition(".")[0],))
+    wish = RecoveryOptions(policy, MADE_MS, (case.version.rpartition(".")[0],))
     made = plan()
     apply(Layout.open(root, case.config), made, plan, Files())
     return made

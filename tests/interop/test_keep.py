@@ -16,7 +16,7 @@ from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
@@ -38,7 +38,7 @@ Place = tuple[str, int]
 
 def kept(root: Path, version: str) -> Plan:
     """Recover a store under the policy."""
-    wish = Wish(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
+    wish = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
     plan = plan_again(Layout.open(root, CONFIG), version, wish)
     again = lambda: plan_again(Layout.open(root, CONFIG), version, wish)
     apply(Layout.open(root, CONFIG), plan, again, Files())
@@ -193,7 +193,7 @@ def test_a_log_that_is_gone(judge: Judge, tmp_path: Path) -> None:
     shutil.copytree(recovery_cases.base(some_case(judge.version)["base"], tmp_path), root)
     for path in (root / "commitlog").iterdir():
         path.unlink()
-    wish = Wish(Policy.KEEP, 0, (), force_empty_log=True)
+    wish = RecoveryOptions(Policy.KEEP, 0, (), force_empty_log=True)
 
     def again() -> Plan:
         return plan_again(Layout.open(root, CONFIG), judge.version, wish)

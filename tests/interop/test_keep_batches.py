@@ -13,7 +13,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.queues.start_batches import BATCH_UNIT_DTYPE
 from mqstore.store.recover.recovery import plan_again
@@ -37,7 +37,7 @@ def opened(base: str, root: Path) -> tuple[BrokerConfig, dict[str, Any]]:
 
 
 def kept(root: Path, config: BrokerConfig, version: str) -> Plan:
-    wish = Wish(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
+    wish = RecoveryOptions(Policy.KEEP, 1_795_300_000_000, (version.rpartition(".")[0],))
     plan = plan_again(Layout.open(root, config), version, wish)
     apply(
         Layout.open(root, config),

@@ -10,7 +10,7 @@ import pytest
 
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.search.store import Store
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
@@ -95,7 +95,7 @@ def test_no_error_without_being_told(number: int, exit: str, judge: Judge, tmp_p
     wrong = [f"{f.code} {f.path}: {f.message}" for f in found if f.severity >= Severity.ERROR]
     assert not wrong, config
     if exit == "clean":
-        recovery = examine(Layout.open(root), judge.version)
+        recovery = analyze(Layout.open(root), judge.version)
         assert not recovery.harmful, config
         edits = [] if recovery.plan is None else [e.reason for e in recovery.plan.edits]
         assert not edits, config

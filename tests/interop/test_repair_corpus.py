@@ -24,8 +24,8 @@ from mqstore.store.errors import Refused, Unsupported
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.log.record_status import Mark
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import Beyond, beyond_repair, examine_again
-from mqstore.store.repair.repair import Repair, examine, plan_again
+from mqstore.store.repair.recheck import Beyond, analyze_again, beyond_repair
+from mqstore.store.repair.repair import Repair, analyze, plan_again
 from mqstore.store.salvage.runs import Grade, grades
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
@@ -106,7 +106,7 @@ def has_long_hosts(root: Path, config: BrokerConfig) -> bool:
 
 def repaired(root: Path, config: BrokerConfig, version: str) -> tuple[str, Repair]:
     """Repair all, once: (session, the look at it afterwards). Raises Refused, Unsupported."""
-    found = examine(Layout.open(root, config), Choice(), version, NOW_MS)
+    found = analyze(Layout.open(root, config), Choice(), version, NOW_MS)
     if found.nothing_to_do:
         return "", found
     done = apply(
@@ -116,7 +116,7 @@ def repaired(root: Path, config: BrokerConfig, version: str) -> tuple[str, Repai
         Files(),
         command="repair",
     )
-    return done.session, examine_again(found)
+    return done.session, analyze_again(found)
 
 
 def check(case: Case, work: Path, tally: Tally) -> Path | None:

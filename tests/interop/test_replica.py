@@ -10,7 +10,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
@@ -30,7 +30,9 @@ MADE_MS = 1_795_300_000_000
 
 
 def recovered(root: Path, config: BrokerConfig, version: str, replica: Path | str = "") -> Plan:
-    wish = Wish(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],), replica=str(replica))
+    wish = RecoveryOptions(
+        Policy.KEEP, MADE_MS, (version.rpartition(".")[0],), replica=str(replica)
+    )
 
     def again() -> Plan:
         return plan_again(Layout.open(root, config), version, wish)

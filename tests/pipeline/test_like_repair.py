@@ -14,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.repair import examine, plan_again
+from mqstore.store.repair.repair import analyze, plan_again
 from mqstore.store.session.apply import apply
 
 from .. import stores
@@ -39,7 +39,7 @@ FAST = ("4.9.7-killed", "5.3.3-batchcq", "5.5.0-timer-killed")
 def repaired(root: Path, config: BrokerConfig) -> None:
     """What `repair --all` does: after a kill the log has an empty file at its end."""
     layout = Layout.open(root, config)
-    found = examine(layout, Choice(), None, NOW_MS)
+    found = analyze(layout, Choice(), None, NOW_MS)
 
     def again() -> object:
         return plan_again(Layout.open(root, config), found.request)

@@ -41,7 +41,7 @@ from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
 from mqstore.store.verify.context import Scope
-from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, Left
+from mqstore.store.verify.parallel import GROUPS_BESIDE, Beside, PartResult
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
@@ -101,7 +101,7 @@ def rows_of(function: str, tasks: list[dict[str, Any]]) -> list[pa.Table]:
     return [pa.Table.from_batches(reader.read(part)) for part in reader.partitions()]
 
 
-def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[Left]) -> None:
+def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[PartResult]) -> None:
     """Also for Arrow, in all that a worker does; in parts, too."""
     name = os.fsdecode(b"st\xff\xfere")
     root = stores.unpack(FAST[0], tmp_path).rename(tmp_path / name)
@@ -122,14 +122,14 @@ def test_a_path_that_is_no_text(tmp_path: Path, short_parts: list[Left]) -> None
 
 
 @pytest.fixture
-def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[Left]:
+def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     """Logs of some hundred kilobytes are cut, too. What of them is taken on."""
-    taken: list[Left] = []
-    take_on = Beside._take_on
+    taken: list[PartResult] = []
+    merge = Beside._take_on
 
-    def noting(self: Beside, left: Left) -> None:
+    def noting(self: Beside, left: PartResult) -> None:
         taken.append(left)
-        take_on(self, left)
+        merge(self, left)
 
     monkeypatch.setattr(Beside, "_take_on", noting)
     monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 15)
@@ -138,7 +138,9 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[Left]:
 
 
 @pytest.mark.parametrize(("name", "share"), [("5.3.3-killed-page", 0.2), ("5.5.0-killed", 0.8)])
-def test_a_log_in_parts(name: str, share: float, tmp_path: Path, short_parts: list[Left]) -> None:
+def test_a_log_in_parts(
+    name: str, share: float, tmp_path: Path, short_parts: list[PartResult]
+) -> None:
     """What is in front of damage is taken on, and the verdict is the same; also if parts failed."""
     root = stores.unpack(name, tmp_path)
     ((_, found),) = in_tasks([str(root)])
@@ -152,7 +154,7 @@ def test_a_log_in_parts(name: str, share: float, tmp_path: Path, short_parts: li
 
 @pytest.mark.parametrize("bound", [0, 30 << 20])
 def test_what_a_part_leaves_is_bounded(
-    bound: int, tmp_path: Path, short_parts: list[Left], monkeypatch: pytest.MonkeyPatch
+    bound: int, tmp_path: Path, short_parts: list[PartResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is left out is read by the run behind the parts, which says the same."""
     root = stores.unpack("5.3.3-killed-page", tmp_path)
@@ -166,7 +168,7 @@ def test_what_a_part_leaves_is_bounded(
 
 
 def test_parts_of_another_state_of_the_store_do_not_count(
-    tmp_path: Path, short_parts: list[Left]
+    tmp_path: Path, short_parts: list[PartResult]
 ) -> None:
     """What was written between the tasks and the run behind them is seen."""
     root = stores.unpack("5.3.3-clean", tmp_path)
@@ -230,7 +232,7 @@ def test_only_logs_that_have_parts_are_cut(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", pick(stores.NAMES, "pipeline_verify parts", 2))
-def test_damage_in_parts(name: str, tmp_path: Path, short_parts: list[Left]) -> None:
+def test_damage_in_parts(name: str, tmp_path: Path, short_parts: list[PartResult]) -> None:
     root, random = stores.unpack(name, tmp_path), rng(f"pipeline_verify {name}")
     ((_, found),) = in_tasks([str(root)])
     same(found, local(root))
@@ -244,7 +246,7 @@ def test_damage_in_parts(name: str, tmp_path: Path, short_parts: list[Left]) -> 
 
 @pytest.mark.slow
 def test_cases_of_damage_in_parts(
-    tmp_path: Path, short_parts: list[Left], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, short_parts: list[PartResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their files have 8 KiB."""
     monkeypatch.setattr(log_pass, "CUT_BYTES", 1 << 11)
@@ -282,18 +284,18 @@ def in_workers(taken: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             return Reader(made._function, made._tasks, made._shares)
 
     def judged(rows: pa.Table, tasks: list[dict[str, Any]]) -> pa.Table:
-        take_on = Beside._take_on
+        merge = Beside._take_on
 
-        def noting(self: Beside, left: Left) -> None:
+        def noting(self: Beside, left: PartResult) -> None:
             with taken.open("a") as file:
                 print(left.log.records, file=file)
-            take_on(self, left)
+            merge(self, left)
 
         Beside._take_on = noting  # type: ignore[method-assign]
         try:
             return shortly(lambda: judged_rows(rows, tasks))
         finally:
-            Beside._take_on = take_on  # type: ignore[method-assign]
+            Beside._take_on = merge  # type: ignore[method-assign]
 
     monkeypatch.setattr(pipeline_tasks, "TaskSource", Source)
     monkeypatch.setattr(pipeline_verify, "judged_rows", judged)

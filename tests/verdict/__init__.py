@@ -113,7 +113,7 @@ def _said_of(root: Path, config: BrokerConfig, version: str | None) -> Said:
         others = verify(store, Scope(groups=_OTHERS, broker_version=version), now_ms=NOW_MS)
     found, refused = None, ""
     try:
-        found = recovery.examine(layout, version, policy=Policy.KEEP)
+        found = recovery.analyze(layout, version, policy=Policy.KEEP)
         verdict = with_start(others, found)
         found = widened(found, verdict.findings)
         verdict = with_start(others, found)
@@ -149,7 +149,7 @@ def apply_recovery(said: Said, config: BrokerConfig) -> str:
 
 def apply_repair(root: Path, config: BrokerConfig, version: str | None) -> tuple[Repair, str]:
     """Carry out `repair --all`: what was planned, and the session. Raises Refused, Unsupported."""
-    found = repair.examine(Layout.open(root, config), Choice(), version, NOW_MS)
+    found = repair.analyze(Layout.open(root, config), Choice(), version, NOW_MS)
     if found.nothing_to_do:
         return found, ""
     again: Callable[[], Plan] = partial(

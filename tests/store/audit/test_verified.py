@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from mqstore.store.audit import prove
-from mqstore.store.audit.verified import SoundLog
+from mqstore.store.audit.verified import VerifiedLog
 from mqstore.store.broker.dispatch import LMQ_PREFIX
 from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import Snapshot
@@ -52,10 +52,10 @@ def told(
     jobs: int,
     proved: recovery.Proved | None = None,
 ) -> Any:
-    """Everything that `examine` says. The time of the plan's records is the clock's."""
+    """Everything that `analyze` says. The time of the plan's records is the clock's."""
     named = list[Any]()
     layout = Layout.open(root, config)
-    found = recovery.examine(layout, version, policy=policy, jobs=jobs, proved=proved)
+    found = recovery.analyze(layout, version, policy=policy, jobs=jobs, proved=proved)
     for most in (7, MOST):
         found.name_lost(most)
         named.append(found.to_json())
@@ -76,7 +76,7 @@ def same(root: Path, config: BrokerConfig, version: str | None, policy: Policy) 
     assert told(root, config, version, policy, 1, proved) == expected
 
 
-def proved(root: Path, jobs: int = 1) -> SoundLog:
+def proved(root: Path, jobs: int = 1) -> VerifiedLog:
     """What is in order in a store."""
     proof = recovery.proof_of(Layout.open(root), None)
     assert proof is not None
@@ -95,7 +95,9 @@ def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
     root = stores.unpack("5.3.3-clean", tmp_path)
     sound = proved(root)
     assert sound.end == CommitLog.open(Layout.open(root)).end().position
-    assert sum(stretch.messages for run in sound.runs for stretch in run.queues.values()) > 0
+    assert (
+        sum(queue_range.messages for run in sound.runs for queue_range in run.queues.values()) > 0
+    )
     parts = proved(root, 3)
     assert (parts.end, len(parts.runs) > len(sound.runs)) == (sound.end, True)
 
@@ -103,7 +105,7 @@ def test_a_whole_store_is_proved_to_its_end(tmp_path: Path) -> None:
 def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     layout = Layout.open(stores.unpack("5.3.3-clean", tmp_path))
     reached: list[int] = []
-    recovery.examine(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
+    recovery.analyze(layout, policy=Policy.KEEP, jobs=3, tell=reached.append)
     log = CommitLog.open(layout)
     assert log.min_offset < min(reached) and max(reached) <= log.max_file_end
     assert log.end().position in reached
@@ -121,7 +123,7 @@ def test_verify_proves_what_it_reads(jobs: int, tmp_path: Path) -> None:
 
 def test_parts_that_do_not_meet_are_not_one(tmp_path: Path) -> None:
     sound = proved(stores.unpack("5.3.3-clean", tmp_path), 3)
-    first, *_, last = (SoundLog([run], run.end, sound.index) for run in sound.runs)
+    first, *_, last = (VerifiedLog([run], run.end, sound.index) for run in sound.runs)
     together = last.after(first)
     assert (together.items, together.end) == ([*first.items, *last.items], first.end)
     assert together.offsets() == first.offsets()
@@ -257,7 +259,7 @@ def test_nothing_is_proved_of_a_store_that_has_changed(tmp_path: Path) -> None:
     queue = min((layout.consume_queue / "orders/0").iterdir())
     with queue.open("r+b") as file:
         file.write(bytes(20))
-    found = recovery.examine(layout, policy=Policy.KEEP, proved=proved)
+    found = recovery.analyze(layout, policy=Policy.KEEP, proved=proved)
     assert proved is not None and found.plan is not None and found.plan.completed
 
 

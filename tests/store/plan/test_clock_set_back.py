@@ -16,7 +16,7 @@ from mqstore.store.log.record_status import Mark
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.recover.recovery import Recovery, examine
+from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.search.store import Store
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.context import Scope
@@ -60,7 +60,7 @@ def planned(root: Path, version: str) -> Plan:
 
 
 def look(root: Path, version: str, policy: Policy) -> Recovery:
-    return examine(Layout.open(root, TINY), version, policy=policy)
+    return analyze(Layout.open(root, TINY), version, policy=policy)
 
 
 @pytest.mark.few(3)

@@ -11,7 +11,7 @@ from mqstore.formats.message import MESSAGE
 from mqstore.store.disk.layout import Layout
 from mqstore.store.plan.observer import Policy
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 
 from ..put.test_producer_transaction import log_of
 from ..put.writing import NOW, TINY, writer
@@ -37,7 +37,7 @@ def test_the_first_record_of_the_log_has_its_unit_too(
         overwrite(tmp_path / "commitlog", LOG_FILE, message.position, MESSAGE.build(values))
     shutil.rmtree(tmp_path / "consumequeue")
     (tmp_path / "consumequeue").mkdir()
-    found = examine(Layout.open(tmp_path, TINY), version, policy=policy)
+    found = analyze(Layout.open(tmp_path, TINY), version, policy=policy)
     assert found.plan is not None
     (queue,) = found.plan.queues
     assert (queue.min_offset, queue.max_offset) == (0, LIVES * COUNT)

@@ -26,11 +26,11 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.fill import SMALLEST_FILLER, encoded, fill, padded
 from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC, Forms, Gap, is_for_service
 from mqstore.store.plan.lost_units import LostUnits
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.unreferenced import places
 from mqstore.store.queues.edits import Hole
-from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases
@@ -45,7 +45,7 @@ FILE_BYTES = CONFIG.get_int("mappedFileSizeCommitLog") or 0
 
 def kept(root: Path, version: str) -> Plan:
     """Recover a store under the policy, twice: the second time nothing is left to do."""
-    wish = Wish(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
 
     def again() -> Plan:
         return plan_again(Layout.open(root, CONFIG), version, wish)
@@ -225,7 +225,7 @@ def test_lost_messages_that_no_unit_names(count: int, tag: str, tmp_path: Path) 
         position, size, _ = units[queue][offset]
         overwrite(root / "commitlog", FILE_BYTES, position, bytes(size))
         overwrite(root / "consumequeue/TopicA/0", 400, offset * UNIT_BYTES, bytes(UNIT_BYTES))
-    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",), tag)
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), tag)
 
     def again() -> Plan:
         return plan_again(Layout.open(root, CONFIG), "5.3.3", wish)
@@ -433,7 +433,7 @@ def test_a_record_whose_own_checksum_is_wrong(kind: str, lost: int, tmp_path: Pa
     config = recovery_cases.config_of(case, root)
 
     def found() -> Recovery:
-        return examine(Layout.open(root, config), case["version"], policy=Policy.KEEP)
+        return analyze(Layout.open(root, config), case["version"], policy=Policy.KEEP)
 
     before = found()
     assert before.plan is not None and before.prediction.lost.messages > 1

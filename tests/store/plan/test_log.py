@@ -12,7 +12,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 def found(root: Path, policy: Policy = Policy.KEEP, *, force: bool = True) -> Recovery:
     layout = Layout.open(root, CONFIG)
-    return examine(layout, VERSION, policy=policy, force_empty_log=force)
+    return analyze(layout, VERSION, policy=policy, force_empty_log=force)
 
 
 def carried_out(root: Path, before: Recovery, files: Files | None = None) -> None:

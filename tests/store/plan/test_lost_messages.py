@@ -23,7 +23,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.lost_messages import MOST, LostMessages
 from mqstore.store.plan.observer import GroupLoss, Policy, read_progress
 from mqstore.store.queues.rocksdb import readable
-from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -67,7 +67,7 @@ def damage(root: Path, offset: int, data: bytes) -> None:
 
 
 def examined(root: Path, policy: Policy = Policy.KEEP) -> Recovery:
-    found = examine(Layout.open(root, config_of(root)), "5.3", policy=policy)
+    found = analyze(Layout.open(root, config_of(root)), "5.3", policy=policy)
     found.name_lost()
     return found
 
@@ -267,7 +267,7 @@ def test_a_record_of_several_queues_is_lost_to_all(tmp_path: Path) -> None:
         file.write(bytes([body[0][0] ^ 1]))
     table = f'{{"lmqOffsetTable":{{"{light.topic}@%LMQ%g":{offset}}},"offsetTable":{{}}}}'
     write(root / "config", "lmqConsumerOffset.json", table)
-    found = examine(Layout.open(root, config), "5.3", policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), "5.3", policy=Policy.KEEP)
     found.name_lost()
     places = {(r["topic"], r["queue_offset"]) for r in found.named["plan"]}
     named = {(q.topic, k) for q, many in units.items() for k, u in many.items() if u[0] == unit[0]}

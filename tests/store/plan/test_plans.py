@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from mqstore.store.audit.messages import Readability, survey
+from mqstore.store.audit.messages import Readability, scan_messages
 from mqstore.store.broker.dispatch_record import Dispatching
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.observer import Policy, Wish, can_have_files
+from mqstore.store.plan.observer import Policy, RecoveryOptions, can_have_files
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import Recovery, examine, plan_again
+from mqstore.store.recover.recovery import Recovery, analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.start.simulate import Outcome
 
@@ -36,7 +36,7 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     """What is wrong with a store once its plan is applied."""
     root = recovery_cases.damaged(case, work)
     config = recovery_cases.config_of(case, root)
-    found = examine(Layout.open(root, config), case["version"])
+    found = analyze(Layout.open(root, config), case["version"])
     plan = found.plan
     if plan is None:
         return [] if found.refusal else ["no plan and no reason"]
@@ -51,7 +51,7 @@ def faults(case: dict[str, Any], work: Path) -> list[str]:
     kept = [(file.start, file.start + file.wrote) for file in start.log.files]
     after = Readability(kept, start.queues, can_have_files)
     log = CommitLog.open(Layout.open(root, config))
-    survey(log, [after], Dispatching(multi_dispatch=_dispatches_to_many(start)))
+    scan_messages(log, [after], Dispatching(multi_dispatch=_dispatches_to_many(start)))
     # a record whose own queue offset was changed has its unit, at another place than it says
     changed = ("queue_offset", "offset_", "flip_queueOffset", "flip_queueId")
     astray = 1 if case["kind"].startswith(changed) else 0
@@ -105,7 +105,7 @@ def test_renamed_log_files_are_no_empty_log(policy: Policy, tmp_path: Path) -> N
     shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
     for path in sorted((root / "commitlog").iterdir(), reverse=True):
         path.rename(path.with_name(f"{int(path.name) + 8192 * 100:020d}"))
-    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
@@ -122,7 +122,7 @@ def test_log_files_without_a_name_are_no_empty_log(
         path.rename(path.with_name(f"{int(path.name) + 8}"))
     if not queues:
         shutil.rmtree(root / "consumequeue")
-    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=policy)
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
@@ -133,13 +133,13 @@ def test_a_file_far_from_all_others(tmp_path: Path) -> None:
     first = min((root / "commitlog").iterdir())
     shutil.copyfile(first, first.with_name(f"{8192 * 10**12:020d}"))
     layout = Layout.open(root, recovery_cases.CONFIG)
-    plan = examine(layout, "5.3.3", policy=Policy.KEEP).plan
+    plan = analyze(layout, "5.3.3", policy=Policy.KEEP).plan
     assert plan is not None and not plan.lost.messages
     assert [edit.kind for edit in plan.edits if "commitlog" in edit.path] == ["move"]
     first.rename(root / "other")
     for path in sorted((root / "commitlog").iterdir())[:-1]:
         path.unlink()
-    found = examine(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=Policy.KEEP)
+    found = analyze(Layout.open(root, recovery_cases.CONFIG), "5.3.3", policy=Policy.KEEP)
     assert found.plan is None and "were the files renamed?" in str(found.refusal)
 
 
@@ -162,7 +162,7 @@ def test_an_empty_file_behind_the_units_of_consumequeue_ext(policy: Policy, tmp_
     config = recovery_cases.config_of(case, root)
 
     def again() -> Plan:
-        return plan_again(Layout.open(root, config), case["version"], Wish(policy, 0))
+        return plan_again(Layout.open(root, config), case["version"], RecoveryOptions(policy, 0))
 
     plan = again()
     apply(Layout.open(root, config), plan, again, Files())

@@ -23,10 +23,10 @@ from mqstore.store.errors import InvalidInput, Missing, NotAStore, Refused, Unsu
 from mqstore.store.log.commit_log import CommitLog
 from mqstore.store.plan.bring_back import Brought, Part, QueueChain
 from mqstore.store.plan.fill import _apart
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.replica import is_original
-from mqstore.store.recover.recovery import examine, plan_again
+from mqstore.store.recover.recovery import analyze, plan_again
 from mqstore.store.session.apply import apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -60,7 +60,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 
 
 def planned(root: Path, replica: Path | str, config: BrokerConfig = CONFIG) -> Plan:
-    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",), replica=str(replica))
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",), replica=str(replica))
     return plan_again(Layout.open(root, config), "5.3", wish)
 
 
@@ -163,7 +163,7 @@ def overwrite(path: Path, offset: int, data: bytes) -> None:
 
 def test_the_report_says_what_came_and_what_did_not(unpacked: Stores, torn: Path) -> None:
     peer = unpacked(SLAVE)
-    found = examine(Layout.open(torn, CONFIG), "5.3", policy=Policy.KEEP, replica=str(peer))
+    found = analyze(Layout.open(torn, CONFIG), "5.3", policy=Policy.KEEP, replica=str(peer))
     assert found.plan is not None
     row = found.to_json()["plan"]["replica"]
     (part,) = row["ranges"]
@@ -231,7 +231,7 @@ def test_what_is_no_replica_is_told(unpacked: Stores, torn: Path, tmp_path: Path
     with pytest.raises(Unsupported, match="DLedger"):
         planned(torn, unpacked("5.3.3-dledger"))
     with pytest.raises(InvalidInput, match="keep"):
-        examine(Layout.open(torn, CONFIG), "5.3", policy=Policy.BROKER, replica=str(torn))
+        analyze(Layout.open(torn, CONFIG), "5.3", policy=Policy.BROKER, replica=str(torn))
 
 
 def test_files_of_another_size_are_refused(unpacked: Stores, torn: Path, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_both_damaged_in_one_place(unpacked: Stores, torn: Path, tmp_path: Path)
 
 def test_tombstones_give_way_to_what_was_there(unpacked: Stores, torn: Path) -> None:
     """A recovery without the replica first: the messages can still come back."""
-    config, wish = CONFIG, Wish(Policy.KEEP, MADE_MS, ("5.3",))
+    config, wish = CONFIG, RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
 
     def without() -> Plan:
         return plan_again(Layout.open(torn, config), "5.3", wish)
@@ -290,7 +290,7 @@ def test_tombstones_of_the_replica_are_not_taken(
     unpacked: Stores, torn: Path, tmp_path: Path
 ) -> None:
     peer = Path(shutil.copytree(torn, tmp_path / "peer"))
-    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",))
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
     plan = plan_again(Layout.open(peer, CONFIG), "5.3", wish)
     apply(
         Layout.open(peer, CONFIG),
@@ -334,7 +334,7 @@ def test_a_lost_end_comes_back(unpacked: Stores, tmp_path: Path, units: bool) ->
 def test_a_sound_end_is_the_end(unpacked: Stores, tmp_path: Path) -> None:
     """A store that was shut down in order gets no more messages; that there are more is told."""
     root = Path(shutil.copytree(unpacked(SLAVE), tmp_path / "store"))
-    wish = Wish(Policy.KEEP, MADE_MS, ("5.3",))
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, ("5.3",))
 
     def without() -> Plan:
         return plan_again(Layout.open(root, CONFIG), "5.3", wish)

@@ -26,7 +26,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.index.read import sizes_of
 from mqstore.store.log.commit_log import Batch, CommitLog
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.plan.torn_records import mended
 from mqstore.store.recover.recovery import plan_again
@@ -105,7 +105,7 @@ def test_a_checksum_of_the_whole_is_made_anew() -> None:
 
 
 def planned(root: Path, version: str, config: BrokerConfig = CONFIG) -> Plan:
-    wish = Wish(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
+    wish = RecoveryOptions(Policy.KEEP, MADE_MS, (version.rpartition(".")[0],))
     return plan_again(Layout.open(root, config), version, wish)
 
 

@@ -12,10 +12,10 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.message import Message
 from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import Wishes, as_stored, committed, decided, open_half
+from mqstore.store.put.producer import ProducerOptions, as_stored, committed, decided, open_half
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.session.apply import apply
 
@@ -34,7 +34,7 @@ def made(root: Path, version: str) -> list[Message]:
         for key in HALVES:
             text = names.format_properties({"UNIQ_KEY": key, "PGROUP": "g"})
             message = NewMessage(b"orders", b"body " * 30, queue_id=0, properties=text)
-            store.append(as_stored(message, Wishes(half=True), store))
+            store.append(as_stored(message, ProducerOptions(half=True), store))
     for key in DECIDED:
         with writer(root, version) as store:
             half = open_half(store.layout, key)
@@ -52,7 +52,7 @@ def lose(root: Path, op: Message, *, unit: bool) -> None:
 
 
 def kept(root: Path, version: str) -> Plan:
-    wish = Wish(Policy.KEEP, NOW, (version,))
+    wish = RecoveryOptions(Policy.KEEP, NOW, (version,))
 
     def again() -> Plan:
         return plan_again(Layout.open(root, TINY), version, wish)

@@ -16,7 +16,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.log.body import unpack
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import Wishes, as_stored, delayed, timed
+from mqstore.store.put.producer import ProducerOptions, as_stored, delayed, timed
 from mqstore.store.put.stored_body import compressed
 from mqstore.store.put.writer import StoreWriter, WriterOptions
 from mqstore.store.search.store import Store
@@ -135,9 +135,11 @@ def test_compression_of_4() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes", [Wishes(delay_level=3), Wishes(deliver_ms=NOW_MS + 60_000)], ids=["level", "time"]
+    "wishes",
+    [ProducerOptions(delay_level=3), ProducerOptions(deliver_ms=NOW_MS + 60_000)],
+    ids=["level", "time"],
 )
-def test_the_real_topic_is_made_known(wishes: Wishes, tmp_path: Path) -> None:
+def test_the_real_topic_is_made_known(wishes: ProducerOptions, tmp_path: Path) -> None:
     """A broker delivers only to topics that it knows; the delay topic has a queue for each level."""
     root = tmp_path / "store"
     options = WriterOptions(as_broker="5.3")
@@ -159,13 +161,15 @@ def test_properties_ask_as_options_do(tmp_path: Path) -> None:
     asked = {"DELAY": "2"}, {"TIMER_DELAY_SEC": "60"}, {"TIMER_DELAY_MS": "60000"}
     with StoreWriter.open(tmp_path / "store", clock=lambda: NOW_MS) as writer:
         topics = [
-            as_stored(replace(MESSAGE, properties=format_properties(p)), Wishes(), writer).topic
+            as_stored(
+                replace(MESSAGE, properties=format_properties(p)), ProducerOptions(), writer
+            ).topic
             for p in asked
         ]
         assert topics == [SCHEDULE_TOPIC.encode(), TIMER_TOPIC.encode(), TIMER_TOPIC.encode()]
         both = replace(MESSAGE, properties=format_properties(asked[0]))
         with pytest.raises(InvalidInput, match="not both"):
-            as_stored(both, Wishes(deliver_ms=NOW_MS + 1), writer)
+            as_stored(both, ProducerOptions(deliver_ms=NOW_MS + 1), writer)
         odd = replace(MESSAGE, properties=format_properties({"TIMER_DELAY_SEC": "soon"}))
         with pytest.raises(InvalidInput, match="not a number"):
-            as_stored(odd, Wishes(), writer)
+            as_stored(odd, ProducerOptions(), writer)

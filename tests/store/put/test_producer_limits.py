@@ -9,7 +9,7 @@ import pytest
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.errors import InvalidInput, LimitExceeded
 from mqstore.store.put.new_message import NewMessage
-from mqstore.store.put.producer import Wishes, as_stored, check_producer
+from mqstore.store.put.producer import ProducerOptions, as_stored, check_producer
 
 from .writing import TINY, VERSIONS, writer
 
@@ -39,9 +39,9 @@ def test_what_a_producer_is_refused(
     with writer(tmp_path, version, config=SMALL) as open_store:
         if version >= since:
             with pytest.raises((InvalidInput, LimitExceeded), match=said):
-                as_stored(message, Wishes(), open_store)
+                as_stored(message, ProducerOptions(), open_store)
         else:
-            assert as_stored(message, Wishes(), open_store) == message
+            assert as_stored(message, ProducerOptions(), open_store) == message
 
 
 def test_long_topics_of_groups(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_what_the_limit_counts(version: str, tmp_path: Path) -> None:
 
 def test_a_compressed_body_is_measured_before(tmp_path: Path) -> None:
     with writer(tmp_path, "5.3", config=SMALL) as open_store:
-        asked = Wishes(compress="zlib", over_bytes=0)
+        asked = ProducerOptions(compress="zlib", over_bytes=0)
         with pytest.raises(LimitExceeded, match="1001 bytes"):
             as_stored(NewMessage(b"T", bytes(1001)), asked, open_store)
         assert len(as_stored(NewMessage(b"T", bytes(1000)), asked, open_store).body) < 100

@@ -21,7 +21,7 @@ from mqstore.store.plan.gaps import HALF_TOPIC, OP_TOPIC
 from mqstore.store.put.new_message import NewMessage
 from mqstore.store.put.producer import (
     TRANSACTION_ID,
-    Wishes,
+    ProducerOptions,
     as_stored,
     committed,
     decided,
@@ -107,7 +107,7 @@ def _ops_are_like_ours(halves: list[Message], ops: list[Message], profile: Write
 @pytest.mark.few(4)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_view_of_what_was_put(version: str, tmp_path: Path) -> None:
-    asked = Wishes(half=True)
+    asked = ProducerOptions(half=True)
     with writer(tmp_path, version) as open_store:
         for key in ("A", "B", "C"):
             text = names.format_properties({"UNIQ_KEY": key, "PGROUP": "g"})
@@ -138,19 +138,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
     later = replace(message, properties=names.format_properties({"DELAY": "3"}))
     with writer(tmp_path, "5.3") as open_store:
         for asked, what in (
-            (Wishes(half=True, delay_level=2), message),
-            (Wishes(half=True, deliver_ms=NOW + 1000), message),
-            (Wishes(half=True), later),
+            (ProducerOptions(half=True, delay_level=2), message),
+            (ProducerOptions(half=True, deliver_ms=NOW + 1000), message),
+            (ProducerOptions(half=True), later),
         ):
             with pytest.raises(InvalidInput, match="half message cannot be delayed"):
                 as_stored(what, asked, open_store)
     deaf = BrokerConfig({**TINY, "rejectTransactionMessage": "true"})
     with writer(tmp_path, "5.3", config=deaf) as open_store:
         with pytest.raises(InvalidInput, match="rejectTransactionMessage"):
-            as_stored(message, Wishes(half=True), open_store)
+            as_stored(message, ProducerOptions(half=True), open_store)
         asks = replace(message, properties=names.format_properties({"TRAN_MSG": "True"}))
         with pytest.raises(InvalidInput, match="rejectTransactionMessage"):
-            as_stored(asks, Wishes(), open_store)
+            as_stored(asks, ProducerOptions(), open_store)
 
 
 def test_a_half_record_without_a_real_queue(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from mqstore.store.disk.queue_directories import queue_directories
 from mqstore.store.queues import references
 from mqstore.store.queues.read import ConsumeQueue, ConsumeQueues
 from mqstore.store.queues.read_batches import BatchConsumeQueue
-from mqstore.store.queues.references import Naming
+from mqstore.store.queues.references import QueueReferences
 
 from ...stores import config, unpack
 
@@ -54,7 +54,7 @@ def test_every_record_is_named_and_nothing_else(
     monkeypatch.setattr(references, "_TOGETHER", 64)
     monkeypatch.setattr("mqstore.store.queues.units.WINDOW_UNITS", 5)
     layout = _layout(name, tmp_path)
-    asked, units = Naming(layout), _units(layout)
+    asked, units = QueueReferences(layout), _units(layout)
     Random(name).shuffle(units)
     for position, size in units[:400]:
         assert asked.names(position, position + size)
@@ -78,7 +78,7 @@ def test_many_holes_open_a_queue_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(ConsumeQueue, "open", counting)
     monkeypatch.setattr(ConsumeQueue, "units", reading)
-    asked = Naming(layout)
+    asked = QueueReferences(layout)
     for position in np.arange(0, 200_000, 77).tolist():
         asked.names(position, position + 500)
     assert len(opened) > 10
@@ -87,4 +87,4 @@ def test_many_holes_open_a_queue_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_without_units_nothing_is_denied(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    assert Naming(Layout.open(tmp_path)).names(0, 1000)
+    assert QueueReferences(Layout.open(tmp_path)).names(0, 1000)

@@ -12,7 +12,7 @@ from mqstore.store.broker.profiles import VERSIONS, profile_of
 from mqstore.store.broker.snapshot import QueueId, Snapshot
 from mqstore.store.disk.layout import Layout
 from mqstore.store.recover.broker_bugs import bugs, with_bugs
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.simulate import simulate
 
 from ... import recovery_cases
@@ -45,7 +45,7 @@ def test_the_bug_is_named(bug: str, kind: str, version: str, exit: str, tmp_path
     root = recovery_cases.damaged(case, tmp_path)
     if (case["exit"] == "clean") is not (exit == "clean"):
         (root / "abort").unlink() if exit == "clean" else (root / "abort").touch()
-    found = examine(Layout.open(root, config_of(case, root)), version)
+    found = analyze(Layout.open(root, config_of(case, root)), version)
     assert found.prediction.invisible.messages, found.prediction.case.label
     reasons = {share.reason for share in found.prediction.invisible}
     assert any(f"({bug}: {bugs()[bug].words})" in reason for reason in reasons), reasons
@@ -68,7 +68,7 @@ def test_damage_alone_is_no_bug(tmp_path: Path) -> None:
     """A unit that was overwritten is wrong, and nothing that a broker does makes it so."""
     case = case_of("cq_wrong_offset", "5.3.3", "clean")
     root = recovery_cases.damaged(case, tmp_path)
-    found = examine(Layout.open(root, config_of(case, root)), case["version"])
+    found = analyze(Layout.open(root, config_of(case, root)), case["version"])
     assert {share.reason for share in found.prediction.invisible} == {MISPLACED}
 
 

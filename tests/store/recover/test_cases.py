@@ -16,7 +16,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.plan.observer import Policy
 from mqstore.store.recover.cases import CASES, table
-from mqstore.store.recover.recovery import Recovery, examine
+from mqstore.store.recover.recovery import Recovery, analyze
 
 from ... import recovery_cases, stores
 from ...recovery_cases import CONFIG
@@ -199,7 +199,7 @@ def test_every_row_is_made() -> None:
 
 def examined(make: Make, work: Path, policy: Policy) -> Recovery:
     root, version = make(work)
-    return examine(Layout.open(root, CONFIG), version, policy=policy)
+    return analyze(Layout.open(root, CONFIG), version, policy=policy)
 
 
 @pytest.mark.few(28)
@@ -235,7 +235,7 @@ def test_the_file_where_the_recovery_begins_goes(
     first.rename(first.with_name("1"))
     times = {str(field.name): FUTURE_MS for field in FIELDS.subcons}
     (root / "checkpoint").write_bytes(CHECKPOINT.build(times | {"index_msg_timestamp": 0}))
-    found = examine(Layout.open(root, CONFIG), version, policy=policy)
+    found = analyze(Layout.open(root, CONFIG), version, policy=policy)
     assert found.prediction.start_file == "commitlog/1"
     assert found.prediction.case.label == "odd-number"
 
@@ -251,23 +251,23 @@ def test_a_record_that_cannot_be_dispatched(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(at)
         file.write(b"x")
-    found = examine(Layout.open(root, config), "5.3.3")
+    found = analyze(Layout.open(root, config), "5.3.3")
     assert (found.prediction.case.label, found.prediction.outcome) == (POISON, "refuses")
     assert found.plan is not None
     assert not found.plan.lost.messages
     recover(root, config, "5.3.3")
-    assert examine(Layout.open(root, config), "5.3.3").nothing_to_do
+    assert analyze(Layout.open(root, config), "5.3.3").nothing_to_do
 
 
 def test_records_that_an_earlier_start_cut_off(tmp_path: Path) -> None:
     name = "4.9.7-killed-bit-restarted"
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig(stores.config(name, root))
-    found = examine(Layout.open(root, config))
+    found = analyze(Layout.open(root, config))
     assert found.prediction.case.label == DEAD_TAIL
     assert not found.harmful
     recover(root, config, "4.9.7")
-    assert examine(Layout.open(root, config)).nothing_to_do
+    assert analyze(Layout.open(root, config)).nothing_to_do
 
 
 def test_labels_are_unique() -> None:

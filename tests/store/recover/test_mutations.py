@@ -12,7 +12,7 @@ import pytest
 from mqstore.store.broker.profiles import VERSIONS
 from mqstore.store.disk.layout import Layout
 from mqstore.store.errors import StoreError
-from mqstore.store.recover.recovery import examine, plan_again
+from mqstore.store.recover.recovery import analyze, plan_again
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases
@@ -50,7 +50,7 @@ def mutate(root: Path, chance: random.Random) -> str:
 def look(root: Path, version: str, *, carry_out: bool) -> list[str]:
     """Examine a store, recover it, examine it again; returns what is wrong."""
     try:
-        found = examine(Layout.open(root, CONFIG), version)
+        found = analyze(Layout.open(root, CONFIG), version)
         found.to_json()
         if found.plan is None or not carry_out:
             return []

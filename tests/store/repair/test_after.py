@@ -13,11 +13,11 @@ from mqstore.store.disk.file_queue import file_name
 from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import catalogue
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.recover.recovery import plan_again
 from mqstore.store.repair.parts import Choice, Part
 from mqstore.store.repair.recheck import beyond_repair, beyond_texts
-from mqstore.store.repair.repair import examine
+from mqstore.store.repair.repair import analyze
 from mqstore.store.session.apply import apply
 
 from ... import recovery_cases, stores
@@ -29,7 +29,7 @@ def repaired(case: Case, work: Path) -> Layout:
     """The damaged store of a case, with all of its plan carried out."""
     root = recovery_cases.damaged(case, work)
     layout = Layout.open(root, config_of(case, root))
-    plan = examine(layout, Choice(), case["version"], NOW_MS).plan
+    plan = analyze(layout, Choice(), case["version"], NOW_MS).plan
     apply(layout, None, lambda: plan, Files(), command="repair")
     return layout
 
@@ -85,7 +85,7 @@ def test_a_queue_that_its_record_does_not_name_has_its_reason(lost: bytes, tmp_p
     log.write_bytes(data[:at] + b"X" + data[at + 1 :])
     config = BrokerConfig().with_set(stores.config_set(name, root))
     layout = Layout.open(root, config)
-    plan = examine(layout, Choice(), None, NOW_MS).plan
+    plan = analyze(layout, Choice(), None, NOW_MS).plan
     apply(layout, None, lambda: plan, Files(), command="repair")
     told = {row.code: row for row in beyond_repair(layout, "4.9")}
     assert "I-063" in told and set(told) <= set(beyond_texts())
@@ -119,7 +119,7 @@ def test_one_run_is_enough(feature: str, kind: str, tmp_path: Path) -> None:
     found = (c for c in feature_cases() if c["base"].startswith(feature) and c["kind"] == kind)
     case = next(found)
     layout = repaired(case, tmp_path)
-    again = examine(layout, Choice(), case["version"], NOW_MS)
+    again = analyze(layout, Choice(), case["version"], NOW_MS)
     assert not [edit.to_json() for edit in again.plan.edits]
 
 
@@ -148,7 +148,7 @@ def test_a_first_timer_file_stays_until_the_queue_is_mended(tmp_path: Path) -> N
     root = recovery_cases.damaged(case, tmp_path)
     shutil.rmtree(root / "consumequeue" / "rmq_sys_wheel_timer")
     layout = Layout.open(root, config_of(case, root))
-    plan = examine(layout, Choice(frozenset({Part.TIMER})), case["version"], NOW_MS).plan
+    plan = analyze(layout, Choice(frozenset({Part.TIMER})), case["version"], NOW_MS).plan
     assert "move" not in {edit.kind for edit in plan.edits}
 
 
@@ -157,7 +157,7 @@ def test_what_is_delivered_once_more_is_told(kind: str, told: str, tmp_path: Pat
     """Messages that were due as they were read have no entry: they are read again with the others."""
     case = next(c for c in feature_cases() if c["base"].startswith("timer") and c["kind"] == kind)
     root = recovery_cases.damaged(case, tmp_path)
-    plan = examine(Layout.open(root, config_of(case, root)), Choice(), case["version"], NOW_MS).plan
+    plan = analyze(Layout.open(root, config_of(case, root)), Choice(), case["version"], NOW_MS).plan
     (edit,) = [edit for edit in plan.edits if Path(edit.path).name == "timercheck"]
     again = f"{told} messages are delivered once more"
     assert edit.reason.endswith(again) if told else "once more" not in edit.reason
@@ -179,7 +179,9 @@ def test_light_queues_stay_where_the_option_is_off(policy: str, tmp_path: Path) 
     root = recovery_cases.damaged(case, tmp_path)
     layout = Layout.open(root, config_of(case, root))
     if policy == "repair":
-        plan = examine(layout, Choice(), case["version"], NOW_MS).plan
+        plan = analyze(layout, Choice(), case["version"], NOW_MS).plan
     else:
-        plan = plan_again(layout, case["version"], Wish(Policy.KEEP, NOW_MS, (case["version"],)))
+        plan = plan_again(
+            layout, case["version"], RecoveryOptions(Policy.KEEP, NOW_MS, (case["version"],))
+        )
     assert not [edit.to_json() for edit in plan.edits if "%LMQ%" in edit.path]

@@ -14,7 +14,7 @@ from mqstore.store.errors import InvalidInput, Refused, Unsupported
 from mqstore.store.findings.catalogue import Severity, catalogue
 from mqstore.store.repair.parts import CHOICES, Choice, part_of_code
 from mqstore.store.repair.recheck import beyond_texts
-from mqstore.store.repair.repair import examine
+from mqstore.store.repair.repair import analyze
 from mqstore.store.session.apply import apply
 from mqstore.store.verify.start import GROUP
 
@@ -95,7 +95,7 @@ def remains(code: str, number: int, work: Path, seed: int = slices.SEED) -> str:
     before = told(name, whole).get(code, 0)
     config = BrokerConfig({key: str(value) for key, value in stores.config(name, root).items()})
     try:
-        plan = examine(Layout.open(root, config), Choice(), None, NOW_MS).plan
+        plan = analyze(Layout.open(root, config), Choice(), None, NOW_MS).plan
     except (Refused, Unsupported) as error:
         return f"{name}: {did}: {error}"
     apply(Layout.open(root, config), plan, lambda: plan, Files(), command="repair")

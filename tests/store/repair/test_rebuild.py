@@ -18,7 +18,7 @@ from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.record_status import Mark
 from mqstore.store.repair import rebuild, repair
 from mqstore.store.repair.parts import Choice
-from mqstore.store.repair.recheck import examine_again
+from mqstore.store.repair.recheck import analyze_again
 from mqstore.store.repair.repair import Repair
 from mqstore.store.session.apply import apply
 
@@ -48,7 +48,7 @@ def bare(name: str, folder: Path) -> Path:
 
 
 def examined(root: Path) -> Repair:
-    return repair.examine(Layout.open(root), Choice(), None, NOW_MS, jobs=2)
+    return repair.analyze(Layout.open(root), Choice(), None, NOW_MS, jobs=2)
 
 
 def slowly(root: Path, monkeypatch: pytest.MonkeyPatch) -> Repair:
@@ -122,7 +122,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     root = bare("4.9.7-clean", tmp_path)
     found = examined(root)
     apply(found.layout, None, lambda: found.plan, Files(), command="repair")
-    after = examine_again(found)
+    after = analyze_again(found)
     assert after.nothing_to_do and after.plan.items is found.plan.items
     assert examined(root).nothing_to_do
     made = {edit.kind: edit for edit in found.plan.edits}
@@ -132,7 +132,7 @@ def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
     path.write_bytes(data)
     index = next((root / "index").iterdir())
     index.rename(root / "elsewhere")
-    left = [(edit.kind, edit.path) for edit in examine_again(found).plan.edits]
+    left = [(edit.kind, edit.path) for edit in analyze_again(found).plan.edits]
     assert left == [("create", str(path)), ("rebuild", made["rebuild"].path)]
 
 

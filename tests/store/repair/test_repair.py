@@ -22,7 +22,7 @@ from mqstore.store.repair.parts import (
     queue_of,
     queue_text,
 )
-from mqstore.store.repair.repair import Repair, examine, plan_again
+from mqstore.store.repair.repair import Repair, analyze, plan_again
 from mqstore.store.session.apply import Applied, apply
 from mqstore.store.session.undo import session_to_undo, undo
 
@@ -44,7 +44,7 @@ INDEX_SIZES = {"maxHashSlotNum": "slots", "maxIndexNum": "items"}
 
 
 def examined(root: Path, config: BrokerConfig, choice: Choice) -> Repair:
-    return examine(Layout.open(root, config), choice, None, NOW_MS)
+    return analyze(Layout.open(root, config), choice, None, NOW_MS)
 
 
 def repaired(root: Path, config: BrokerConfig, choice: Choice) -> Applied:

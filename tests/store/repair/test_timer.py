@@ -14,7 +14,7 @@ from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import TimerCheck, read_timer_check
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import Scene, Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import timer_files
 from mqstore.store.verify.timer_wheel import Chains, chains
 
@@ -29,7 +29,7 @@ NAMES = ("5.3.3-timer-roll", "5.5.0-timer-clean")
 
 def chains_of(root: Path) -> Chains:
     with Store(root) as store:
-        return chains(Scene(store, Scope()))
+        return chains(VerifyContext(store, Scope()))
 
 
 @pytest.fixture(params=NAMES)
@@ -67,7 +67,7 @@ def test_links(root: Path) -> None:
     wanted = files(root)
     found = chains_of(root)
     with Store(root) as store:
-        log = timer_files(Scene(store, Scope())).log
+        log = timer_files(VerifyContext(store, Scope())).log
     generator = rng("links")
     previous_at = UNIT.size.sizeof()
     for position in log.entries.position[found.reached].tolist()[::3]:
@@ -87,7 +87,7 @@ def test_passed_slots_are_left_alone(root: Path) -> None:
     path = root / "timerwheel"
     data = bytearray(path.read_bytes())
     with Store(root) as store:
-        known = timer_files(Scene(store, Scope())).slots
+        known = timer_files(VerifyContext(store, Scope())).slots
     passed = np.setdiff1d(known.number, chains_of(root).slots.number)
     assert len(passed)
     at = int(passed[0]) * SLOT_BYTES + SLOT.time.sizeof()

@@ -18,7 +18,7 @@ from mqstore.store.repair import timer
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import beyond_repair
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import Scene, Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerLog, timer_files
 
 from ... import slices, stores
@@ -38,7 +38,7 @@ IN_ORDER = tuple(
 
 def log_of(root: Path) -> TimerLog:
     with Store(root) as store:
-        return timer_files(Scene(store, Scope())).log
+        return timer_files(VerifyContext(store, Scope())).log
 
 
 def put(log: TimerLog, position: int, data: bytes) -> None:

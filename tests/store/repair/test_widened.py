@@ -17,9 +17,9 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
-from mqstore.store.plan.observer import Policy, Wish
+from mqstore.store.plan.observer import Policy, RecoveryOptions
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import Recovery, examine
+from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.recover.recovery import plan_again as recovery_again
 from mqstore.store.repair.parts import Part, chosen, queue_of
 from mqstore.store.repair.recheck import beyond_repair, beyond_texts
@@ -48,7 +48,7 @@ def errors_of(
 
 def looked_at(root: Path, config: BrokerConfig, version: str | None) -> Recovery:
     """The store as `recover` sees it."""
-    found = examine(Layout.open(root, config), version, policy=Policy.KEEP)
+    found = analyze(Layout.open(root, config), version, policy=Policy.KEEP)
     return widened(found, errors_of(root, config, version, Severity.INFO))
 
 
@@ -120,7 +120,7 @@ def test_no_recovery_meets_a_poison_record_again(name: str, tmp_path: Path) -> N
         copy = tmp_path / "copy"
         shutil.copytree(root, copy)
         (copy / "abort").touch()
-        found = examine(Layout.open(copy, config))
+        found = analyze(Layout.open(copy, config))
         assert found.crashed and not found.harmful
 
     assert not recovered(root, config, between=crashed).prediction.starts
@@ -179,9 +179,11 @@ def test_a_tail_that_a_queue_names_stays(tmp_path: Path) -> None:
     """A broker has started, and consumers know its messages."""
     root = _dead_tail(tmp_path)
     layout = Layout.open(root, recovery_cases.CONFIG)
-    plan = recovery_again(layout, "5.3.3", Wish(Policy.BROKER))
+    plan = recovery_again(layout, "5.3.3", RecoveryOptions(Policy.BROKER))
     apply(layout, plan, lambda: plan, Files())
-    kept = recovery_again(Layout.open(root, recovery_cases.CONFIG), "5.3.3", Wish(Policy.KEEP))
+    kept = recovery_again(
+        Layout.open(root, recovery_cases.CONFIG), "5.3.3", RecoveryOptions(Policy.KEEP)
+    )
     assert kept.log_end == plan.log_end
     assert {edit.codes for edit in kept.edits if "commitlog" in edit.path} == {("I-020",)}
 

@@ -18,7 +18,7 @@ from mqstore.store.disk.files import Files
 from mqstore.store.disk.layout import Layout
 from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import InUse, NoSpace, Refused, StoreError, Unreadable
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.session.apply import alone, apply, barriers
 from mqstore.store.session.journal import Journal, State, sessions, unfinished
 
@@ -66,10 +66,10 @@ def test_killed_before_the_barrier_goes(root: Path, tmp_path: Path) -> None:
         recover(root, CONFIG, VERSION, KilledFiles(total - 2))
     layout = Layout.open(root, CONFIG)
     assert unfinished(layout.root, layout.journal) is None
-    found = examine(layout, VERSION)
+    found = analyze(layout, VERSION)
     assert not found.nothing_to_do and any("start barrier" in note for note in found.notes)
     apply(layout, found.plan, lambda: planned(root, CONFIG, VERSION), Files())
-    assert examine(layout, VERSION).nothing_to_do
+    assert analyze(layout, VERSION).nothing_to_do
 
 
 def test_nothing_is_deleted(root: Path) -> None:

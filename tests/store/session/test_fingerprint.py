@@ -15,7 +15,7 @@ from mqstore.store.disk.lock import StoreLock
 from mqstore.store.errors import Refused
 from mqstore.store.plan.observer import Policy
 from mqstore.store.plan.plan import Plan
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.session.apply import apply
 from mqstore.store.session.fingerprint import Fingerprint
 
@@ -38,9 +38,9 @@ def _never() -> Plan:
 
 def test_a_store_that_lies_still_is_planned_once(root: Path) -> None:
     layout = Layout.open(root, CONFIG)
-    found = examine(layout, VERSION)
+    found = analyze(layout, VERSION)
     apply(layout, found.plan, _never, Files(), seen=found.seen)
-    assert examine(Layout.open(root, CONFIG), VERSION).nothing_to_do
+    assert analyze(Layout.open(root, CONFIG), VERSION).nothing_to_do
 
 
 def _rewritten(path: Path) -> None:
@@ -79,7 +79,7 @@ def test_any_change_is_seen(root: Path, part: str, change: object) -> None:
 
 def test_a_changed_store_is_planned_again(root: Path) -> None:
     layout = Layout.open(root, CONFIG)
-    found = examine(layout, VERSION)
+    found = analyze(layout, VERSION)
     (root / "abort").unlink()
     with pytest.raises(Refused, match="changed since"):
         apply(layout, found.plan, lambda: planned(root, CONFIG, VERSION), Files(), seen=found.seen)
@@ -112,7 +112,7 @@ def test_a_replica_is_not_watched(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
     layout = Layout.open(root, CONFIG)
-    found = examine(layout, VERSION, policy=Policy.KEEP, replica=os.fspath(copy))
+    found = analyze(layout, VERSION, policy=Policy.KEEP, replica=os.fspath(copy))
     assert found.seen is None
 
 

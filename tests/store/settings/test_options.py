@@ -21,7 +21,7 @@ from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.put.new_message import NewMessage, WriterOptions
 from mqstore.store.put.writer import StoreWriter
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
@@ -130,7 +130,7 @@ def test_further_queues_that_messages_name(tmp_path: Path) -> None:
     assert (root / "consumequeue" / "left").exists()
     option = options_of(Layout.open(root)).multi_dispatch
     assert (option.value, option.origin) == (True, "files")
-    assert examine(Layout.open(root), "4.9").nothing_to_do
+    assert analyze(Layout.open(root), "4.9").nothing_to_do
     assert not errors(root, version="4.9")
 
 
@@ -142,7 +142,7 @@ def test_names_that_a_broker_passed_over(tmp_path: Path) -> None:
     option = options_of(Layout.open(root)).multi_dispatch
     assert (option.value, option.origin) == (False, "default")
     assert not errors(root)
-    assert examine(Layout.open(root), VERSION).nothing_to_do
+    assert analyze(Layout.open(root), VERSION).nothing_to_do
 
 
 def test_what_cannot_be_read_shows_nothing(own_levels: Path) -> None:

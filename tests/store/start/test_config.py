@@ -20,7 +20,7 @@ from mqstore.store.broker.delay_level import SCHEDULE_TOPIC
 from mqstore.store.broker.profiles import profile_of
 from mqstore.store.broker.snapshot import QueueId
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.start.config import ConfigStart, LostDelay, LostPosition, config_start
 from mqstore.store.start.config_load import Start, judge, load_config
 from mqstore.store.start.config_rules import RULES
@@ -52,7 +52,7 @@ NEEDED = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delay
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ends]:
     """A real store, and the ends of its queues."""
     root = stores.unpack(NAME, tmp_path_factory.mktemp("config"))
-    plan = examine(Layout.open(root), VERSION).plan
+    plan = analyze(Layout.open(root), VERSION).plan
     assert plan is not None
     return root, {row.queue: (row.min_offset, row.max_offset) for row in plan.queues}
 
@@ -341,13 +341,13 @@ def test_who_has_no_group_has_lost_no_position(tmp_path: Path) -> None:
     """A broker that was killed before it first wrote its offsets, and nobody had consumed."""
     store = timer_precision.unpack("5.3.3-500ms-killed", tmp_path)
     assert not (store / "config" / "consumerOffset.json").exists()
-    assert not examine(Layout.open(store)).prediction.forgets
+    assert not analyze(Layout.open(store)).prediction.forgets
     topics = store / "config" / "topics.json"
     table = json.loads(topics.read_text("utf-8"))
     entry = {"topicName": "%RETRY%g", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
     table["topicConfigTable"]["%RETRY%g"] = entry
     topics.write_text(json.dumps(table), "utf-8")
-    assert examine(Layout.open(store)).prediction.forgets
+    assert analyze(Layout.open(store)).prediction.forgets
 
 
 @pytest.mark.parametrize("name", ["4.3.1-clean", "4.9.7-clean", "5.3.3-clean", "5.5.0-clean"])

@@ -14,7 +14,7 @@ from mqstore.store.broker.profiles import PROFILES
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.checkpoint import Checkpoint
 from mqstore.store.disk.layout import Layout
-from mqstore.store.recover.recovery import Recovery, examine
+from mqstore.store.recover.recovery import Recovery, analyze
 from mqstore.store.start.log import as_configured
 
 from ... import recovery_cases
@@ -25,7 +25,7 @@ DUPLICATION = "duplicationEnable"
 
 def examined(root: Path, version: str, **more: str) -> Recovery:
     config = BrokerConfig({**recovery_cases.CONFIG, **more})
-    return examine(Layout.open(root, config), version)
+    return analyze(Layout.open(root, config), version)
 
 
 def test_a_log_without_dup_info(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_only_what_is_confirmed_gets_units_after_a_crash(covered: int, tmp_path:
     root = tmp_path / "store"
     crashed(root, 5)
     log = Layout.open(root)
-    end = examine(log, "5.3").prediction.log_end
+    end = analyze(log, "5.3").prediction.log_end
     assert end is not None and end % 5 == 0  # records of one size
     fields = Checkpoint(confirm_phy_offset=end // 5 * covered)
     (root / "checkpoint").write_bytes(FIELDS.build(fields._asdict()))
-    told = examine(Layout.open(root, BrokerConfig({DUPLICATION: "true"})), "5.3").prediction
+    told = analyze(Layout.open(root, BrokerConfig({DUPLICATION: "true"})), "5.3").prediction
     assert (told.log_end, told.lost.messages) == (end, 0)
     assert (told.readable, told.invisible.messages) == (covered, 5 - covered)
-    assert examine(log, "5.3").prediction.readable == 5
+    assert analyze(log, "5.3").prediction.readable == 5
 
 
 def test_the_modes_are_data() -> None:

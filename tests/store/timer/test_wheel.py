@@ -17,7 +17,7 @@ from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.inspect.timers import WAITING, State, timers
-from mqstore.store.recover.recovery import examine
+from mqstore.store.recover.recovery import analyze
 from mqstore.store.repair.parts import Part, chosen
 from mqstore.store.search.store import Store
 from mqstore.store.settings.options import options_of
@@ -118,7 +118,7 @@ def test_verify_without_being_told(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_recover_without_being_told(name: str, tmp_path: Path) -> None:
-    found = examine(Layout.open(unpack(name, tmp_path)))
+    found = analyze(Layout.open(unpack(name, tmp_path)))
     assert found.nothing_to_do and not found.harmful
 
 

@@ -14,9 +14,9 @@ from mqstore.store.findings.catalogue import GROUPS
 from mqstore.store.log.commit_log import Batch
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import CACHES, Carried, Scene, Scope
+from mqstore.store.verify.context import CACHES, Mergeable, Scope, VerifyContext
 from mqstore.store.verify.log_pass import LogPass, read, scan
-from mqstore.store.verify.parallel import Beside, Left
+from mqstore.store.verify.parallel import Beside, PartResult
 from mqstore.store.verify.run import load_checks, verify
 from mqstore.store.verify.verdict import Verdict
 
@@ -37,14 +37,14 @@ def _short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[Left]:
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     """The parts that were taken on."""
-    found: list[Left] = []
-    take_on = Beside._take_on
+    found: list[PartResult] = []
+    merge = Beside._take_on
 
-    def noting(self: Beside, left: Left) -> None:
+    def noting(self: Beside, left: PartResult) -> None:
         found.append(left)
-        take_on(self, left)
+        merge(self, left)
 
     monkeypatch.setattr(Beside, "_take_on", noting)
     return found
@@ -66,7 +66,7 @@ def _assert_the_same(root: Path, name: str, what: str, jobs: tuple[int, ...] = (
 
 
 def test_parts_are_taken_on_and_what_is_wrong_is_seen_once_more(
-    tmp_path: Path, taken: list[Left]
+    tmp_path: Path, taken: list[PartResult]
 ) -> None:
     """A sound store, and one with damage in the part of the other process."""
     _assert_the_same(unpack("5.5.0-killed", tmp_path), "5.5.0-killed", "as it is", (3,))
@@ -104,7 +104,7 @@ def test_a_seam_is_no_blind_spot(tmp_path: Path, number: int) -> None:
 
 def test_a_scan_from_a_cut_has_the_batches_of_the_whole_one(tmp_path: Path) -> None:
     with Store(unpack("5.3.3-clean", tmp_path)) as store:
-        scene = Scene(store, Scope())
+        scene = VerifyContext(store, Scope())
         whole = [(int(b.position[0]), b.end) for b in _batches(scene, store.log.min_offset)]
         files = store.log_files
         for begin, end in whole:
@@ -118,7 +118,7 @@ def test_a_scan_from_a_cut_has_the_batches_of_the_whole_one(tmp_path: Path) -> N
         ]
 
 
-def _batches(scene: Scene, start: int) -> list[Batch]:
+def _batches(scene: VerifyContext, start: int) -> list[Batch]:
     found = scan(scene, start, None, crc=False)
     return [item.copy() for item in found if isinstance(item, Batch)]
 
@@ -133,9 +133,9 @@ def test_a_run_that_is_ended_does_not_wait_for_the_others(tmp_path: Path) -> Non
 
 
 def test_another_process_that_dies_makes_no_difference(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[Left]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, taken: list[PartResult]
 ) -> None:
-    def dies(*_: object, **__: object) -> list[Left]:
+    def dies(*_: object, **__: object) -> list[PartResult]:
         raise MemoryError
 
     monkeypatch.setattr("mqstore.store.verify.parallel._Work._left", dies)
@@ -151,11 +151,11 @@ def test_all_that_is_kept_of_the_log_can_be_taken_on(tmp_path: Path) -> None:
     for name in ("5.5.0-killed", "5.5.0-timer-killed", "5.3.3-cqext"):
         root = unpack(name, tmp_path)
         with Store(root) as store:
-            scene = Scene(store, Scope(), NOW_MS)
+            scene = VerifyContext(store, Scope(), NOW_MS)
             log_pass = LogPass(scene, frozenset(GROUPS))
             read(scene, log_pass, scan(scene, store.log.min_offset, None, crc=True))
             kept |= {getattr(k, "__name__", str(k)): v for k, v in scene.states().items()}
-    odd = {key for key, value in kept.items() if not isinstance(value, Carried)}
+    odd = {key for key, value in kept.items() if not isinstance(value, Mergeable)}
     assert odd <= CACHES | alone
 
 

@@ -11,7 +11,7 @@ import pytest
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
 from mqstore.store.verify import log_pass
-from mqstore.store.verify.context import LogFacts, Scene, Scope
+from mqstore.store.verify.context import LogFacts, Scope, VerifyContext
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Verdict
 
@@ -52,10 +52,10 @@ def test_a_sample_has_the_end_and_no_more_than_asked(
     monkeypatch.setattr(log_pass, "SLICE_BYTES", 1 << 15)
     with Store(store) as opened:
         start = int(opened.log.record(0).columns.ints("total_size")[0])
-        whole = log_pass.parts_of(Scene(opened, Scope()))
+        whole = log_pass.parts_of(VerifyContext(opened, Scope()))
         assert whole == [log_pass.Part(0, None)]
         for percent in (0.1, 10, 50, 90):
-            scene = Scene(opened, Scope(sample_percent=percent))
+            scene = VerifyContext(opened, Scope(sample_percent=percent))
             parts = log_pass.parts_of(scene)
             assert parts[-1].stop is None
             for one, other in pairwise(parts):
@@ -86,7 +86,7 @@ def test_a_log_that_loses_its_oldest_file_is_read_again(
     first = copy / "commitlog" / f"{0:020}"
     parts_of = log_pass.parts_of
 
-    def and_delete(scene: Scene) -> list[log_pass.Part]:
+    def and_delete(scene: VerifyContext) -> list[log_pass.Part]:
         parts = parts_of(scene)
         first.unlink(missing_ok=True)
         return parts

@@ -17,7 +17,7 @@ from mqstore.formats.timer_log import BLANK_BYTES, MAGIC_DELETE, MAGIC_MAX, UNIT
 from mqstore.formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from mqstore.store.broker.delay_level import TIMER_TOPIC
 from mqstore.store.search.store import Store
-from mqstore.store.verify.context import Scene, Scope
+from mqstore.store.verify.context import Scope, VerifyContext
 from mqstore.store.verify.timer_log import TimerFiles
 
 from . import NOW_MS, on
@@ -37,7 +37,7 @@ class Timer:
         self.wheel = store / "timerwheel"
         self.check_path = store / "config" / "timercheck"
         with Store(store) as opened:
-            self._files = TimerFiles(Scene(opened, Scope(), NOW_MS))
+            self._files = TimerFiles(VerifyContext(opened, Scope(), NOW_MS))
             self.log, self.check = self._files.log, self._files.check
             self.entries, self.slots = self.log.entries, self._files.slots
             self.ticks = self._files.ticks
