@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,9 @@ from ..counted import counted
 from .record_status import Mark
 
 if TYPE_CHECKING:
-    from .commit_log import CommitLog
+    from ...formats.commit_log import Frame
+    from ..disk.byte_reader import Unread
+    from ..disk.file_queue import MappedFile, MappedFileQueue
 
 
 class ExtentKind(StrEnum):
@@ -157,6 +159,33 @@ def torn_properties(columns: Columns) -> npt.NDArray[np.bool_]:
 LOOK_BACK = 512
 
 
+class NamesRecords(Protocol):
+    """The queues of a store, as far as they name records of its log."""
+
+    def names(self, begin: int, end: int) -> bool:
+        """A unit names a record at log position `begin` that ends at or before `end`."""
+
+
+class ScannedLog(Protocol):
+    """What a scan asks of a commit log."""
+
+    queue: MappedFileQueue
+
+    @property
+    def naming(self) -> NamesRecords | None: ...
+    @property
+    def files(self) -> list[MappedFile]: ...
+    @property
+    def min_offset(self) -> int: ...
+    @property
+    def max_file_end(self) -> int: ...
+    def frame_of(self, file: MappedFile) -> Frame: ...
+    def read_around(
+        self, buffer: memoryview, file: MappedFile, offset: int
+    ) -> tuple[int, list[Unread]]: ...
+    def records(self, positions: Ints) -> Batch: ...
+
+
 class TailHistory:
     """Time of the newest record and places of the last ones."""
 
@@ -173,7 +202,7 @@ class TailHistory:
         self._store_timestamp = store_timestamp
         self._position = position[-LOOK_BACK:].copy()
 
-    def is_dead(self, columns: Columns, log: CommitLog, gap: tuple[int, int]) -> bool:
+    def is_dead(self, columns: Columns, log: ScannedLog, gap: tuple[int, int]) -> bool:
         """The records behind a gap were cut off by a broker before. gap: its log positions."""
         if not len(self._position):
             return False

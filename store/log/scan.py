@@ -14,7 +14,6 @@ from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,13 +24,9 @@ from ...formats.message import BYTES_AROUND_BODY_MAX, MESSAGE
 from ..counted import counted
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import MappedFile
-from .batch import NO_FILE, Batch, Extent, ExtentKind, TailHistory
+from .batch import NO_FILE, Batch, Extent, ExtentKind, ScannedLog, TailHistory
 from .record_status import Mark
 from .window import Checked, Window, check, find_item, number_at, walk
-
-if TYPE_CHECKING:
-    from .commit_log import CommitLog
-
 
 #: The largest window.
 WINDOW_BYTES = 8 << 20
@@ -59,7 +54,7 @@ class Fault(StrEnum):
 class LogItems:
     """Items of one file of the log; `frame` tells how they are chained."""
 
-    def __init__(self, log: CommitLog, file: MappedFile) -> None:
+    def __init__(self, log: ScannedLog, file: MappedFile) -> None:
         self._log = log
         self._file = file
         self.frame: Frame = log.frame_of(file)
@@ -264,7 +259,7 @@ class LogScan:
 
     def __init__(
         self,
-        log: CommitLog,
+        log: ScannedLog,
         start: int | None,
         stop: int | None,
         crc: bool,

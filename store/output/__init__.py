@@ -1,4 +1,4 @@
-"""Directories that a job makes: staged, added to, replaced, published at once or not at all.
+"""What a job gives: directories staged, added to, replaced, published at once or not at all; tables of HTML.
 
-None of them is a broker's store. May use `disk`.
+None of the directories is a broker's store. It may use `disk`.
 """

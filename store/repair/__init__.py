@@ -2,4 +2,5 @@
 
 It shares plan, journal, apply and undo with `recover`. `parts` says what can be chosen, `repair` makes
 the plan, one module is for each part that `recover` leaves alone.
+It may use `verify` and all below it.
 """

@@ -1,4 +1,4 @@
 """A plan carried out: journal first, then the edits, fsync, and undo, byte for byte.
 
-May use `plan` and all below it.
+Nothing is decided here. It may use `plan` and all below it.
 """

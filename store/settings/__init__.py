@@ -1,4 +1,4 @@
-"""The files of config/, as a broker keeps them: read, parse, sum up; in RocksDB, too.
+"""What a store says of its broker: the files of config/, options that no file names, its generation.
 
-May use `broker` and all below it.
+Tables in a RocksDB are read here, too. It may use `timer`, `index`, `queues` and all below them.
 """

@@ -1,4 +1,4 @@
-"""Segments and indexes of tiered stores, and the index of a DLedger log. Only read.
+"""Segments and indexes of tiered stores, and the index of a DLedger log.
 
-May use `broker` and all below it.
+Nothing in them is believed, and they are only read. It may use `broker` and all below it.
 """

@@ -1,4 +1,4 @@
 """Timer log and timer wheel: read, write, and what a start makes of them.
 
-May use `broker` and all below it.
+One class of entry and one walk of chains, whoever asks. It may use `index`, `queues`, `broker` and all below them.
 """
