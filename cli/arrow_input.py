@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..formats.derive.ragged import Ints
-from ..store.arrow.extra import require_arrow
+from ..store.arrow import require_arrow
 from ..store.arrow.messages import record_of
 from .ndjson_input import Line
 

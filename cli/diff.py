@@ -41,7 +41,7 @@ def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) 
 
         compared_on_spark(a, b, partial, spark, common)
         return
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
 
     require_arrow("no comparison")
     from ..pipeline.diff import here

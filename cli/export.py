@@ -47,7 +47,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 
         export_on_spark(stores, to, options, spark, common)
         return
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
 
     require_arrow("no export")
     from ..pipeline.export import export as run

@@ -52,7 +52,7 @@ def compact(
       mqstore pipeline compact /data/store --topic prices --to /data/prices
       mqstore pipeline compact '/data/*/store' -t 'state-*' --to /data/states --as-broker 5.3
     """
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
 
     require_arrow("no compaction")
     from ..store.arrow.append_rows import NewStore

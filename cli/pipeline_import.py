@@ -49,7 +49,7 @@ def import_(
       mqstore pipeline import /data/export --to /data/store
       mqstore pipeline import a.parquet b.parquet --to /data/store --as-broker 4.9 --new-times
     """
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
     from ..store.errors import Missing
 
     require_arrow("no import")

@@ -48,7 +48,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 
         ask_spark(query, stores, options, spark, common)
         return
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
 
     require_arrow("no SQL")
     from ..store.arrow.local_query import LocalQuery

@@ -38,7 +38,7 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
         return
     wanted = options.wanted
     common.open_output().check(options.columns)
-    from ..store.arrow.extra import require_arrow
+    from ..store.arrow import require_arrow
 
     require_arrow("no counts")
     from dataclasses import replace

@@ -5,3 +5,13 @@ Needs pyarrow (extra `arrow`), and is imported only by what makes or takes Arrow
 """
 
 from __future__ import annotations
+
+import importlib.util
+
+from ..errors import Unsupported
+
+
+def require_arrow(what: str) -> None:
+    """Raise Unsupported where pyarrow is missing. what: needs it, in the plural or not."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise Unsupported(f"{what} without pyarrow", hint="pip install 'mqstore[arrow]'")

@@ -23,7 +23,6 @@ from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
 from ...formats.property_columns import Items
 from ..columns.dictionary import dictionary
-from .filter_grammar import parse
 from .filter_values import (
     CRC_OK,
     FAILED,
@@ -57,6 +56,8 @@ class Where:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        from .filter_grammar import parse  # lark takes time: few questions have a condition
+
         self._node, self.ignored = parse(text)
         """ignored: what stands behind the first complete expression; a broker does not read it."""
 

@@ -19,7 +19,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import IO, Any, NamedTuple, cast
 
-from ...formats.compression import MAGIC_BYTES, compression_of
 from ..errors import FULL, LimitExceeded, NoSpace, Unreadable, from_os_error
 from .byte_reader import COMPRESSED, fill_any, note, open_regular, opened, read_at
 
@@ -280,6 +279,8 @@ def decompress(source: IO[bytes], sink: Sink) -> str:
 
     Raises TooLarge, OSError.
     """
+    from ...formats.compression import MAGIC_BYTES, compression_of
+
     compression = compression_of(source.read(MAGIC_BYTES))
     if not compression:
         return "it is neither gzip nor zstd data"

@@ -22,9 +22,8 @@ from ..disk.queue_directories import QueueDirectory, no_topic, queue_directories
 from ..errors import NotFound
 from ..log.commit_log import Batch
 from ..log.message import Message, messages
-from ..queues.offset_at import first_at, offset_at
 from ..queues.places import Places, batches, merged, of_queue
-from ..queues.read import ConsumeQueue, QueueSummary
+from ..queues.read import ConsumeQueue, QueueSummary, first_at, offset_at
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.units import is_valid
 from .found import Found, Note, Via
