@@ -32,7 +32,10 @@ class Rows:
 
     @classmethod
     def concat(cls, parts: Iterable[Self]) -> Self:
-        """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`."""
+        """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`.
+
+        Raises TypeError for a class that has `Columns` among its fields.
+        """
         found = list(parts)
         if not found:
             return cls(*(np.zeros(0, _TYPES[str(field.type)]) for field in fields(cls)))  # type: ignore[arg-type]
@@ -55,4 +58,8 @@ def _taken(value: Any, key: Key) -> Any:
 def _joined(values: list[Any]) -> Any:
     if isinstance(values[0], np.ndarray):
         return np.concatenate(values)
+    if isinstance(values[0], Columns):
+        raise TypeError("columns of a schema are not put together here")
+    if isinstance(values[0], Rows):
+        return type(values[0]).concat(values)
     return Ragged.concat(values) if isinstance(values[0], Ragged) else values[0]

@@ -84,6 +84,9 @@ class Inner(Rows):
     number: Ints
     count: Ints
 
+    def __len__(self) -> int:
+        return len(self.row)
+
     def take(self, key: Key) -> Self:
         """Some of the rows; the records are those of all."""
         return type(self)(self.records, self.row[key], self.number[key], self.count[key])

@@ -80,14 +80,12 @@ from .fill import Piece
 from .gaps import TornRecord, is_for_service, is_poison
 from .lost_units import LostUnits, units_at
 
-MultiDispatchRules = Sequence[tuple[bytes, int]]
+NamedQueues = Sequence[tuple[bytes, int]]
 """Names of queues, and the queue offset of a record in each."""
 _NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
 
 
-def further_queues(
-    snapshot: Snapshot, records: Sequence[TornRecord]
-) -> Mapping[int, MultiDispatchRules]:
+def further_queues(snapshot: Snapshot, records: Sequence[TornRecord]) -> Mapping[int, NamedQueues]:
     """By position of a record: what units of other queues prove. Raises Unreadable.
 
     Where no broker makes such units, none is looked for.
@@ -118,7 +116,7 @@ def _may_name(record: TornRecord, queue: QueueId) -> bool:
     return queue.topic != topic and queue.queue_id == (0 if light else record.queue_id)
 
 
-def with_further(text: bytes, further: MultiDispatchRules, room: int, *, ended: bool) -> bytes:
+def with_further(text: bytes, further: NamedQueues, room: int, *, ended: bool) -> bytes:
     """A property text with these queues, as it is where they do not fit or where it names its own.
 
     room: bytes that it may have. ended: a separator has to end it.
@@ -165,7 +163,7 @@ class CutProperties:
 def cut_properties(
     queue: MappedFileQueue,
     records: Sequence[TornRecord],
-    further: Mapping[int, MultiDispatchRules],
+    further: Mapping[int, NamedQueues],
     *,
     with_crc: bool,
 ) -> list[CutProperties]:
@@ -197,7 +195,7 @@ def cut_properties(
 
 
 def mended(
-    record: bytes, further: MultiDispatchRules = (), *, with_crc: bool, ended: bool
+    record: bytes, further: NamedQueues = (), *, with_crc: bool, ended: bool
 ) -> tuple[bytes, bytes]:
     """The property text that is left, and the record with it; ended: a separator ends the last item."""
     values = MESSAGE.parse(record)
@@ -370,7 +368,6 @@ NumberOf = Callable[[bytes], int | None]
 """The queue offset of a record in a light queue, None: not known."""
 _NUMBER = re.compile(rb"\+?[0-9]{1,18}")
 _COMMA = b","
-_NAMES, _OFFSETS = INNER_MULTI_DISPATCH.encode(), INNER_MULTI_QUEUE_OFFSET.encode()
 
 
 def lmq_items(

@@ -421,6 +421,8 @@ class QueueNumbers:
         self.names = [n for n in sorted(files) if n.queue_id >= 0 and _is_text(n.topic)]
         self._files = [files[name] for name in self.names]
         self._file_bytes = file_bytes
+        #: Asked again and again; a stream gives its descriptors back after each call.
+        self._streams: dict[int, FileUnits] = {}
         own = [name for name in self.names if not name.topic.startswith(LMQ_PREFIX)]
         topics = {topic: n for n, topic in enumerate(dict.fromkeys(name.topic for name in own))}
         self._topics = KnownTopics([os.fsencode(topic) for topic in topics])
@@ -454,7 +456,9 @@ class QueueNumbers:
 
     def stream(self, number: int) -> FileUnits:
         """The units of a queue."""
-        return FileUnits.of(self._files[number], self._file_bytes)
+        if number not in self._streams:
+            self._streams[number] = FileUnits.of(self._files[number], self._file_bytes)
+        return self._streams[number]
 
     def of_records(
         self, columns: Columns, topics: Dictionary | None = None

@@ -120,7 +120,11 @@ class _Judge:
 
     def _units(self, queue: QueueId) -> FileUnits:
         entries = self._outcome.snapshot.queues.get(queue, ())
-        there = [e for e in entries if not e.directory and e.name.isdigit() and e.size]
+        there = [
+            e
+            for e in entries
+            if not e.directory and e.name.isascii() and e.name.isdigit() and e.size
+        ]
         files = [MappedFile(entry.path, int(entry.name), entry.size) for entry in there]
         return FileUnits(MappedFileQueue((), files, 0, []))
 

@@ -441,4 +441,4 @@ def _with_index_time(layout: Layout, plan: Plan, edits: list[Edit], full_time: i
         return edits
     newer: Checkpoint = plan.checkpoint._replace(index_msg_timestamp=full_time)
     edit = checkpoint_edit(layout.checkpoint, newer)
-    return [edit if e.path == edit.path else e for e in edits]
+    return [edit if e.phase is edit.phase and e.path == edit.path else e for e in edits]

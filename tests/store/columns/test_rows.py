@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqstore.formats.derive import Ragged
+from mqstore.formats.checkpoint import FIELDS
+from mqstore.formats.derive import Columns, Ragged, decode
 from mqstore.store.columns.ordered import Flags, Ints, begins
 from mqstore.store.columns.rows import Rows
 
@@ -59,6 +61,7 @@ def test_one_part_after_the_other(parts: list[list[int]]) -> None:
     if parts:
         joined = Named.concat([named(part) for part in parts if part] or [named([])])
         assert joined.text.tolist() == [b"%d" % number for number in flat]
+        assert joined.pairs.number.tolist() == flat
 
 
 @given(st.lists(st.integers(0, 2)), st.lists(st.integers(0, 2)))
@@ -67,3 +70,15 @@ def test_rows_that_differ_from_the_one_before(one: list[int], other: list[int]) 
     columns = (np.array([pair[n] for pair in pairs], np.int64) for n in range(2))
     expected = [not row or pairs[row] != pairs[row - 1] for row in range(len(pairs))]
     assert begins(*columns).tolist() == expected
+
+
+def test_columns_of_a_schema_are_not_put_together() -> None:
+    """Their buffers are those of windows: the first part would stand for all."""
+
+    @dataclass(frozen=True)
+    class Records(Rows):
+        columns: Columns
+
+    part = Records(decode(FIELDS, np.zeros(FIELDS.sizeof(), np.uint8), np.zeros(1, np.int64)))
+    with pytest.raises(TypeError):
+        Records.concat([part, part])
