@@ -1,16 +1,10 @@
 """Which stores are meant, and how to come by their files: directories, patterns, lists, object storage.
 
-Which stores are meant: directories, patterns, lists in files, places in object storage.
-
-Stores in object storage whose files must lie in a directory to be read: copied to scratch.
-
-Logs are read where they are, by ranges (`stores.py`). Queues, index, timer log and configuration are
+Logs are read where they are, by ranges (`open_log`). Queues, index, timer log and configuration are
 small beside them, and findings need all of a store: these are copied for as long as a task reads.
 
-Commit logs wherever they lie: in a store's directories, or in object storage by ranges.
-
 Object storage is what `pyarrow.fs` reads: `s3://bucket/store`, `gs://…`, `file://…`. Compressed
-files are not read there; `stores.py` copies the other parts of a store.
+files are not read there; the other parts of a store are copied.
 """
 
 from __future__ import annotations

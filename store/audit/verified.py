@@ -6,7 +6,7 @@ records as they are and look one by one only at what lies between them.
 
 Index items of many records, kept in little memory until the index is written.
 
-What the proof finds, put together: facts of windows to runs, runs and BLANKs to pieces; see `verified`.
+What the proof finds is put together here: facts of windows to runs, runs and BLANKs to pieces.
 """
 
 from __future__ import annotations

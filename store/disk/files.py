@@ -2,20 +2,14 @@
 
 Everything that writes does it through one `Files` object. Tests put another in its place that
 counts the steps, fails at any of them or stops for good there, so that every crash and every full
-disk can be tried. `Files` holds nothing but where it may write (`files.py`): one object serves any
+disk can be tried. `Files` holds nothing but where it may write (`confine`): one object serves any
 number of stores and threads.
-
-Two names of a file system that change places at once: renameat2(2), which Python does not have.
-
-A directory that a command makes: it is there whole behind it, or what was there before stays.
-
-Where a command that writes may write: in the store, and where its configuration says.
 
 A store can come from anybody. A link in it that leads elsewhere, or a journal that names another
 place, must not turn the repair of a store into a change of something else. The store's own
 directories may be links to other disks where the user says so (`follow_links`).
 
-The steps of a plan: what is changed in which file, and why. Data, nothing is done here.
+`Edit` is the step of a plan as data: what is changed in which file, and why; `session` carries it out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Who holds the lock of a store (spec/04-checkpoint-timer.md, 4.3). Reads only.
+"""The lock of a store: who holds it, and taking it as a broker does (spec/04-checkpoint-timer.md, 4.3).
 
 A broker holds a POSIX record lock on the first byte of `STORE/lock` from start to the end of its
-shutdown, but not while it loads and recovers. `store/disk/lock.py` takes the same lock.
-
-Taking a store's lock: the one that its broker takes (spec/04-checkpoint-timer.md, 4.3).
+shutdown, but not while it loads and recovers. `holder` only asks; `StoreLock` takes it.
 
 The lock belongs to the process: closing any descriptor of the file drops it. So the file is opened
 once, last, and stays open until the lock is released; nothing else may open it meanwhile.

@@ -1,6 +1,6 @@
 """Index files: creating them, rolling over, writing items, slots and headers (spec 03, 3.3).
 
-One index file while it is being filled: header, slots, and the items to write. No I/O.
+`IndexImage` is one index file while it is being filled, in memory: header, slots, and the items to write.
 
 The rules are those of spec/03-index.md, 3.3. One item is put without numpy, many as columns; both
 give the same bytes.

@@ -1,7 +1,8 @@
 """consumequeue_ext, and queue units whose address there leads nowhere, or to another message's entry.
 
-Units there are mended where they lie (`ext.py`). A queue's unit with an address of none gets the hash of its message's tags, as it has in a store without consumequeue_ext: a
-broker filters by it, and by the record itself where that is not enough. Spec 02, 2.3 and 2.6; I-079, I-080.
+Units there are mended where they lie. A queue's unit with an address of none gets the hash of its
+message's tags, as it has in a store without consumequeue_ext: a broker filters by it, and by the record
+itself where that is not enough. Spec 02, 2.3 and 2.6; I-079, I-080.
 
 Units of consumequeue_ext whose sizes contradict each other, made to follow one another again.
 

@@ -1,10 +1,7 @@
-"""Runs: records that follow one another both in a source and in the log. Pure.
+"""Runs: records that follow one another both in a source and in the log.
 
-How much of a record is proven: structure, body, all of it. Pure, over columns.
-
-Where a record may begin: the magic codes in a window. Pure.
-
-The records of a run once more, window by window.
+Where a record may begin (the magic codes in a window), how much of it is proven (structure, body, all of
+it), which ones make a run, and the records of a run once more, window by window.
 """
 
 from __future__ import annotations
