@@ -20,10 +20,12 @@ import numpy.typing as npt
 
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
-from ..broker.dispatch import dispatch
+from ..broker.dispatch import Dispatched, dispatch
 from ..broker.dispatch_record import Dispatching
+from ..broker.snapshot import QueueId
 from ..columns.dictionary import Dictionary
 from ..columns.ordered import begins
+from ..columns.rows import Rows
 from ..disk.byte_reader import reading_rate
 from ..disk.workers import Forked
 from ..index.compare import IndexFiles, uncovered
@@ -31,8 +33,8 @@ from ..log.batch import Batch, Extent
 from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
 from ..log.splits import record_behind, used_bytes
-from ..queues.units import UNIT_DTYPE, Numbers, QueueMessages, QueueNumbers, Units
-from .verified import Facts, Found, QueueRange, VerifiedLog
+from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
+from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
 
 Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
@@ -51,28 +53,27 @@ class Light:
     further: Dispatching | None
 
 
-class _Window(NamedTuple):
-    """Messages of a window: number of their queue, queue offset, position, size, store time."""
+@dataclass(frozen=True)
+class _Messages(Rows):
+    """Messages of a window: number of their queue, queue offset, position, size, store time.
+
+    tags_code: None where units are compared.
+    """
 
     queue: Numbers
     offset: Ints
     position: Ints
     size: Ints
     time: Ints
-    facts: Facts
+    tags_code: Ints | None
 
-    @classmethod
-    def of(cls, messages: QueueMessages, batch: Batch, facts: Facts) -> _Window:
-        """Those of a batch."""
-        columns, record = batch.columns, messages.record
-        return cls(
-            messages.queue,
-            messages.offset.astype(np.int64),
-            batch.position[record],
-            columns.ints("total_size")[record].astype(np.int64),
-            columns.ints("store_timestamp")[record].astype(np.int64),
-            facts,
-        )
+
+class _Window(NamedTuple):
+    """Messages, and what is known of their records. items: those that were made."""
+
+    messages: _Messages
+    facts: Facts
+    items: PackedItems | None
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Proof:
     """What it takes to prove any part of a log.
 
     queues: those that a message may belong to. tagged: tags are indexed, too. light: None where no
-    message is of several queues.
+    message is of several queues. making: nothing of queues and index is on disk: by these rules their
+    units and items are made.
     """
 
     log: CommitLog
@@ -88,6 +90,7 @@ class Proof:
     index: IndexFiles
     tagged: bool
     light: Light | None = None
+    making: Dispatching | None = None
 
     def at(self, start: int) -> Prover:
         """Proves the part that begins with the record at a log position."""
@@ -100,7 +103,7 @@ class Prover:
     def __init__(self, proof: Proof, start: int) -> None:
         self._queues, self._index = proof.queues, proof.index
         self._covered, self._tagged = proof.index.ranges, proof.tagged
-        self._light = proof.light
+        self._light, self._making = proof.light, proof.making
         self._next = np.full(len(proof.queues), -1, np.int64)
         self._unindexed: int | None = None
         self._found = Found(proof.log, start, proof.light.version if proof.light else "")
@@ -127,33 +130,52 @@ class Prover:
     def _add(self, batch: Batch, topics: Dictionary | None) -> None:
         """Let records wait until there are enough of each queue; others end what waits."""
         begin = int(batch.position[0])
-        messages = self._messages_of(batch, topics) if is_in_order(batch, begin) else None
+        window = self._window(batch, topics) if is_in_order(batch, begin) else None
         reached = self._windows[-1].facts.end if self._windows else self._found.end
-        if messages is None or begin != reached:
+        if window is None or begin != reached:
             self._settle()
             self._next[:] = -1
-        if messages is None:
+        if window is None:
             return
-        facts = Facts.of(batch, self._unindexed_in(batch), named=messages.named)
-        self._windows.append(_Window.of(messages, batch, facts))
-        if sum(len(window.queue) for window in self._windows) >= _AT_ONCE:
+        self._windows.append(window)
+        if sum(len(window.messages) for window in self._windows) >= _AT_ONCE:
             self._settle()
 
-    def _unindexed_in(self, batch: Batch) -> int | None:
+    def _window(self, batch: Batch, topics: Dictionary | None) -> _Window | None:
+        """The messages of a batch; None if some record is of a queue that is not there."""
+        light, how, named = self._light, self._making, False
+        if light is not None:
+            named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
+            how = how or (light.further if named else None)
+        made = None if how is None else dispatch(batch, how)
+        if made is None:
+            found = self._queues.of_records(batch.columns, topics)
+        else:
+            found = self._queues.of_dispatched(made)
+        if found is None:
+            return None
+        facts = Facts.of(batch, self._unindexed_in(batch, made), named=named)
+        columns, record, making = batch.columns, found.record, self._making is not None
+        messages = _Messages(
+            found.queue,
+            found.offset.astype(np.int64),
+            batch.position[record],
+            columns.ints("total_size")[record].astype(np.int64),
+            columns.ints("store_timestamp")[record].astype(np.int64),
+            made.units.tags_code if made and making else None,
+        )
+        return _Window(
+            messages, facts, PackedItems.of(batch, made.items) if made and making else None
+        )
+
+    def _unindexed_in(self, batch: Batch, made: Dispatched | None) -> int | None:
         """The first record without its index items, unless there was one before."""
-        if self._unindexed is None:
+        if self._unindexed is None and made is not None and self._making is not None:
+            items = made.items
+            self._unindexed = int(items.physical_offset[0]) if len(items) else None
+        elif self._unindexed is None:
             self._unindexed = uncovered(self._covered, batch, tagged=self._tagged)
         return self._unindexed
-
-    def _messages_of(self, batch: Batch, topics: Dictionary | None) -> QueueMessages | None:
-        """The messages of a window; None if some record is of a queue that is not there."""
-        if self._light is not None:
-            named = _NAMES_QUEUES in batch.columns.ragged("properties").buffer.tobytes()
-            if named and self._light.further is not None:
-                return self._queues.of_dispatched(dispatch(batch, self._light.further))
-            own = self._queues.of_records(batch.columns, topics)
-            return None if own is None else own._replace(named=named)
-        return self._queues.of_records(batch.columns, topics)
 
     def _settle(self) -> None:
         """Lay windows that follow one another beside their units; what is in order is found."""
@@ -168,49 +190,61 @@ class Prover:
         """The same if all of them are in order, else: from which one to which they are not."""
         if not group:
             return range(0)
-        queue = np.concatenate([window.queue for window in group])
-        order = np.argsort(queue, kind="stable")
-        names = ("offset", "position", "size", "time")
-        offset, position, size, time = (
-            np.concatenate([getattr(window, name) for window in group])[order] for name in names
-        )
-        queue = queue[order]
+        order = np.argsort(np.concatenate([w.messages.queue for w in group]), kind="stable")
+        messages = _Messages.concat((window.messages for window in group), order)
+        queue, offset = messages.queue, messages.offset
         new = np.flatnonzero(begins(queue))
         before = np.append(-1, offset[:-1]) + 1
+        more = len(self._queues) - len(self._next)
+        self._next = np.append(self._next, np.full(more, -1, np.int64))
         known = self._next[queue[new]]
         before[new] = np.where(known < 0, offset[new], known)
-        bad = (offset != before) | (offset < 0)
-        ends = np.append(new[1:], len(queue)) - 1
+        bad = (offset != before) | (offset < 0) | (offset > LARGEST_OFFSET)
+        ends = np.append(new[1:], len(queue))
         if not bad.any():
-            counts = (ends - new + 1).tolist()
-            units = self._units(queue[new].tolist(), offset[new].tolist(), counts)
-            bad = (units["physical_offset"] != position) | (units["size"] != size)
+            units = self._units(messages, new, ends)
+            bad = (units["physical_offset"] != messages.position) | (units["size"] != messages.size)
         if bad.any():
-            window = np.repeat(np.arange(len(group)), [len(w.queue) for w in group])[order[bad]]
-            return range(int(window.min()), int(window.max()) + 1)
-        self._next[queue[new]] = offset[ends] + 1
-        rows = (offset[new], offset[ends] + 1, position[new], position[ends], size[ends])
-        totals = [
-            way.reduceat(of, new)
-            for way, of in ((np.add, size), (np.minimum, time), (np.maximum, time))
-        ]
-        queue_ranges = zip(
-            queue[new].tolist(), *(row.tolist() for row in (*rows, *totals)), strict=True
-        )
-        facts = reduce(Facts.and_then, (window.facts for window in group))
-        names_of = self._queues.names
-        self._found.take(
-            facts, ((names_of[number], QueueRange(*rest)) for number, *rest in queue_ranges)
-        )
+            rows = [len(window.messages) for window in group]
+            wrong = np.repeat(np.arange(len(group)), rows)[order[bad]]
+            return range(int(wrong.min()), int(wrong.max()) + 1)
+        self._next[queue[new]] = offset[ends - 1] + 1
+        self._take(group, messages, units, new, ends)
         return range(0)
 
-    def _units(self, queues: list[int], firsts: list[int], counts: list[int]) -> Units:
-        """Units on disk, one stretch behind the other; zeros where a file is missing or ends."""
-        units = np.zeros(sum(counts), UNIT_DTYPE)
-        at = 0
-        for number, first, count in zip(queues, firsts, counts, strict=True):
-            self._queues.stream(number).fill(first, units[at : at + count])
-            at += count
+    def _take(
+        self, group: list[_Window], messages: _Messages, units: Units, new: Ints, ends: Ints
+    ) -> None:
+        """Messages are in order, queue by queue, from rows `new` to `ends`; `units` name them."""
+        last, position, size, time = ends - 1, messages.position, messages.size, messages.time
+        offset = messages.offset
+        rows = (offset[new], offset[last] + 1, position[new], position[last], size[last])
+        ways = (np.add, size), (np.minimum, time), (np.maximum, time)
+        totals = (way.reduceat(of, new) for way, of in ways)
+        names = [self._queues.names[number] for number in messages.queue[new].tolist()]
+        columns = zip(*(row.tolist() for row in (*rows, *totals)), strict=True)
+        queue_ranges = {name: QueueRange(*row) for name, row in zip(names, columns, strict=True)}
+        made: dict[QueueId, Units] = {}
+        if self._making is not None:
+            pieces = zip(names, new.tolist(), ends.tolist(), strict=True)
+            made = {name: units[first:end] for name, first, end in pieces}
+        items = [window.items for window in group if window.items is not None]
+        facts = reduce(Facts.and_then, (window.facts for window in group))
+        self._found.take(facts, queue_ranges, made, items)
+
+    def _units(self, messages: _Messages, new: Ints, ends: Ints) -> Units:
+        """The units of messages queue by queue: made, or those on disk; zeros where a file is missing
+        or ends.
+        """
+        units = np.zeros(len(messages), UNIT_DTYPE)
+        if messages.tags_code is not None:
+            units["physical_offset"], units["size"] = messages.position, messages.size
+            units["tags_code"] = messages.tags_code
+            return units
+        queues, firsts = messages.queue[new].tolist(), messages.offset[new].tolist()
+        rows = zip(queues, firsts, new.tolist(), ends.tolist(), strict=True)
+        for number, first, begin, end in rows:
+            self._queues.stream(number).fill(first, units[begin:end])
         return units
 
 

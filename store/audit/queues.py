@@ -14,7 +14,7 @@ those of their neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -96,7 +96,7 @@ class QueueAudit:
         room = (queue_range.first_position - self.last_position) // SMALLEST
         return self.first < 0 or 0 <= queue_range.first - self.next <= room
 
-    def add_sound(self, queue_range: QueueRange, made: Units | None = None) -> None:
+    def add_sound(self, queue_range: QueueRange, made: Sequence[Units] = ()) -> None:
         """Messages that stay in the log, in order; with their units, unless these are `made`."""
         if self.first < 0:
             self.first, self.first_position = queue_range.first, queue_range.first_position
@@ -105,11 +105,11 @@ class QueueAudit:
                 Hole(self.next, queue_range.first, self.last_position, queue_range.first_position)
             )
         self.next, self.last_position = queue_range.next, queue_range.last_position
-        if made is not None:
+        if made:
             self._fill_offsets.append(
                 np.arange(queue_range.first, queue_range.next, dtype=np.int64)
             )
-            self._fill_units.append(made)
+            self._fill_units += made
 
     def add(self, messages: Messages) -> None:
         """Messages of this queue, in log order, that stay in the log."""

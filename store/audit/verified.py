@@ -11,7 +11,7 @@ What the proof finds is put together here: facts of windows to runs, runs and BL
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -68,8 +68,7 @@ class QueueRange(NamedTuple):
 
     first_position, last_position: log positions of the first and the last; last_bytes: of its
     record. bytes: of all their records. first_timestamp, last_timestamp: store times (ms), the
-    least and the greatest. These are left out where units are made: there no message is lost.
-    """
+    least and the greatest."""
 
     first: int
     next: int
@@ -126,7 +125,7 @@ class VerifiedRun:
     unindexed: int | None
     recent: npt.NDArray[np.int64]
     queues: dict[QueueId, QueueRange]
-    units: dict[QueueId, Units] = field(default_factory=dict)
+    units: dict[QueueId, list[Units]] = field(default_factory=dict)
     items: list[PackedItems] = field(default_factory=list)
     further_by: str = ""
     first_timestamp: int = 0
@@ -266,13 +265,24 @@ class Found:
         self.end = start
         self._facts: Facts | None = None
         self._queues: dict[QueueId, QueueRange] = {}
+        self._units: dict[QueueId, list[Units]] = {}
+        self._items: list[PackedItems] = []
 
-    def take(self, facts: Facts, queue_ranges: Iterable[tuple[QueueId, QueueRange]]) -> None:
-        """Records that are in order, behind all before."""
+    def take(
+        self,
+        facts: Facts,
+        queue_ranges: Mapping[QueueId, QueueRange],
+        units: Mapping[QueueId, Units],
+        items: Iterable[PackedItems],
+    ) -> None:
+        """Records that are in order, behind all before; units and items: those that were made."""
         if self.end != facts.begin or self._is_elsewhere(facts.begin):
             self._break()
-        for queue, queue_range in queue_ranges:
+        for queue, queue_range in queue_ranges.items():
             self._queues[queue] = queue_range.after(self._queues.get(queue))
+        for queue, made in units.items():
+            self._units.setdefault(queue, []).append(made)
+        self._items += items
         self._facts = facts if self._facts is None else self._facts.and_then(facts)
         self.end = facts.end
 
@@ -307,6 +317,7 @@ class Found:
     def _close(self) -> None:
         """The run is complete."""
         facts, queues, self._facts, self._queues = self._facts, self._queues, None, {}
+        units, items, self._units, self._items = self._units, self._items, {}, []
         file = self._log.queue.file_at(facts.begin) if facts else None
         if facts is None or file is None:
             return
@@ -322,6 +333,8 @@ class Found:
                 facts.unindexed,
                 facts.recent,
                 queues,
+                units,
+                items,
                 further_by=self._version if facts.named else "",
                 first_timestamp=facts.first_timestamp,
             )

@@ -31,17 +31,20 @@ class Rows:
         return type(self)(*(_taken(getattr(self, name), key) for name in _names(self)))
 
     @classmethod
-    def concat(cls, parts: Iterable[Self]) -> Self:
+    def concat(cls, parts: Iterable[Self], order: Key | None = None) -> Self:
         """One part after the other; of none: no rows, of a class that has only `Ints` and `Flags`.
 
-        Raises TypeError for a class that has `Columns` among its fields.
+        order: of the rows, if it is another; column by column, to keep memory small. Raises TypeError
+        for a class that has `Columns` among its fields.
         """
         found = list(parts)
         if not found:
             return cls(*(np.zeros(0, _TYPES[str(field.type)]) for field in fields(cls)))  # type: ignore[arg-type]
         if len(found) == 1:
-            return found[0]
-        return cls(*(_joined([getattr(part, name) for part in found]) for name in _names(cls)))
+            return found[0] if order is None else found[0].take(order)
+        key = slice(None) if order is None else order
+        columns = ([getattr(part, name) for part in found] for name in _names(cls))
+        return cls(*(_taken(_joined(column), key) for column in columns))
 
 
 def _names(rows: Rows | type[Rows]) -> Iterable[str]:

@@ -33,7 +33,7 @@ from ..errors import InvalidInput, StoreError, Unreadable
 from ..index.compare import IndexAudit, IndexFiles
 from ..log.commit_log import Batch, Extent
 from ..queues.units import FileUnits
-from ..queues.write import queue_directory
+from ..queues.write import can_have_files
 from ..start.config_load import load_config
 from ..start.config_rules import TOPICS, ConfigRules
 from .gaps import Forms
@@ -224,15 +224,6 @@ def check_lost_tag(tag: str) -> None:
 Ints = npt.NDArray[np.int64]
 
 
-def can_have_files(queue: QueueId) -> bool:
-    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
-    try:
-        queue_directory(Path(), queue.topic, queue.queue_id)
-    except InvalidInput:
-        return False
-    return "/" not in queue.topic
-
-
 class PlanBuilder(LogObserver):
     """Looks at the log on behalf of the plan."""
 
@@ -307,7 +298,7 @@ class PlanBuilder(LogObserver):
         self.last_record, self.last_timestamp = run.last, run.store_timestamp
         self.index.note_run(run.unindexed)
         for name, queue_range in run.queues.items():
-            self._audit(name).add_sound(queue_range, run.units.get(name))
+            self._audit(name).add_sound(queue_range, run.units.get(name, ()))
         self._items += run.items
         self._knows_items = self._knows_items and bool(run.items)
 

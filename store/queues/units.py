@@ -28,6 +28,7 @@ from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..columns.dictionary import Dictionary, KnownTopics
 from ..disk.byte_reader import Unread, noted_of
 from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
+from .write import can_have_files
 
 Units = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int64]
@@ -484,14 +485,30 @@ class QueueNumbers:
             return None
         keys, key = np.unique(units.topic_id << 32 | units.queue_id, return_inverse=True)
         names = [QueueId(dispatched.topics[k >> 32], k & _LOW) for k in keys.tolist()]
-        if any(name not in self._number for name in names) or (units.queue_id < 0).any():
+        if not all(map(self._knows, names)) or (units.queue_id < 0).any():
             return None
         numbers = np.array([self._number[name] for name in names], self._dtype)
-        return QueueMessages(numbers[key], units.queue_offset, units.record, named=True)
+        return QueueMessages(numbers[key], units.queue_offset, units.record)
+
+    def _knows(self, name: QueueId) -> bool:
+        return name in self._number
 
     @cached_property
     def _number(self) -> dict[QueueId, int]:
         return {name: number for number, name in enumerate(self.names)}
+
+
+class NewQueues(QueueNumbers):
+    """Queues of which nothing is on disk: they are numbered as their messages come."""
+
+    def __init__(self) -> None:
+        super().__init__({}, 0)
+
+    def _knows(self, name: QueueId) -> bool:
+        if name not in self._number and len(self) < _FEW - 1 and can_have_files(name):
+            self._number[name] = len(self)
+            self.names.append(name)
+        return name in self._number
 
 
 def _is_text(topic: str) -> bool:

@@ -21,6 +21,8 @@ from ..errors import InvalidInput, Refused
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from ..broker.snapshot import QueueId
+
 _PRE_FILL_BYTES = UNIT.build(PRE_FILL)
 _NO_NAMES = frozenset({"", ".", ".."})
 
@@ -72,6 +74,15 @@ def queue_directory(consume_queue: Path, topic: str, queue_id: int) -> Path:
     if queue_id < 0:
         raise InvalidInput(f"queue id must not be negative: {queue_id}")
     return consume_queue / topic / str(queue_id)
+
+
+def can_have_files(queue: QueueId) -> bool:
+    """Whether a topic-queue can be a directory; a damaged record can name any text (B24)."""
+    try:
+        queue_directory(Path(), queue.topic, queue.queue_id)
+    except InvalidInput:
+        return False
+    return "/" not in queue.topic
 
 
 class QueueWriter:

@@ -304,7 +304,7 @@ def _sound(
     tell: Callable[[int], None] | None = None,
 ) -> VerifiedLog | None:
     """What is in order from the beginning of the log on; None where it would be of no use."""
-    proof = _proof(snapshot, profile, switches)
+    proof = proof_in(snapshot, profile, switches)
     return None if proof is None else prove_log(proof, jobs or cores(), tell)
 
 
@@ -315,10 +315,11 @@ def proof_of(layout: Layout, version: str | None) -> Proof | None:
     """
     profile = profile_of(version or generation_of(layout).version)
     snapshot = Snapshot.of(layout)
-    return _proof(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
+    return proof_in(snapshot, as_configured(profile, layout.broker_config), switches_of(snapshot))
 
 
-def _proof(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
+def proof_in(snapshot: Snapshot, profile: Profile, switches: Switches) -> Proof | None:
+    """What proves a part of the log of a store; None where that would be of no use. Raises Unreadable."""
     if not snapshot.log or profile.record.dup_info:
         return None
     light = None

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..audit.prove import prove_log
 from ..audit.verified import VerifiedLog
 from ..broker.load_rules import BodyCheck, load_files, truncate
 from ..broker.profiles import Profile, profile_of, writer_profile
@@ -28,6 +29,8 @@ from ..index.compare import index_edits
 from ..log.commit_log import CommitLog
 from ..plan.observer import Policy, RecoveryOptions
 from ..plan.plan import Plan, make_plan
+from ..queues.units import NewQueues
+from ..recover.recovery import proof_in
 from ..search.store import Store
 from ..session.fingerprint import Fingerprint
 from ..session.journal import unfinished
@@ -40,7 +43,6 @@ from .config import Clamped, ConfigRepair, config_repair
 from .ext import ext_repair
 from .index import crc_item_edits, index_fix, stray_files
 from .parts import Choice, Part, covers, part_of, queue_text
-from .rebuild import made_anew
 from .timer import planned_queue, timer_edits
 
 
@@ -151,12 +153,31 @@ def _plan(
     versions = (request.version,)
     wish = RecoveryOptions(Policy.KEEP, request.made_ms, versions, exact=True, renumber=named)
     switches = switches_of(snapshot)
-    light = profile.dispatch.multi_dispatch and switches.multi_dispatch
-    sound = made_anew(snapshot, profile.dispatch, multi_dispatch=light, jobs=jobs, tell=tell)
+    sound = made_anew(snapshot, profile, switches, jobs, tell)
     outcome = _as_it_lies(snapshot, profile, switches, sound)
     whole = make_plan(snapshot, profile, outcome, wish=wish, tell=tell, sound=sound)
     _check_named(layout, choice, whole)
     return mend_parts(snapshot, profile, switches, whole, request)
+
+
+def made_anew(
+    snapshot: Snapshot,
+    profile: Profile,
+    switches: Switches,
+    jobs: int,
+    tell: Callable[[int], None] | None = None,
+) -> VerifiedLog | None:
+    """What is in order in the log, with the units and index items that it asks for.
+
+    None where queues or index have files: these are compared with the log first. Raises Unreadable.
+    """
+    if any(snapshot.queues.values()) or snapshot.batch_topics or snapshot.index:
+        return None
+    proof = proof_in(snapshot, profile, switches)
+    if proof is None:
+        return None
+    how = switches.dispatching(profile.dispatch)._replace(items=True)
+    return prove_log(replace(proof, queues=NewQueues(), making=how), jobs, tell)
 
 
 def mend_parts(

@@ -16,7 +16,7 @@ from mqstore.store.disk.files import Files, digest
 from mqstore.store.disk.layout import Layout
 from mqstore.store.log.commit_log import Batch, CommitLog
 from mqstore.store.log.record_status import Mark
-from mqstore.store.repair import rebuild, repair
+from mqstore.store.repair import repair
 from mqstore.store.repair.parts import Choice
 from mqstore.store.repair.recheck import analyze_again
 from mqstore.store.repair.repair import Repair
@@ -34,7 +34,7 @@ FAST = ("4.3.1-clean", "5.3.3-expired", "5.3.3-lmq", "5.5.0-timer-clean")
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two processes, and many runs, for a small log."""
-    monkeypatch.setattr(rebuild, "_AT_ONCE", 7)
+    monkeypatch.setattr(prove, "_AT_ONCE", 7)
     monkeypatch.setattr(prove, "_PART_BYTES", 4096)
     yield
 
