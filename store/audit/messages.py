@@ -27,10 +27,10 @@ from ..columns.rows import Rows
 from ..log.batch import TailHistory
 from ..log.commit_log import Batch, CommitLog, Extent, ExtentKind
 from ..log.record_status import Mark, tombstones
+from .differences import Kind, compare
 
 if TYPE_CHECKING:
     from ..queues.start import QueueState
-    from ..queues.units import Units
     from .verified import QueueRange, VerifiedLog, VerifiedRun
 
 
@@ -442,14 +442,14 @@ class Readability:
         if queue is None:
             self._count(self.invisible, messages, NO_UNIT)
             return
-        units = queue.lookup(messages.offset)
-        right = points_at(units, messages)
+        kinds = compare(queue.lookup(messages.offset), messages)
+        right = kinds <= Kind.ADDRESS
         hidden = right & (messages.offset < queue.min_offset)
         readable = right & ~hidden
         self.readable += int(readable.sum())
         if self.seen is not None:
             self.seen(messages.take(readable))
-        absent = ~right & (units["size"] == 0)
+        absent = kinds == Kind.NOTHING
         self._count(self.invisible, messages.take(hidden), HIDDEN)
         self._count(self.invisible, messages.take(absent), NO_UNIT)
         self._count(self.invisible, messages.take(~right & ~absent), MISPLACED)
@@ -469,9 +469,3 @@ class Readability:
 def _columns_of(ranges: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
     """Begins and ends of ranges, int64[2, n], in order."""
     return np.array(sorted(ranges), np.int64).reshape(-1, 2).T
-
-
-def points_at(units: Units, messages: Messages) -> Flags:
-    """bool[n]: unit i names message i's record."""
-    same: Flags = (units["physical_offset"] == messages.position) & (units["size"] == messages.size)
-    return same

@@ -34,6 +34,7 @@ from ..log.commit_log import CommitLog
 from ..log.record_status import Mark
 from ..log.splits import record_behind, used_bytes
 from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Units
+from .differences import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
 
 Ints = npt.NDArray[np.int64]
@@ -203,7 +204,7 @@ class Prover:
         ends = np.append(new[1:], len(queue))
         if not bad.any():
             units = self._units(messages, new, ends)
-            bad = (units["physical_offset"] != messages.position) | (units["size"] != messages.size)
+            bad = ~points_at(units, messages)
         if bad.any():
             rows = [len(window.messages) for window in group]
             wrong = np.repeat(np.arange(len(group)), rows)[order[bad]]
@@ -221,12 +222,12 @@ class Prover:
         rows = (offset[new], offset[last] + 1, position[new], position[last], size[last])
         ways = (np.add, size), (np.minimum, time), (np.maximum, time)
         totals = (way.reduceat(of, new) for way, of in ways)
-        names = [self._queues.names[number] for number in messages.queue[new].tolist()]
+        queues = [self._queues.names[number] for number in messages.queue[new].tolist()]
         columns = zip(*(row.tolist() for row in (*rows, *totals)), strict=True)
-        queue_ranges = {name: QueueRange(*row) for name, row in zip(names, columns, strict=True)}
+        queue_ranges = {name: QueueRange(*row) for name, row in zip(queues, columns, strict=True)}
         made: dict[QueueId, Units] = {}
         if self._making is not None:
-            pieces = zip(names, new.tolist(), ends.tolist(), strict=True)
+            pieces = zip(queues, new.tolist(), ends.tolist(), strict=True)
             made = {name: units[first:end] for name, first, end in pieces}
         items = [window.items for window in group if window.items is not None]
         facts = reduce(Facts.and_then, (window.facts for window in group))

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.consume_queue import UNIT_BYTES as PLAIN_UNIT_BYTES
 from ...formats.message import SMALLEST
 from ..broker.delay_level import SCHEDULE_TOPIC
@@ -46,7 +45,8 @@ from ..queues.units import (
     joined,
     pre_fill,
 )
-from .messages import Messages, points_at
+from .differences import Kind, compare
+from .messages import Messages
 from .verified import QueueRange
 
 Ints = npt.NDArray[np.int64]
@@ -129,15 +129,15 @@ class QueueAudit:
             self.holes.append(Hole(int(expected[at]), int(offsets[at]), *near))
         self.next = max(self.next, int(offsets[-1]) + 1)
         there = self.stream.lookup(np.maximum(offsets, 0))
-        wrong = ~points_at(there, messages)
+        kinds = compare(there, messages)
+        wrong = kinds > Kind.ADDRESS
         if self.retag:
-            wrong |= messages.lost & (there["tags_code"] != messages.tags_code)
+            wrong |= messages.lost & (kinds != Kind.NONE)
         if self.exact and self.queue.topic != SCHEDULE_TOPIC:  # there it is a configured time
-            plain = there["tags_code"] > EXT_ADDRESS_MAX
-            wrong |= plain & (there["tags_code"] != messages.tags_code)
+            wrong |= kinds == Kind.TAGS
         if not wrong.any():
             return
-        disputed = wrong & is_used(there) & (there["physical_offset"] < self.log_end)
+        disputed = wrong & (kinds < Kind.PRE_FILL) & (there["physical_offset"] < self.log_end)
         self._conflicts += int(disputed.sum())
         units = np.zeros(int(wrong.sum()), UNIT_DTYPE)
         units["physical_offset"] = messages.position[wrong]

@@ -16,10 +16,11 @@ import os
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
+from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
-from ..audit.messages import Messages, points_at
+from ..audit.differences import Kind, compare, points_at
+from ..audit.messages import Messages
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.snapshot import QueueId
 from ..disk.byte_reader import noted_of
@@ -27,7 +28,7 @@ from ..disk.file_queue import MappedFileQueue
 from ..disk.queue_directories import QueueDirectory, queue_directories
 from ..findings.catalogue import Severity
 from ..queues.ext import ExtRange, ext_units, ext_units_at
-from ..queues.units import Units, is_pre_fill, is_valid
+from ..queues.units import is_pre_fill, is_valid
 from ..settings.options import options_of
 from .context import VerifyContext
 from .queue_batches import compare_batches
@@ -160,19 +161,15 @@ def units_of_messages(context: VerifyContext, messages: Messages) -> None:
         check.note_missing(messages)
         return
     units = check.reader.lookup(messages.offset)
-    right = points_at(units, messages)
-    if right.all():
-        _found(context, check, messages)
-        _compare_tags(context, check, messages, units)
-        return
-    unread = check.reader.unread(messages.offset) & ~right
-    if unread.any():  # nobody can tell
-        check.right.add_any(messages.offset[unread])
-        units, messages, right = units[~unread], messages.take(~unread), right[~unread]
-    there = messages.take(right)
-    _found(context, check, there)
-    _compare_tags(context, check, there, units[right])
-    _look_elsewhere(context, queues, check, messages.take(~right))
+    kinds = compare(units, messages)
+    wrong = kinds > Kind.ADDRESS
+    _found(context, check, messages.take(~wrong) if wrong.any() else messages)
+    _compare_tags(context, check, messages, units["tags_code"], kinds)
+    if wrong.any():
+        unread = check.reader.unread(messages.offset) & wrong
+        if unread.any():  # nobody can tell
+            check.right.add_any(messages.offset[unread])
+        _look_elsewhere(context, queues, check, messages.take(wrong & ~unread))
 
 
 def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> None:
@@ -185,19 +182,19 @@ def _found(context: VerifyContext, check: QueueCheck, messages: Messages) -> Non
 
 
 def _compare_tags(
-    context: VerifyContext, check: QueueCheck, messages: Messages, units: Units
+    context: VerifyContext,
+    check: QueueCheck,
+    messages: Messages,
+    codes: Ints,
+    kinds: npt.NDArray[np.int8],
 ) -> None:
-    """The units, those of the messages, carry the right codes."""
-    codes = units["tags_code"]
-    wrong = codes != messages.tags_code
-    wrong &= ~messages.lost
-    if not wrong.any():
+    """The units that name their messages' records carry the right codes."""
+    addresses = np.flatnonzero((kinds == Kind.ADDRESS) & ~messages.lost)
+    if len(addresses):
+        compare_entries(context, check, messages.take(addresses), codes[addresses])
+    rows = np.flatnonzero((kinds == Kind.TAGS) & ~messages.lost)
+    if not len(rows):
         return
-    rows = np.flatnonzero(wrong)
-    addresses = codes[rows] <= EXT_ADDRESS_MAX
-    if addresses.any():
-        compare_entries(context, check, messages.take(rows[addresses]), codes[rows[addresses]])
-        rows = rows[~addresses]
     if check.queue.topic == SCHEDULE_TOPIC:
         rows = check.waits.wrong(messages, codes.astype(np.int64), rows)
     rows = rows[np.argsort(messages.offset[rows], kind="stable")]
