@@ -11,13 +11,11 @@ Only a bounded part of each is read. What they hold is told by `dump`.
 
 from __future__ import annotations
 
-import heapq
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +31,7 @@ from ..disk.file_queue import Foreign, MappedFileQueue
 from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.queue_directories import QueueDirectory, queue_directories
-from ..errors import Missing, NotFound, from_os_error
+from ..errors import Missing, from_os_error
 from ..index.files import Header
 from ..index.read import Index, sizes_of
 from ..log.commit_log import Batch, CommitLog, LogEnd
@@ -41,6 +39,7 @@ from ..queues.read import ConsumeQueue, QueueSummary
 from ..queues.read_batches import BatchConsumeQueue
 from ..queues.read_batches import summary_of as sparse_summary
 from ..queues.rocksdb import open_queues
+from ..search.store import Store
 from ..settings.generation import Generation, generation_of
 from ..settings.options import Option, options_of
 from ..settings.read import FILES, read_config_file
@@ -177,8 +176,6 @@ _TEXTS: Mapping[str, Callable[[list[Record]], str]] = {
 
 WALKED_BYTES = 256 << 20
 """A log whose files have at most this many bytes is walked from its start."""
-_CANDIDATES = 64
-"""Units that are tried as the start of the walk, highest first."""
 _ABORT_BYTES = 64
 
 
@@ -324,9 +321,9 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
         (item for item in log.scan(crc=False, reuse=True) if isinstance(item, Batch)), None
     )
     first_time = int(first.columns.ints("store_timestamp")[0]) if first is not None else None
-    begin, how = log.min_offset, "the log was walked from its start"
+    begin, how = None, "the log was walked from its start"
     if total > WALKED_BYTES:
-        begin, how = _near_the_end(log, queues)
+        begin, how = _near_the_end(layout, queues)
     end = log.end(begin) if log.files else LogEnd(0, "there are no files")
     return Log(
         directories=layout.commit_log_directories,
@@ -343,35 +340,17 @@ def _log(layout: Layout, queues: list[_Queue], foreign: list[Foreign]) -> Log:
     )
 
 
-def _near_the_end(log: CommitLog, queues: list[_Queue]) -> tuple[int, str]:
-    """Position of a record near the log's end, and how it was found.
-
-    A unit may be dead: it counts only if a record of its size lies where it points.
-    """
-    highest = heapq.nlargest(
-        _CANDIDATES,
-        (found for found in queues if found.summary.end_position is not None),
-        key=lambda found: found.summary.end_position or 0,
-    )
-    for found in highest:
-        with found.open() as queue:
-            unit = queue.unit(found.summary.max_offset - 1)
-        if unit is None:
-            continue
-        try:
-            columns = log.record(unit.physical_offset).columns
-        except NotFound:
-            continue
-        if int(columns.ints("total_size")[0]) == unit.size:
-            place = f"{found.directory.topic}/{found.directory.queue_id} @{unit.queue_offset}"
-            return unit.physical_offset, f"walked from the highest queue unit, {place}"
-    for file in reversed(log.files):
-        batches = (
-            i for i in log.scan(file.start, file.end, crc=False, reuse=True) if isinstance(i, Batch)
-        )
-        if any(True for _ in islice(batches, 1)):
-            return file.start, f"walked from the last file with a record, {Path(file.path).name}"
-    return log.min_offset, "the log was walked from its start"
+def _near_the_end(layout: Layout, queues: list[_Queue]) -> tuple[int | None, str]:
+    """Position of a record near the log's end, and how it was found."""
+    with Store(layout.root, layout.broker_config) as store:
+        position, queue = store.near_the_end(found.summary for found in queues)
+        if queue is not None:
+            place = f"{queue.topic}/{queue.queue_id} @{queue.max_offset - 1}"
+            return position, f"walked from the highest queue unit, {place}"
+        file = None if position is None else store.log_files.file_at(position)
+    if file is None:
+        return None, "the log was walked from its start"
+    return position, f"walked from the last file with a record, {Path(file.path).name}"
 
 
 def _exit(abort: Path, pid: int | None) -> tuple[str, str]:

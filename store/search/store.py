@@ -131,23 +131,25 @@ class Store:
         The log is walked from the newest record that a queue points at, without queues from the
         last file that begins with a record.
         """
-        return self.log.end(self._near_the_end())
+        return self.log.end(self.near_the_end(self._all_units)[0])
 
-    def _near_the_end(self) -> int | None:
-        """A record, or a DLedger entry, not far before the end of the log.
+    def near_the_end(
+        self, queues: Iterable[QueueSummary]
+    ) -> tuple[int | None, QueueSummary | None]:
+        """A record, or a DLedger entry, not far before the end of the log, and the queue that names it.
 
-        Of the records that the queues end with it is the one stored last: a unit that a broker has
-        cut off may point farther, but at an older record (spec 2.5).
+        queues: units behind the log's end included. Of the records that they end with it is the one
+        stored last: a unit that a broker has cut off may point farther, but at an older record (spec 2.5).
         """
-        ends = {s.last_position for s in self._all_units if s.last_position is not None}
+        ends = {s.last_position: s for s in queues if s.last_position is not None}
         found = [m for m in self._messages_at(sorted(ends)[-_CANDIDATES:]) if m.body_crc_ok]
         if found:
             newest = max(found, key=lambda m: (m.store_timestamp, m.position))
-            return newest.position - self.payload_at(newest.position)
+            return newest.position - self.payload_at(newest.position), ends[newest.position]
         for file in reversed(self.log_files.files):
             if any(self._messages_at([file.start + self.payload_at(file.start)])):
-                return file.start
-        return None
+                return file.start, None
+        return None, None
 
     def may_be_dead(self, message: Message) -> bool:
         """A record behind a newer one: a broker may have cut it off, or its clock went back.
