@@ -1,7 +1,7 @@
 """The command `mqstore`: which commands there are, and what their errors say to the shell.
 
-A command is a module of this package with an `app` (see `options.command_app`). It is imported when
-it is called, or listed: its own heavy imports therefore belong into its function.
+A command is a module of this package with an `app` (`declared.App`). It is imported when it is
+called: its own heavy imports belong into its function all the same, for some are called often.
 """
 
 from __future__ import annotations
@@ -9,52 +9,42 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
-
-from .command_line import Group, usage_text
-from .did_you_mean import PROGRAM
+from .declared import PROGRAM, App, Exit, Stopped
 from .exit_codes import ExitCode, exit_code_of
-from .options import command_app, say
+from .options import say
+from .plain_line import values_of
 from .progress import SCREEN
-
-if TYPE_CHECKING:
-    from typer.core import TyperCommand, TyperGroup
 
 _YOUNG_OBJECTS = 20_000
 """Between two looks for garbage: imports make many objects, and none of them is any."""
 
-COMMANDS = (
-    *("put", "get", "inspect", "dump", "verify", "recover", "repair", "undo", "salvage"),
-    *("stats", "export", "sql", "diff", "explain", "damage", "pipeline"),
-)
-"""In the order of `mqstore --help`; what is not built yet is not here."""
+COMMANDS: Mapping[str, str] = {
+    "put": "Append messages exactly as a broker would.",
+    "get": "Read messages by any address.",
+    "inspect": "Describe a store or a file: what it is, how much, from when to when, in what state.",
+    "dump": "Decode every record, one by one.",
+    "verify": "Check every invariant of a store and report each that does not hold.",
+    "recover": "Say what a broker's start would do to a store and lose, and plan its recovery.",
+    "repair": "Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.",
+    "undo": "Take back what `recover` or `repair` did: bytes, times and names of every file as they were.",
+    "salvage": "Carve messages out of anything: damaged segments, disk images, devices, core dumps.",
+    "stats": "Count what fills the logs: bytes, records, messages, sizes and times, group by group.",
+    "export": "Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.",
+    "sql": "Ask stores with SQL.",
+    "diff": "Find the first message of each queue in which two copies differ.",
+    "explain": "Tell the whole story of a code or label that some command prints.",
+    "damage": "Make a damaged copy of a store, for drills and tests.",
+    "pipeline": "Work on many and large stores with Spark.",
+}
+"""In the order of `mqstore --help`, which shows the first sentence of each; what is not built yet is
+not here.
+"""
 
-
-class Commands(Group):
-    """The commands, each imported when it is asked for."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in that order."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
-        """Import one command."""
-        if cmd_name not in COMMANDS:
-            return None
-        if cmd_name not in self.commands:
-            module = import_module(f".{cmd_name}", __package__)
-            command = typer.main.get_command(module.app)
-            command.name = cmd_name
-            self.commands[cmd_name] = command
-        return self.commands[cmd_name]  # type: ignore[return-value]
-
-
-app = command_app(
-    help="""Read, check, recover and write the message store of an Apache RocketMQ broker, offline.
+_HELP = """Read, check, recover and write the message store of an Apache RocketMQ broker, offline.
 
     Run it before you restart a broker: a broker's own start cuts the log at the first bad record
     and says so afterwards. Commands that read write nothing, whatever they meet.
@@ -67,40 +57,29 @@ app = command_app(
       mqstore recover /data/store
       mqstore undo /data/store --list
     """
-)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from importlib.metadata import version
-
-        print(f"{PROGRAM} {version(PROGRAM)}")
-        raise typer.Exit
+def _app_of(name: str) -> App:
+    app: App = import_module(f".{name}", __package__).app
+    return app
 
 
-@app.callback(cls=Commands, invoke_without_command=True)
-def _program(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+def program() -> Any:
+    """All commands as typer has them, for what is no plain line, and for the manual."""
+    from .command_line import program
+
+    return program(_HELP, COMMANDS, _app_of)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and give its exit code. Prints errors as one line on stderr."""
     SCREEN.at_work = None
-    command = typer.main.get_command(app)
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = command.main(
-            None if arguments is None else list(arguments), PROGRAM, standalone_mode=False
-        )
+        code = _call(words)
         if sys.stdout is not None:
             sys.stdout.flush()
-        return result if isinstance(result, int) else ExitCode.DONE
+        return code
     except BrokenPipeError:
         _forget_stdout()
         return ExitCode.DONE
@@ -109,18 +88,44 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         _forget_stdout()
         return ExitCode.DONE
-    except (KeyboardInterrupt, typer.Abort) as stopped:
-        at_work = SCREEN.at_work
-        how_far: list[str] = [str(at_work)] if at_work is not None and at_work.begun else []
-        left = getattr(stopped.__cause__ or stopped, "__notes__", ())
-        say("; ".join([", ".join(["interrupted", *how_far]), *left]))
-        return ExitCode.INTERRUPTED
-    except typer.TyperException as error:
-        say(usage_text(error))
-        return error.exit_code
+    except (KeyboardInterrupt, Stopped) as stopped:
+        return _interrupted(stopped)
     except Exception as error:  # noqa: BLE001 (the last net: one line, never a traceback)
+        typer = sys.modules.get("typer")
+        if typer is not None and isinstance(error, typer.Abort):
+            return _interrupted(error)
+        if typer is not None and isinstance(error, typer.TyperException):
+            from .command_line import usage_text
+
+            say(usage_text(error, "".join(words[:1])))
+            return int(error.exit_code)
         say(_explanation(error))
         return exit_code_of(error)
+
+
+def _call(words: Sequence[str]) -> int:
+    """Call the command: at once where the line is plain, else by typer."""
+    try:
+        if words and words[0] in COMMANDS:
+            functions = _app_of(words[0]).functions
+            if len(functions) == 1:
+                ((_, function),) = functions
+                values = values_of(function.parameters(), words[1:])
+                if values is not None:
+                    function(**values)
+                    return ExitCode.DONE
+        result = program().main(list(words), PROGRAM, standalone_mode=False)
+        return result if isinstance(result, int) else ExitCode.DONE
+    except Exit as ended:
+        return ended.exit_code
+
+
+def _interrupted(stopped: BaseException) -> int:
+    at_work = SCREEN.at_work
+    how_far: list[str] = [str(at_work)] if at_work is not None and at_work.begun else []
+    left = getattr(stopped.__cause__ or stopped, "__notes__", ())
+    say("; ".join([", ".join(["interrupted", *how_far]), *left]))
+    return ExitCode.INTERRUPTED
 
 
 def _explanation(error: Exception) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from .declared import Option
 from .options import Common
 
 
@@ -32,7 +31,7 @@ def tell_nearest(version: str | None, common: Common) -> None:
 
 BrokerVersion = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--broker-version",
         metavar="V",
         parser=parse_version,
@@ -41,7 +40,7 @@ BrokerVersion = Annotated[
 ]
 AsBroker = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--as-broker",
         metavar="V",
         parser=parse_version,

@@ -8,12 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from .declared import Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, keep_journal_in, say
 from .terminal import colour_wanted, escape, escape_lines, is_terminal
@@ -24,12 +22,12 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.findings.next_commands import Given
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask.")]
 Wait = Annotated[
-    float, typer.Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
+    float, Option("--wait", metavar="SECONDS", min=0, help="Wait for the store's lock.")
 ]
 FollowLinks = Annotated[
-    bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+    bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
 ]
 
 
@@ -38,8 +36,7 @@ def can_ask() -> bool:
     return is_terminal(sys.stdin) and is_terminal(sys.stderr)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Writing:
+class Writing(Options):
     """How a command that asks first changes a store."""
 
     yes: Yes = False
@@ -47,23 +44,22 @@ class Writing:
     follow_links: FollowLinks = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(Options):
     """How a plan is carried out; the annotations are the declaration of the options."""
 
-    apply: Annotated[bool, typer.Option("--apply", help="Carry the plan out.")] = False
+    apply: Annotated[bool, Option("--apply", help="Carry the plan out.")] = False
     yes: Yes = False
     wait: Wait = 0
     journal: Annotated[
         Path | None,
-        typer.Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
+        Option("--journal", metavar="DIR", help="Keep what was there before in DIR."),
     ] = None
     follow_links: FollowLinks = False
 
     def check(self) -> None:
         """Raises BadParameter where nobody can be asked who has to be."""
         if self.asks and not can_ask():
-            raise typer.BadParameter("--apply needs --yes where there is no terminal to ask on")
+            raise bad_parameter("--apply needs --yes where there is no terminal to ask on")
 
     @property
     def asks(self) -> bool:
@@ -85,7 +81,7 @@ class Change:
 
 
 def agree(question: str, plan: str, common: Common, code: ExitCode | None = None) -> None:
-    """Show what would be done, then ask, both on stderr. Raises typer.Exit where the answer is no.
+    """Show what would be done, then ask, both on stderr. Raises Exit where the answer is no.
 
     code: the plan is a page that begins with a verdict, which this exit code goes with.
     """
@@ -95,7 +91,7 @@ def agree(question: str, plan: str, common: Common, code: ExitCode | None = None
     print(page, file=sys.stderr, end="\n\n")
     if not _is_yes(escape(question)):
         say("nothing changed")
-        raise typer.Exit(ExitCode.DONE)
+        raise Exit(ExitCode.DONE)
 
 
 def _is_yes(question: str) -> bool:

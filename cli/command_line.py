@@ -1,16 +1,22 @@
-"""How command lines are understood: old spellings, empty paths, and words that are none of ours."""
+"""Command lines that are not plain, as typer understands them: help, old spellings, what is wrong."""
 
 from __future__ import annotations
 
-import re
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from copy import copy
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import TyperPath
 
-from .did_you_mean import PROGRAM, command_hint, option_hint
+from .declared import EMPTY_PATH, PROGRAM, REQUIRED, App, Argument, Exit, Parameter
+from .did_you_mean import command_hint, option_hint
+from .options import Common
+from .plain_line import URI
 
 OLD_SPELLINGS = {
     "as_broker": ("--broker-version",),
@@ -20,11 +26,16 @@ OLD_SPELLINGS = {
     "dry_run": ("-n",),
 }
 """Options by the name of their parameter, and what they are called besides; no help tells it."""
-_URI = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
-"""It would become a folder called `s3:`."""
 COMMON_OPTIONS = "Common options"
 """Where the help lists what every command has."""
-EMPTY = "an empty path: is a variable not set?"
+_SETTINGS = {
+    "rich_markup_mode": None,
+    "add_completion": False,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
+"""Completion comes from the scripts in `completions/`, errors are printed by `cli/app.py`, and help is
+plain text: rich would triple the start."""
 
 
 class Command(TyperCommand):
@@ -74,15 +85,111 @@ class Group(TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class Program(Group):
+    """All commands, each imported when it is asked for."""
+
+    load: Callable[[str], App]
+    summaries: Mapping[str, str]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names, in the order of `mqstore --help`."""
+        return list(self.summaries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | TyperGroup | None:
+        """Import one command."""
+        if cmd_name not in self.summaries:
+            return None
+        if cmd_name not in self.commands:
+            command = command_of(self.load(cmd_name))
+            command.name = cmd_name
+            self.commands[cmd_name] = command
+        return self.commands[cmd_name]  # type: ignore[return-value]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands with their summaries; none is imported for that."""
+        limit = formatter.width - 6 - max(map(len, self.summaries))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _shortened(text, limit)) for name, text in self.summaries.items()]
+            )
+
+
+def _shortened(text: str, limit: int) -> str:
+    return TyperCommand(None, help=text, rich_markup_mode=None).get_short_help_str(limit)
+
+
+def program(help: str, summaries: Mapping[str, str], load: Callable[[str], App]) -> Any:
+    """mqstore itself. summaries: of each command. load: its module's `app`."""
+    made = typer.Typer(help=help, **_SETTINGS)  # type: ignore[arg-type]
+    made.callback(cls=Program, invoke_without_command=True)(_program)
+    whole: Any = typer.main.get_command(made)
+    whole.load, whole.summaries = load, summaries
+    return whole
+
+
+def _program(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"{PROGRAM} {version_of(PROGRAM)}")
+        raise Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def command_of(app: App) -> TyperCommand | TyperGroup:
+    """What a command's module declares, for typer."""
+    made = typer.Typer(cls=Group, help=app.help, **_SETTINGS)  # type: ignore[arg-type]
+    for name, function in app.functions:
+        made.command(name, cls=Command)(_for_typer(function))
+    command: Any = typer.main.get_command(made)
+    return command  # type: ignore[no-any-return]
+
+
+def _for_typer(function: Any) -> Callable[..., None]:
+    @functools.wraps(function)
+    def command(**values: Any) -> None:
+        function(**values)
+
+    parameters = [_of_typer(parameter) for parameter in function.parameters()]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _of_typer(parameter: Parameter) -> inspect.Parameter:
+    """The same option. Whoever opens a path says why it cannot: typer would call that wrong usage."""
+    declared, declaration = get_args(parameter.annotation)
+    make = typer.Argument if isinstance(declaration, Argument) else typer.Option
+    info = make(*declaration.names, **declaration.settings)
+    if parameter.name in Common.__annotations__:
+        info.rich_help_panel = COMMON_OPTIONS
+    if declared is Path or Path in get_args(declared):
+        info.click_type = PathType(readable=False)
+    default = inspect.Parameter.empty if parameter.default is REQUIRED else parameter.default
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(
+        parameter.name, kind, default=default, annotation=Annotated[declared, info]
+    )
+
+
 def options_of(command: Any) -> set[str]:
     """Every option of a command, as it is typed."""
     return {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
 
 
-def usage_text(error: typer.TyperException) -> str:
-    """What is wrong with a command line, what may be meant, and where help is."""
+def usage_text(error: typer.TyperException, command: str) -> str:
+    """What is wrong with a command line, what may be meant, and where help is.
+
+    command: its name, where typer has not read the line.
+    """
     context: Any = getattr(error, "ctx", None)
-    path = context.command_path if context else PROGRAM
+    path = context.command_path if context else f"{PROGRAM} {command}".rstrip()
     said = error.format_message().rstrip(".")
     option = getattr(error, "option_name", None)
     if option is not None and hasattr(error, "possibilities") and context is not None:
@@ -97,14 +204,7 @@ class PathType(TyperPath):
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path as it was typed. Raises BadParameter."""
         if value == "":
-            self.fail(EMPTY, param, ctx)
-        if isinstance(value, str) and _URI.match(value):
+            self.fail(EMPTY_PATH, param, ctx)
+        if isinstance(value, str) and URI.match(value):
             self.fail(f"{value}: a path of this machine is wanted, no URI", param, ctx)
         return super().convert(value, param, ctx)
-
-
-def path_text(text: str) -> str:
-    """A path that a command takes as text, several of them perhaps. Raises BadParameter."""
-    if not text:
-        raise typer.BadParameter(EMPTY)
-    return text

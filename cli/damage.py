@@ -5,36 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from .options import Common, command_app, shared
+from .declared import App, Argument, Option, bad_parameter
+from .options import Common, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from ..store.damage.drill import Drill
 
-app = command_app()
+app = App()
 
 
 @app.command()
 @shared()
 def damage(
     store: Annotated[
-        Path | None, typer.Argument(metavar="STORE", help="A store's root directory.")
+        Path | None, Argument(metavar="STORE", help="A store's root directory.")
     ] = None,
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
+        Option("--to", metavar="COPY", help="The copy: a new or an empty directory."),
     ] = None,
     scenario: Annotated[
         str | None,
-        typer.Option("--scenario", "-s", metavar="NAME", help="What happens; see --list."),
+        Option("--scenario", "-s", metavar="NAME", help="What happens; see --list."),
     ] = None,
     seed: Annotated[
-        int, typer.Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")
+        int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")
     ] = 1,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="Name the scenarios.")] = False,
+    list_: Annotated[bool, Option("--list", "-l", help="Name the scenarios.")] = False,
     *,
     common: Common,
 ) -> None:
@@ -56,7 +55,7 @@ def damage(
             out.records(_scenarios(), text=_scenario_text, columns=_SCENARIO_COLUMNS)
         return
     if store is None or to is None or scenario is None:
-        raise typer.BadParameter("a STORE, --to COPY and --scenario NAME are needed, or --list")
+        raise bad_parameter("a STORE, --to COPY and --scenario NAME are needed, or --list")
     done = _drill(store, to, scenario, seed, common)
     for path in done.left_out:
         common.warn(f"neither file nor directory, not copied: {path}")

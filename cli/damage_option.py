@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from ..store.put.on_damage import OnDamage
+from .declared import Option
 
 __all__ = ["OnDamage", "OnDamageOption"]
 
 OnDamageOption = Annotated[
     OnDamage,
-    typer.Option(
+    Option(
         "--on-damage",
         help="Of a body that failed its checksum: fail, skip it, or mark: its copy fails, too.",
     ),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-PROGRAM = "mqstore"
+from .declared import PROGRAM
+
 _NEAR = 0.7
 """How like a name a mistyped one is; at 0.6 lag is like salvage."""
 

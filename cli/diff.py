@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from .declared import App
 from .diff_options import A, B, compared
-from .options import Common, command_app, shared
+from .options import Common, shared
 from .pipeline_options import Spark
 from .unread import Partial
 
-app = command_app()
+app = App()
 
 
 @app.command()

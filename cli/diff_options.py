@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..store.counted import counted
-from .command_line import path_text
+from .declared import Argument, Exit, path_text
 from .exit_codes import ExitCode
 from .options import Common
 from .pipeline_options import damage_text
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
     from ..store.arrow.differences import Unsound
 
 _WHAT = "a store, a pattern, or @FILE with one a line."
-A = Annotated[str, typer.Argument(metavar="A", parser=path_text, help=f"One side: {_WHAT}")]
-B = Annotated[str, typer.Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")]
+A = Annotated[str, Argument(metavar="A", parser=path_text, help=f"One side: {_WHAT}")]
+B = Annotated[str, Argument(metavar="B", parser=path_text, help=f"The other side: {_WHAT}")]
 _COLUMNS = (
     *("type", "store", "topic", "queue_id", "queue_offset", "how"),
     *("only_a", "only_b", "changed"),
@@ -47,7 +45,7 @@ class Sides:
 def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
     """The stores that are meant, and behind the block the answer.
 
-    Raises Missing, InvalidInput, typer.Exit.
+    Raises Missing, InvalidInput, Exit.
     """
     from ..pipeline.diff import pairs_of
     from ..store.arrow.stores import log_sizes, stores_of
@@ -66,7 +64,7 @@ def compared(a: str, b: str, partial: bool, common: Common) -> Iterator[Sides]:
         found = [{"type": "difference", **row} for row in sides.rows]
         output.records([*found, *left_out], text=_text, columns=_COLUMNS)
     wrong = sides.rows or sides.unsound or alone or left_out
-    raise typer.Exit(ExitCode.NO if wrong else ExitCode.DONE)
+    raise Exit(ExitCode.NO if wrong else ExitCode.DONE)
 
 
 def _tell(unsound: Unsound | None, common: Common) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from .declared import App, Argument, Option, Options
 from .kind_option import Kind
-from .options import PASSED_OVER, Common, command_app, shared
+from .options import PASSED_OVER, Common, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody
 
 if TYPE_CHECKING:
@@ -20,19 +18,18 @@ if TYPE_CHECKING:
     from .dump_log import Messages
     from .file_kinds.chunks import Chunk, Record
 
-app = command_app()
+app = App()
 
 
-@dataclass(frozen=True, kw_only=True)
-class View:
+class View(Options):
     """How much of a record is shown; the annotations are the declaration of the options."""
 
-    hex: Annotated[
-        bool, typer.Option("--hex", help="The bytes of each record beside its fields.")
-    ] = False
+    hex: Annotated[bool, Option("--hex", help="The bytes of each record beside its fields.")] = (
+        False
+    )
     raw: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--raw",
             help="Bodies as stored (base64), batches in one piece, unused slots of a timer wheel.",
         ),
@@ -43,13 +40,11 @@ class View:
 @app.command()
 @shared(unread=PASSED_OVER)
 def dump(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
-    ],
+    path: Annotated[Path, Argument(metavar="PATH", help="A store, or a directory or file of one.")],
     kind: Kind = None,
     at: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--at",
             metavar="N",
             min=0,
@@ -58,7 +53,7 @@ def dump(
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", metavar="N", min=0, help="Print N records at most."),
+        Option("--count", "-n", metavar="N", min=0, help="Print N records at most."),
     ] = None,
     *,
     conditions: Conditions,

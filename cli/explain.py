@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from .options import Common, command_app, shared
+from .declared import App, Argument, Option
+from .options import Common, shared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from ..store.recover.broker_bugs import BrokerBug
     from ..store.recover.cases import Case
 
-app = command_app()
+app = App()
 
 
 @app.command()
@@ -24,14 +23,14 @@ app = command_app()
 def explain(
     codes: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[CODE...]",
             help="Of a finding (I-064), a broker's bug (B19), a case of recover (damage-cuts),"
             " a mark of a record (dead_tail).",
             show_default=False,
         ),
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="All of them, a line for each.")] = False,
+    list_: Annotated[bool, Option("--list", help="All of them, a line for each.")] = False,
     *,
     common: Common,
 ) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from .declared import App
 from .export_options import ExportOptions, FileFormat, answer, report_of
-from .options import Common, command_app, shared
+from .options import Common, shared
 from .pipeline_options import Spark, Stores, To
 from .unread import tell_unread
 
-app = command_app()
+app = App()
 
 
 @app.command()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..store.counted import counted
 from .damage_option import OnDamage, OnDamageOption
+from .declared import Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
 from .options import Common, parse_bytes
 from .pipeline_options import damage_text, source_options
@@ -51,60 +49,55 @@ class Compression(Enum):
     NONE = "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(Options):
     """What is exported, and how its files are written."""
 
     body: Annotated[
         BodyOption,
-        typer.Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
+        Option("--body", help="plain: decompressed; stored: as stored; none: no bodies."),
     ] = BodyOption.PLAIN
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B,C", help="Only these columns.")
+        str | None, Option("--columns", metavar="A,B,C", help="Only these columns.")
     ] = None
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
+        Option("--topic", "-t", metavar="T", help="Only these topics; patterns count."),
     ] = None
     since: Since = None
     until: Until = None
     timestamps: Annotated[
         bool,
-        typer.Option("--timestamps", help="Beside milliseconds the same as times of UTC."),
+        Option("--timestamps", help="Beside milliseconds the same as times of UTC."),
     ] = False
     compression: Annotated[
         Compression | None,
-        typer.Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
+        Option("--compression", help="Of Parquet and Arrow files. Default: zstd."),
     ] = None
     file_size: Annotated[
         int,
-        typer.Option(
-            "--file-size", metavar="BYTES", parser=parse_bytes, help="Begin another file then."
-        ),
+        Option("--file-size", metavar="BYTES", parser=parse_bytes, help="Begin another file then."),
     ] = "128M"  # type: ignore[assignment]
     by_day: Annotated[
-        bool, typer.Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
+        bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
     ] = False
     safe_csv: Annotated[
         bool,
-        typer.Option("--safe-csv", help="A quote before CSV cells that a spreadsheet would run."),
+        Option("--safe-csv", help="A quote before CSV cells that a spreadsheet would run."),
     ] = False
-    append: Annotated[
-        bool, typer.Option("--append", help="Add files to an export that is in DIR.")
-    ] = False
+    append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = (
+        False
+    )
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the export that is in DIR, at once.")
+        bool, Option("--overwrite", help="Replace the export that is in DIR, at once.")
     ] = False
     since_last: Annotated[
         bool,
-        typer.Option(
-            "--since-last", help="Add what stands behind the end of the last export into DIR."
-        ),
+        Option("--since-last", help="Add what stands behind the end of the last export into DIR."),
     ] = False
     on_damage: OnDamageOption = OnDamage.MARK
     partial: Partial = False
     answer_json: Annotated[
-        bool, typer.Option("--json", help="Answer with one JSON object: counts, files, damage.")
+        bool, Option("--json", help="Answer with one JSON object: counts, files, damage.")
     ] = False
 
     def asked(self, common: Common) -> dict[str, str]:
@@ -126,12 +119,12 @@ class ExportOptions:
         given = [mode for mode, flag in flags.items() if flag]
         if len(given) > 1:
             names = " and ".join(f"--{mode}" for mode in given)
-            raise typer.BadParameter(f"{names} exclude each other")
+            raise bad_parameter(f"{names} exclude each other")
         times = {"--since": self.since, "--until": self.until}
         for name, value in times.items():
             if self.since_last and value is not None:
                 told = "--since-last goes on where the last export ended"
-                raise typer.BadParameter(told, param_hint=name)
+                raise bad_parameter(told, param_hint=name)
         return given[0] if given else Mode.NEW
 
     def how(self, form: str) -> ExportHow:
@@ -168,7 +161,7 @@ def report_of(
 
 
 def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) -> None:
-    """Print it; what is not in the files, or not sound, is told besides. Raises typer.Exit."""
+    """Print it; what is not in the files, or not sound, is told besides. Raises Exit."""
     from ..store.put.on_damage import CorruptedBodies
     from .json_text import dumps_wide
 
@@ -185,7 +178,7 @@ def answer(report: Mapping[str, Any], options: ExportOptions, common: Common) ->
         else:
             output.record(report, text=_text)
     if report["status"] != "complete" or corrupted.met:
-        raise typer.Exit(ExitCode.NO)
+        raise Exit(ExitCode.NO)
 
 
 _TOLD = 1000

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from .command_line import path_text
-from .options import PASSED_OVER, Common, command_app, shared
+from .declared import App, Argument, Option, Options, bad_parameter, path_text
+from .options import PASSED_OVER, Common, shared
 from .selection_options import MAX_BODY_BYTES, Conditions, MaxBody, Raw
 
-app = command_app()
+app = App()
 
 
 class GetFormat(StrEnum):
@@ -27,42 +24,40 @@ class GetFormat(StrEnum):
     HEX = "hex"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(Options):
     """One message, or some of a queue; the annotations are the declaration of the options."""
 
     offset: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--offset", metavar="N", min=0, help="From this queue offset on; alone, one message."
         ),
     ] = None
     count: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--count", metavar="C", min=1, help="The first C messages, with --offset from there on."
         ),
     ] = None
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="POSITION", min=0, help="The one at this physical offset."),
+        Option("--at", metavar="POSITION", min=0, help="The one at this physical offset."),
     ] = None
     message_id: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--message-id", metavar="HEX", help="The one with this id, of a broker or of a client."
         ),
     ] = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Printing:
+class Printing(Options):
     """How many of what is found are printed, and how; the annotations are the declaration."""
 
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
+        int | None, Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
     ] = None
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The last one first.")] = False
+    reverse: Annotated[bool, Option("--reverse", "-r", help="The last one first.")] = False
     raw: Raw = False
     max_body: MaxBody = MAX_BODY_BYTES
 
@@ -70,19 +65,19 @@ class Printing:
 @app.command()
 @shared(GetFormat, unread=PASSED_OVER)
 def get(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="The store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="The store's root directory.")],
     *,
     conditions: Conditions,
     place: Place,
     follow: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--follow", "-f", help="Wait for new messages; with --since those of before come first."
         ),
     ] = False,
     offset_at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--offset-at",
             metavar="TIME",
             help="Print the queue offset that a broker answers for this time.",
@@ -90,7 +85,7 @@ def get(
     ] = None,
     addresses: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--addresses",
             metavar="FILE|-",
             parser=path_text,
@@ -169,13 +164,13 @@ def get(
     if addresses is not None:
         if follow or offset_at is not None:
             other = "--follow" if follow else "--offset-at"
-            raise typer.BadParameter(f"--addresses and {other} exclude each other")
+            raise bad_parameter(f"--addresses and {other} exclude each other")
         from .get_addresses import answer_addresses
 
         answer_addresses(store, addresses, question, raw, common)
     elif follow:
         if offset_at is not None:
-            raise typer.BadParameter("--follow and --offset-at exclude each other")
+            raise bad_parameter("--follow and --offset-at exclude each other")
         from .follow import follow_log
 
         follow_log(store, question, raw, common)

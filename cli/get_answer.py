@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,6 +186,8 @@ def _if_wanted(store: Store, message: Message, selection: Selection) -> Iterator
         if selection.takes(message):
             yield Found(message, Via.ADDRESS)
         return
+    from dataclasses import replace
+
     from ..store.search.log_search import found_in
 
     record = replace(store.log.record(message.position), mark=message.mark)

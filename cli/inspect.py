@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from .declared import App, Argument, Option, Options
 from .exit_codes import ExitCode, exit_code_of_status
 from .kind_option import Kind
-from .options import PASSED_OVER, Common, command_app, shared
+from .options import PASSED_OVER, Common, shared
 
 if TYPE_CHECKING:
     from ..store.inspect.recognise import Recognised
 
-app = command_app()
+app = App()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Views:
+class Views(Options):
     """What is to be told of the messages of a broker's own topics; the annotations are the declaration."""
 
     delays: Annotated[
-        bool, typer.Option("--delays", help="What waits in each delay level, and when it fires.")
+        bool, Option("--delays", help="What waits in each delay level, and when it fires.")
     ] = False
     timers: Annotated[
         bool,
-        typer.Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
+        Option("--timers", help="Timer messages: due when, delivered, cancelled, lost."),
     ] = False
     retries: Annotated[
-        bool, typer.Option("--retries", help="Retries and dead letters by group and topic.")
+        bool, Option("--retries", help="Retries and dead letters by group and topic.")
     ] = False
     pop: Annotated[
         bool,
-        typer.Option("--pop", help="What POP consumers have: until when, what came back."),
+        Option("--pop", help="What POP consumers have: until when, what came back."),
     ] = False
     transactions: Annotated[
         bool,
-        typer.Option("--transactions", help="Prepared messages: open, committed, rolled back."),
+        Option("--transactions", help="Prepared messages: open, committed, rolled back."),
     ] = False
     now: Annotated[
         str | None,
-        typer.Option("--now", metavar="TIME", help="What is due then (default: now)."),
+        Option("--now", metavar="TIME", help="What is due then (default: now)."),
     ] = None
 
     @property
     def names(self) -> list[str]:
         """Those that were asked for."""
-        flags = (field.name for field in dataclass_fields(self) if field.name != "now")
+        flags = (name for name in type(self).__annotations__ if name != "now")
         return [name for name in flags if getattr(self, name)]
 
 
 @app.command()
 @shared(unread=PASSED_OVER)
 def inspect(
-    path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A store, or a directory or file of one.")
-    ],
+    path: Annotated[Path, Argument(metavar="PATH", help="A store, or a directory or file of one.")],
     kind: Kind = None,
     *,
     views: Views,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-import typer
+from .declared import Option
 
 
 class KindName(StrEnum):
@@ -53,7 +53,7 @@ class KindName(StrEnum):
 
 Kind = Annotated[
     KindName | None,
-    typer.Option(
+    Option(
         "--as",
         metavar="KIND",
         help=f"What PATH is, where it cannot be told: {', '.join(KindName)}.",

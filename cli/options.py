@@ -2,31 +2,25 @@
 
 A command takes them by a parameter `common: Common` and the decorator `shared`:
 
-    app = command_app()
+    app = App()
 
     @app.command()
     @shared()
-    def dump(path: Annotated[Path, typer.Argument()], *, common: Common) -> None: ...
+    def dump(path: Annotated[Path, Argument()], *, common: Common) -> None: ...
 """
 
 from __future__ import annotations
 
 import functools
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum, StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
-import typer
-from typer.models import OptionInfo
-
-from .command_line import COMMON_OPTIONS, Command, Group, PathType
+from .declared import REQUIRED, Exit, Option, Options, Parameter, Stopped, bad_parameter
 
 if TYPE_CHECKING:
     from ..store.disk.broker_conf import BrokerConfig
@@ -59,42 +53,41 @@ def parse_bytes(text: str | int) -> int:
     """`4096`, `64K`, `10MB`, `1GiB`: a number of bytes, units are powers of 1024."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)(?:i?b)?(?:/s)?", str(text).strip(), re.IGNORECASE)
     if match is None or int(match[1]) == 0:
-        raise typer.BadParameter(f"{text!r} is not a number of bytes such as 4096, 64K, 10MB, 1GiB")
+        raise bad_parameter(f"{text!r} is not a number of bytes such as 4096, 64K, 10MB, 1GiB")
     return int(match[1]) << _UNITS[match[2].lower()]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Common:
+class Common(Options):
     """The values of the shared options; the annotations are their declaration."""
 
-    format: Annotated[Format, typer.Option("--format", help=FORMAT_HELP)] = Format.TEXT
+    format: Annotated[Format, Option("--format", help=FORMAT_HELP)] = Format.TEXT
     fields: Annotated[
         str | None,
-        typer.Option("--fields", metavar="A,B,C", help="Only these fields, in this order."),
+        Option("--fields", metavar="A,B,C", help="Only these fields, in this order."),
     ] = None
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout."),
+        Option("--output", "-o", metavar="FILE", help="Write data to FILE, not to stdout."),
     ] = None
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No warnings and no progress, errors only.")
+        bool, Option("--quiet", "-q", help="No warnings and no progress, errors only.")
     ] = False
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say more; a traceback with each error.")
+        bool, Option("--verbose", "-v", help="Say more; a traceback with each error.")
     ] = False
     no_color: Annotated[
-        bool, typer.Option("--no-color", help="No colours (so does the variable NO_COLOR).")
+        bool, Option("--no-color", help="No colours (so does the variable NO_COLOR).")
     ] = False
     utc: Annotated[
-        bool, typer.Option("--utc", help="Times in UTC (text and CSV), not in local time.")
+        bool, Option("--utc", help="Times in UTC (text and CSV), not in local time.")
     ] = False
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bar.")] = False
+    no_progress: Annotated[bool, Option("--no-progress", help="No progress bar.")] = False
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")
+        int | None, Option("--jobs", "-j", metavar="N", min=1, help="Work on N cores.")
     ] = None
     rate: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--rate",
             metavar="BYTES",
             parser=parse_bytes,
@@ -103,13 +96,13 @@ class Common:
     ] = None
     broker_config: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--broker-config", metavar="FILE", help="The broker's broker.conf: sizes, directories."
         ),
     ] = None
     set: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="KEY=VALUE",
             help="A property of the broker by RocketMQ's name; the last one wins.",
@@ -196,29 +189,8 @@ def keep_journal_in(layout: Layout, directory: Path) -> None:
     if not directory.is_dir():
         raise Missing("no such directory", path=directory)
     if directory.resolve().is_relative_to(layout.root.resolve()):
-        raise typer.BadParameter("--journal: a directory outside the store")
+        raise bad_parameter("--journal: a directory outside the store")
     layout.keep_journal_in(directory)
-
-
-class _App(typer.Typer):
-    def command(self, name: str | None = None, **settings: Any) -> Any:
-        return super().command(name, **{"cls": Command, **settings})
-
-
-def command_app(help: str | None = None) -> typer.Typer:
-    """The `app` of a command's module: what typer must not do is said here, once.
-
-    Completion comes from the scripts in `completions/`, errors are printed by `cli/app.py`, and
-    help is plain text: rich would triple the start.
-    """
-    return _App(
-        cls=Group,
-        help=help,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    )
 
 
 def shared(
@@ -231,8 +203,8 @@ def shared(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorator: the parameters of a command that are groups of options become those options.
 
-    A group is a dataclass whose annotated fields are the declaration: `common: Common`, which every
-    command has, or another one that some commands share.
+    A group is a class of `Options`: `common: Common`, which every command has, or another one that
+    some commands share.
 
     formats: an enumeration of other formats than `Format`, its first member is the default;
     format_help: what the help says of them. unread: what becomes of bytes that a disk does not give.
@@ -241,39 +213,36 @@ def shared(
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(function, include_extras=True)
-        groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+        @functools.cache
+        def hints() -> dict[str, Any]:
+            return get_type_hints(function, include_extras=True)
 
         @functools.wraps(function)
         def command(**values: Any) -> None:
             given: dict[str, Any] = {
-                name: group(
-                    **{f.name: values.pop(f.name) for f in fields(group) if f.name in values}
-                )
-                for name, group in groups.items()
+                name: group(**{n: values.pop(n) for n in group.__annotations__ if n in values})
+                for name, group in hints().items()
+                if _is_group(group)
             }
             try:
                 with telling_unread(unread, given["common"], values.get("store")):
                     function(**values, **given)
             except KeyboardInterrupt as interrupt:
-                raise typer.Abort from interrupt  # typer would end without a word
+                raise Stopped from interrupt
             except Exception as error:
-                verbose = given["common"].verbose
-                if verbose and not isinstance(error, (typer.Exit, BrokenPipeError)):
+                if given["common"].verbose and not isinstance(error, (Exit, BrokenPipeError)):
                     _print_traceback()
                 raise
 
-        parameters = [
-            _not_with_spark(parameter) if or_spark and parameter.name == "rate" else parameter
-            for parameter in _parameters(function, hints, _format(formats, format_help))
-            if parameter.name not in without
-        ]
-        for parameter in parameters:
-            _take_paths_as_typed(parameter)
-            if parameter.name in Common.__dataclass_fields__:
-                _option_info(parameter).rich_help_panel = COMMON_OPTIONS
-        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {p.name: p.annotation for p in parameters}
+        @functools.cache
+        def parameters() -> list[Parameter]:
+            return [
+                _not_with_spark(parameter) if or_spark and parameter.name == "rate" else parameter
+                for parameter in _parameters(function, hints(), _format(formats, format_help))
+                if parameter.name not in without
+            ]
+
+        command.parameters = parameters  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -295,7 +264,7 @@ def telling_unread(unread: str, common: Common, store: Path | None) -> Iterator[
         except UnreadableRange as error:
             _with_command(error, common, store)
             raise
-        except (NotFound, typer.Exit) as error:
+        except (NotFound, Exit) as error:
             if not noted or unread == FOUND:
                 raise
             if isinstance(error, NotFound):
@@ -327,49 +296,36 @@ _TOLD = 20
 
 
 def _parameters(
-    function: Callable[..., None], hints: Mapping[str, Any], format: inspect.Parameter
-) -> Iterator[inspect.Parameter]:
-    """Those of a command, in its order: the fields of a group instead of it."""
-    for parameter in inspect.signature(function).parameters.values():
-        hint = hints[parameter.name]
-        if not is_dataclass(hint):
-            yield parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY)
+    function: Callable[..., None], hints: Mapping[str, Any], format: Parameter
+) -> Iterator[Parameter]:
+    """Those of a command, in its order: the options of a group instead of it."""
+    code, last = function.__code__, function.__defaults__ or ()
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    defaults = dict(zip(names[code.co_argcount - len(last) :], last, strict=False))
+    defaults |= function.__kwdefaults__ or {}
+    for name in names:
+        hint = hints[name]
+        if not _is_group(hint):
+            yield Parameter(name, defaults.get(name, REQUIRED), hint)
             continue
-        of_group = get_type_hints(hint, include_extras=True)
-        for field in fields(hint):
-            option = _option(field.name, field.default, of_group[field.name])
-            yield format if hint is Common and field.name == format.name else option
+        for option in hint.parameters():
+            yield format if hint is Common and option.name == format.name else option
 
 
-def _format(formats: type[Enum], format_help: str) -> inspect.Parameter:
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Options)
+
+
+def _format(formats: type[Enum], format_help: str) -> Parameter:
     """`--format` of a command."""
-    option = typer.Option("--format", help=format_help)
-    return _option("format", next(iter(formats)), Annotated[formats, option])
+    option = Option("--format", help=format_help)
+    return Parameter("format", next(iter(formats)), Annotated[formats, option])
 
 
-def _option(name: str, default: Any, annotation: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def _option_info(parameter: inspect.Parameter) -> Any:
-    """How typer shall show an option."""
-    return next(each for each in get_args(parameter.annotation) if isinstance(each, OptionInfo))
-
-
-def _not_with_spark(parameter: inspect.Parameter) -> inspect.Parameter:
-    declared, declaration = get_args(parameter.annotation)
-    told = copy(declaration)
-    told.help = f"{declaration.help} Not with --master."
-    return parameter.replace(annotation=Annotated[declared, told])
-
-
-def _take_paths_as_typed(parameter: inspect.Parameter) -> None:
-    """Whoever opens a path tells why it cannot: typer would call a missing right wrong usage."""
-    declared, *declarations = get_args(parameter.annotation)
-    if declared is Path or Path in get_args(declared):
-        for declaration in declarations:
-            declaration.click_type = PathType(readable=False)
+def _not_with_spark(parameter: Parameter) -> Parameter:
+    declared, option = get_args(parameter.annotation)
+    settings = option.settings | {"help": f"{option.settings['help']} Not with --master."}
+    return parameter._replace(annotation=Annotated[declared, Option(*option.names, **settings)])
 
 
 def _print_traceback() -> None:

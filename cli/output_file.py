@@ -7,7 +7,6 @@ directly: a pipe, a device, a file in a folder where nothing new may be made.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from pathlib import Path
 from typing import IO
@@ -30,6 +29,8 @@ class OutputFile:
         if growing or (old is not None and not stat.S_ISREG(old.st_mode)):
             self.stream: IO[bytes] = path.open("wb")
             return
+        import secrets
+
         beside = self.target.with_name(f".{self.target.name[:200]}.{secrets.token_hex(4)}")
         try:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .options import command_app
+from .declared import App
 from .pipeline_compact import compact
 from .pipeline_diff import diff
 from .pipeline_export import export
@@ -12,7 +12,7 @@ from .pipeline_sql import sql
 from .pipeline_stats import stats
 from .pipeline_verify import verify
 
-app = command_app(
+app = App(
     help="""Work on many and large stores with Spark.
 
     Spark runs inside this process unless --master names a cluster. It needs the extra `spark`

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ..store.counted import counted
 from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
+from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import Common, say, shared
 from .pipeline_options import Stores, To, damage_text
@@ -28,7 +27,7 @@ def compact(
     *,
     topic: Annotated[
         list[str],
-        typer.Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count."),
+        Option("--topic", "-t", metavar="T", help="Topics to compact; patterns count."),
     ],
     to: To,
     as_broker: AsBroker = None,
@@ -82,9 +81,9 @@ def compact(
     with common.open_output() as output:
         output.records(iter(rows), text=_text, columns=_COLUMNS)
     if unread:
-        raise typer.Exit(max(map(exit_code_of, unread.values())))
+        raise Exit(max(map(exit_code_of, unread.values())))
     if any(row["damage"] or row["skipped"] or row["marked"] for row in rows):
-        raise typer.Exit(ExitCode.NO)
+        raise Exit(ExitCode.NO)
 
 
 def _record(row: Mapping[str, Any], to: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) 
 
 
 def compared_on_spark(a: str, b: str, partial: bool, spark: Spark, common: Common) -> None:
-    """The command with the session that is asked for. Raises SparkUnavailable, typer.Exit."""
+    """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
     from ..pipeline.diff import on_spark
 

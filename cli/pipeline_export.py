@@ -33,7 +33,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 def export_on_spark(
     stores: list[str], to: Path, options: ExportOptions, spark: Spark, common: Common
 ) -> None:
-    """The command with the session that is asked for. Raises SparkUnavailable, typer.Exit."""
+    """The command with the session that is asked for. Raises SparkUnavailable, Exit."""
     master, settings = spark.place(common)
     from ..pipeline.export import STAGES, on_spark
     from ..pipeline.export import export as run

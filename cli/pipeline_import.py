@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ..store.counted import counted
 from ..store.put.on_damage import CorruptedBodies, OnDamage
 from .broker_version import AsBroker, tell_nearest
 from .damage_option import OnDamageOption
+from .declared import Argument, Exit, Option
 from .exit_codes import ExitCode
 from .options import Common, shared
 from .pipeline_options import To
@@ -21,14 +20,14 @@ from .pipeline_options import To
 def import_(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them."),
+        Argument(metavar="FILE...", help="Parquet or Arrow files, or directories of them."),
     ],
     *,
     to: To,
     as_broker: AsBroker = None,
     keep_times: Annotated[
         bool,
-        typer.Option("--keep-times/--new-times", help="Take store_timestamp; or the clock."),
+        Option("--keep-times/--new-times", help="Take store_timestamp; or the clock."),
     ] = True,
     on_damage: OnDamageOption = OnDamage.FAIL,
     common: Common,
@@ -71,7 +70,7 @@ def import_(
     with common.open_output() as output:
         output.record(record, text=_text)
     if corrupted.met:
-        raise typer.Exit(ExitCode.NO)
+        raise Exit(ExitCode.NO)
 
 
 def _remarks(corrupted: CorruptedBodies, left_out: int) -> list[str]:

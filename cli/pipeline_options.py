@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..store.counted import counted
-from .command_line import path_text
+from .declared import Argument, Option, Options, bad_parameter, path_text
 from .options import Common
 
 if TYPE_CHECKING:
@@ -22,32 +19,29 @@ if TYPE_CHECKING:
 _STORES = "Store directories, patterns, @FILE with one a line"
 Stores = Annotated[
     list[str],
-    typer.Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE."),
+    Argument(metavar="STORE...", parser=path_text, help=f"{_STORES}, s3://BUCKET/STORE."),
 ]
 
 
 def _local(text: str) -> str:
     if "://" in text:
-        raise typer.BadParameter(f"{text}: object storage is not read here")
+        raise bad_parameter(f"{text}: object storage is not read here")
     return path_text(text)
 
 
-LocalStores = Annotated[
-    list[str], typer.Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")
-]
+LocalStores = Annotated[list[str], Argument(metavar="STORE...", parser=_local, help=f"{_STORES}.")]
 To = Annotated[
     Path,
-    typer.Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
+    Option("--to", metavar="DIR", help="A new or empty directory for what is made."),
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Spark:
+class Spark(Options):
     """Where a job runs, and how; the annotations are the declaration of the options."""
 
     master: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--master",
             metavar="URL",
             help="spark://…, yarn, k8s://…, local[N]. Default: inside this process, on --jobs cores.",
@@ -55,17 +49,15 @@ class Spark:
     ] = None
     conf: Annotated[
         list[str] | None,
-        typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
+        Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
     ] = None
     executor_memory: Annotated[
         str | None,
-        typer.Option(
-            "--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …"
-        ),
+        Option("--executor-memory", metavar="SIZE", help="Memory of each executor: 2g, 8g, …"),
     ] = None
     packages: Annotated[
         str | None,
-        typer.Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
+        Option("--packages", metavar="A,B", help="Maven packages that Spark loads."),
     ] = None
 
     @property
@@ -78,7 +70,7 @@ class Spark:
         }
         for name, value in others.items():
             if value is not None and self.master is None:
-                raise typer.BadParameter("an option of Spark, and no --master", param_hint=name)
+                raise bad_parameter("an option of Spark, and no --master", param_hint=name)
         return self.master is not None
 
     def place(self, common: Common) -> tuple[str, dict[str, str]]:
@@ -89,7 +81,7 @@ class Spark:
         from ..pipeline.spark import require_packages
 
         if common.rate is not None:
-            raise typer.BadParameter("a Spark job has no limit of reading", param_hint="--rate")
+            raise bad_parameter("a Spark job has no limit of reading", param_hint="--rate")
         settings = self._settings()
         require_packages()
         return self.master or f"local[{common.jobs or '*'}]", settings
@@ -104,7 +96,7 @@ class Spark:
         for text in self.conf or ():
             key, equals, value = text.partition("=")
             if not equals or not key:
-                raise typer.BadParameter(f"not KEY=VALUE: {text}", param_hint="--conf")
+                raise bad_parameter(f"not KEY=VALUE: {text}", param_hint="--conf")
             settings[key] = value
         return settings
 

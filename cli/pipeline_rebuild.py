@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
+from .declared import Exit
 from .exit_codes import ExitCode
 from .options import Common, say, shared
 from .pipeline_options import LocalStores, Spark, To, showing
@@ -79,9 +78,9 @@ def rebuild(
     with common.open_output() as output:
         output.record(report, text=_text)
     if unreadable:
-        raise typer.Exit(ExitCode.FAILED)
+        raise Exit(ExitCode.FAILED)
     if report["status"] != "complete":
-        raise typer.Exit(ExitCode.NO)
+        raise Exit(ExitCode.NO)
 
 
 def report_of(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from ..store.counted import counted
+from .declared import Exit
 from .local_first import tell_local
 from .options import Common, shared
 from .pipeline_options import Spark, Stores, session_showing, source_options
@@ -37,7 +36,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
 def ask_spark(
     query: str, stores: list[str], given: SqlOptions, spark: Spark, common: Common
 ) -> None:
-    """Answer a query on Spark. Raises typer.Exit with the exit code, and what ends a command."""
+    """Answer a query on Spark. Raises Exit with the exit code, and what ends a command."""
     master, settings = spark.place(common)
     from ..pipeline import register
     from ..pipeline.sql import SETTINGS, answer, lacking
@@ -61,4 +60,4 @@ def ask_spark(
         print_answer(rows, columns, left_out, common)
         found = lacking(session, asked, ask.stores, options)
     code = tell_lacking(found.damage, found.bodies)
-    raise typer.Exit(max(code, int(bool(left_out))))
+    raise Exit(max(code, int(bool(left_out))))

@@ -31,7 +31,7 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
 
 
 def count_spark(stores: list[str], options: StatsOptions, spark: Spark, common: Common) -> None:
-    """Count on Spark. Raises typer.Exit with the exit code, and what ends a command."""
+    """Count on Spark. Raises Exit with the exit code, and what ends a command."""
     master, settings = spark.place(common)
     wanted = options.wanted
     common.open_output().check(options.columns)

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from ..store.counted import counted
 from .broker_version import BrokerVersion, tell_nearest
+from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
 from .options import Common, say, shared
 from .pipeline_options import Spark, Stores, showing
@@ -25,15 +24,15 @@ def verify(
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick/--deep", help="Structure and ends only; or all of it (the default)."),
+        Option("--quick/--deep", help="Structure and ends only; or all of it (the default)."),
     ] = False,
     only: Annotated[
         str | None,
-        typer.Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
+        Option("--only", metavar="GROUP,…", help="Only these groups of checks."),
     ] = None,
     findings: Annotated[
         bool,
-        typer.Option("--findings", help="Of several stores, too, what is wrong, not a line each."),
+        Option("--findings", help="Of several stores, too, what is wrong, not a line each."),
     ] = False,
     spark: Spark,
     broker_version: BrokerVersion = None,
@@ -96,4 +95,4 @@ def verify(
 
     brief = len(roots) > 1 and not findings
     print_verdicts(verdicts(), common, common.given(broker_version), brief=brief)
-    raise typer.Exit(max(codes, key=WORST.index))
+    raise Exit(max(codes, key=WORST.index))

@@ -11,13 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from .broker_version import AsBroker, tell_nearest
-from .command_line import path_text
 from .damage_option import OnDamage, OnDamageOption
+from .declared import App, Argument, Exit, Option, Options, path_text
 from .exit_codes import ExitCode
-from .options import Common, command_app, parse_bytes, shared, stdin_descriptor
+from .options import Common, parse_bytes, shared, stdin_descriptor
 
 if TYPE_CHECKING:
     from ..store.put.message_json import MessageReader
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from ..store.put.writer import Stored, StoreWriter, WriterOptions
     from .output import Output
 
-app = command_app()
+app = App()
 
 COLUMNS = (
     *("type", "physical_offset", "total_size", "topic", "queue_id", "queue_offset"),
@@ -68,13 +66,12 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(Options):
     """Many messages out of a file; the annotations are the declaration of the options."""
 
     path: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="FILE|DIR|-",
             parser=path_text,
@@ -83,77 +80,74 @@ class Source:
     ] = None
     form: Annotated[
         InputFormat | None,
-        typer.Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
+        Option("--from-format", help="Format of --from; default: by its suffix, or ndjson."),
     ] = None
     resume: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--resume",
             help="With --from: leave out what the store has, by topic, queue, unique key.",
         ),
     ] = False
     no_answers: Annotated[
-        bool, typer.Option("--no-answers", help="With --from: no answer for each message.")
+        bool, Option("--no-answers", help="With --from: no answer for each message.")
     ] = False
     keep_times: Annotated[
-        bool, typer.Option("--keep-times", help="With --from: take store_timestamp as it is.")
+        bool, Option("--keep-times", help="With --from: take store_timestamp as it is.")
     ] = False
     on_damage: OnDamageOption = OnDamage.FAIL
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
+class Message(Options):
     """One message; the annotations are the declaration of the options."""
 
-    queue: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="TAGS.")] = None
+    queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
+    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="TAGS.")] = None
     keys: Annotated[
-        str | None, typer.Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
+        str | None, Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
     ] = None
     properties: Annotated[
-        list[str] | None, typer.Option("--property", metavar="K=V", help="A property; repeatable.")
+        list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")
     ] = None
     body_file: Annotated[
-        Path | None, typer.Option("--body-file", metavar="FILE", help="The body is in FILE.")
+        Path | None, Option("--body-file", metavar="FILE", help="The body is in FILE.")
     ] = None
     delay_level: Annotated[
         int | None,
-        typer.Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
+        Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
     ] = None
     deliver_at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--deliver-at", metavar="TIME", help="Delivered at this time (5.x): RFC 3339, +10m."
         ),
     ] = None
     transaction: Annotated[
         Transaction | None,
-        typer.Option(
+        Option(
             "--transaction",
             help="Begin one (PGROUP=GROUP is whom a broker asks), or end that of --half.",
         ),
     ] = None
     half: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--half", metavar="KEY", help="Unique key or message id of a half message to decide."
         ),
     ] = None
     compress: Annotated[
-        Compression | None, typer.Option("--compress", help="Compress the body as a client does.")
+        Compression | None, Option("--compress", help="Compress the body as a client does.")
     ] = None
     compress_over: Annotated[
         int,
-        typer.Option(
-            "--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."
-        ),
+        Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."),
     ] = 4096
 
     @property
     def is_given(self) -> bool:
         """Something is said of it."""
         default = Message(transaction=self.transaction, half=self.half)
-        return replace(self, compress_over=default.compress_over) != default
+        return Message(**vars(self) | {"compress_over": default.compress_over}) != default
 
     @property
     def ends_transaction(self) -> bool:
@@ -190,14 +184,13 @@ class Message:
         return replace(wishes, half=half)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Writing:
+class Writing(Options):
     """How the store is written; the annotations are the declaration of the options."""
 
     as_broker: AsBroker = None
     store_host: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--store-host",
             metavar="IP:PORT",
             help="Address of the broker; default: that of the last record, or 127.0.0.1:10911.",
@@ -205,18 +198,16 @@ class Writing:
     ] = None
     flush: Annotated[
         Flush | None,
-        typer.Option(
-            "--flush", help="sync: at once (default for one message); async: every second."
-        ),
+        Option("--flush", help="sync: at once (default for one message); async: every second."),
     ] = None
     wait: Annotated[
-        float, typer.Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
+        float, Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
     ] = 10
     no_topic_config: Annotated[
-        bool, typer.Option("--no-topic-config", help="Leave config/topics.json alone.")
+        bool, Option("--no-topic-config", help="Leave config/topics.json alone.")
     ] = False
     follow_links: Annotated[
-        bool, typer.Option("--follow-links", help="STORE's directories may be links elsewhere.")
+        bool, Option("--follow-links", help="STORE's directories may be links elsewhere.")
     ] = False
 
     def options(self) -> WriterOptions:
@@ -233,12 +224,10 @@ class Writing:
 @app.command()
 @shared()
 def put(
-    store: Annotated[
-        Path, typer.Argument(metavar="STORE", help="A store; made where there is none.")
-    ],
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Topic.")] = None,
+    store: Annotated[Path, Argument(metavar="STORE", help="A store; made where there is none.")],
+    topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic.")] = None,
     body: Annotated[
-        str | None, typer.Argument(metavar="BODY", help="Body; without it stdin is the body.")
+        str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")
     ] = None,
     *,
     source: Source,
@@ -306,7 +295,7 @@ def put(
             answers = _put_one(target, record, _body(body, message.body_file), wishes, out)
         out.records(answers, text=_text, columns=COLUMNS)
     if corrupted.met:
-        raise typer.Exit(ExitCode.NO)
+        raise Exit(ExitCode.NO)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..store.counted import counted
-from .json_text import dumps
 from .terminal import time_text
 
 Record = Mapping[str, Any]
@@ -76,6 +75,8 @@ class RecordText:
         if name.endswith("_timestamp") and isinstance(value, int) and value > 0:
             return f"{value} ({self._time(value)})"
         if isinstance(value, dict | list | bool):
+            from .json_text import dumps
+
             return dumps(value)
         return str(value)
 

@@ -6,13 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from .broker_version import BrokerVersion
 from .change_options import Change, agree, files_of, reading_the_log
-from .command_line import path_text
+from .declared import App, Argument, Exit, Option, path_text
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, Format, command_app, shared
+from .options import Common, Format, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from ..store.session.apply import Applied
     from ..store.verify.run import Judged
 
-app = command_app()
+app = App()
 
 
 class Policy(StrEnum):
@@ -33,10 +31,10 @@ class Policy(StrEnum):
 @app.command()
 @shared()
 def recover(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     policy: Annotated[
         Policy,
-        typer.Option(
+        Option(
             "--policy",
             help="keep: nothing that can be read is given up; broker: the log ends where a broker"
             " would end it.",
@@ -44,7 +42,7 @@ def recover(
     ] = Policy.KEEP,
     lost_tag: Annotated[
         str,
-        typer.Option(
+        Option(
             "--lost-tag",
             metavar="TAG",
             help="A tag for the tombstones of lost messages, so that consumers can select them.",
@@ -52,7 +50,7 @@ def recover(
     ] = "",
     replica: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--replica",
             metavar="STORE2",
             parser=path_text,
@@ -62,7 +60,7 @@ def recover(
     ] = None,
     force_empty_log: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--force-empty-log",
             help="The log is gone for good: move queues, index and timer away, begin anew.",
         ),
@@ -118,7 +116,7 @@ def recover(
         code = ExitCode.DONE if clean and not lost else ExitCode.NO
     given = change.given(broker_version, common)
     _print(before, applied, after, given, code, common)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
 class _Asked(NamedTuple):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from .broker_version import BrokerVersion, tell_nearest
 from .change_options import Change, agree, files_of, half_rate, reading_the_log
+from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of_status
-from .options import Common, command_app, shared
+from .options import Common, shared
 
 if TYPE_CHECKING:
     from ..store.disk.layout import Layout
@@ -23,31 +21,30 @@ if TYPE_CHECKING:
     from ..store.session.apply import Applied
     from ..store.verify.verdict import Verdict
 
-app = command_app()
+app = App()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
+class Parts(Options):
     """The parts of a store that are to be repaired; the annotations are the declaration."""
 
     queue: Annotated[
         list[str] | None,
-        typer.Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
+        Option("--queue", metavar="TOPIC[/ID]", help="Queues of a topic, or one of them."),
     ] = None
-    index: Annotated[bool, typer.Option("--index", help="The index files.")] = False
-    checkpoint: Annotated[bool, typer.Option("--checkpoint", help="The checkpoint.")] = False
+    index: Annotated[bool, Option("--index", help="The index files.")] = False
+    checkpoint: Annotated[bool, Option("--checkpoint", help="The checkpoint.")] = False
     config: Annotated[
-        bool, typer.Option("--config", help="Broken files of config/, offsets outside a queue.")
+        bool, Option("--config", help="Broken files of config/, offsets outside a queue.")
     ] = False
-    timer: Annotated[bool, typer.Option("--timer", help="Timer log and timer wheel.")] = False
-    ext: Annotated[bool, typer.Option("--ext", help="consumequeue_ext.")] = False
-    compaction: Annotated[bool, typer.Option("--compaction", help="Compaction topics.")] = False
+    timer: Annotated[bool, Option("--timer", help="Timer log and timer wheel.")] = False
+    ext: Annotated[bool, Option("--ext", help="consumequeue_ext.")] = False
+    compaction: Annotated[bool, Option("--compaction", help="Compaction topics.")] = False
     all_: Annotated[
-        bool, typer.Option("--all", help="All of that, and what `recover` does to the log.")
+        bool, Option("--all", help="All of that, and what `recover` does to the log.")
     ] = False
     finding: Annotated[
         list[str] | None,
-        typer.Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
+        Option("--finding", metavar="CODE", help="The part that mends it, e.g. I-064."),
     ] = None
 
     def choice(self) -> Choice:
@@ -58,7 +55,7 @@ class Parts:
         parts: set[Part] = {part for part in CHOICES if getattr(self, part.value) is True}
         if self.all_:
             if queues or codes or parts:
-                raise typer.BadParameter("--all takes every part: no other can be named beside it")
+                raise bad_parameter("--all takes every part: no other can be named beside it")
             return Choice()
         parts |= {part_of_code(code) for code in codes}
         return chosen(parts, tuple(queue_of(text) for text in queues))
@@ -67,7 +64,7 @@ class Parts:
 @app.command()
 @shared()
 def repair(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     *,
     parts: Parts,
     broker_version: BrokerVersion = None,
@@ -98,7 +95,7 @@ def repair(
     """
     choice = parts.choice()
     if change.apply and choice.everything and not parts.all_:
-        raise typer.BadParameter("--apply: say which part, or --all")
+        raise bad_parameter("--apply: say which part, or --all")
     change.check()
     layout = change.open(store, common)
     tell_nearest(broker_version, common)
@@ -109,7 +106,7 @@ def repair(
         after = _analyze_again(before.repair, broker_version, common)
     given = change.given(broker_version, common)
     _print(before, applied, after, given, common)
-    raise typer.Exit(_code(before, after))
+    raise Exit(_code(before, after))
 
 
 class Judged(NamedTuple):

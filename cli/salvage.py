@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from .broker_version import BrokerVersion, tell_nearest
+from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode
-from .options import FOUND, Common, command_app, shared
+from .options import FOUND, Common, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..store.salvage.salvage import Salvaged, Selection, Told, Wanted
 
-app = command_app()
+app = App()
 
 
 class LayoutKind(StrEnum):
@@ -36,21 +34,20 @@ class GradeName(StrEnum):
     BODY = "body"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Options):
     """The messages that are wanted; the annotations are the declaration of the options."""
 
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
+        Option("--topic", "-t", metavar="TOPIC", help="Only these topics (compact)."),
     ] = None
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
+        Option("--since", metavar="TIME", help="Stored at TIME or later (compact)."),
     ] = None
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
+        Option("--until", metavar="TIME", help="Stored before TIME (compact)."),
     ] = None
 
     def selection(self) -> Selection:
@@ -67,28 +64,28 @@ class Limits:
 def salvage(
     images: Annotated[
         list[Path],
-        typer.Argument(metavar="IMAGE...", help="Files, directories, block devices."),
+        Argument(metavar="IMAGE...", help="Files, directories, block devices."),
     ],
     to: Annotated[
         Path | None,
-        typer.Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
+        Option("--to", metavar="DIR", help="The new store: a new or an empty directory."),
     ] = None,
     layout: Annotated[
         LayoutKind,
-        typer.Option(
+        Option(
             "--layout",
             help="original: every record at its own position, holes closed; compact: renumbered.",
         ),
     ] = LayoutKind.ORIGINAL,
     grade: Annotated[
         GradeName,
-        typer.Option(
+        Option(
             "--grade",
             help="What the new store takes. whole: all that is proven; body: torn properties, too.",
         ),
     ] = GradeName.BODY,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what is there. Writes nothing.")
+        bool, Option("--dry-run", help="Only say what is there. Writes nothing.")
     ] = False,
     *,
     limits: Limits,
@@ -114,15 +111,15 @@ def salvage(
       mqstore salvage disk.img --to /data/restored --layout compact --topic orders --since -2d
     """
     if (to is None) == (not dry_run):
-        raise typer.BadParameter("--to DIR is needed, or --dry-run")
+        raise bad_parameter("--to DIR is needed, or --dry-run")
     limited = limits != Limits()
     if limited and layout is LayoutKind.ORIGINAL:
-        raise typer.BadParameter("--topic, --since and --until need --layout compact")
+        raise bad_parameter("--topic, --since and --until need --layout compact")
     wanted = _wanted(layout, grade, limits, broker_version, common)
     done = _salvage(images, to, wanted, common)
     with common.open_output() as out:
         out.record(_json(done, images, to, layout), text=_text)
-    raise typer.Exit(ExitCode.DONE if done.complete else ExitCode.NO)
+    raise Exit(ExitCode.DONE if done.complete else ExitCode.NO)
 
 
 def _wanted(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from .declared import Option, Options
 from .options import parse_bytes
 
 if TYPE_CHECKING:
@@ -16,39 +14,35 @@ if TYPE_CHECKING:
 
 Topic = Annotated[
     str | None,
-    typer.Option(
-        "--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."
-    ),
+    Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
 ]
 Queue = Annotated[
-    int | None, typer.Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
+    int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
 ]
 UniqueKey = Annotated[
     str | None,
-    typer.Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
+    Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
 ]
 Key = Annotated[
     str | None,
-    typer.Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
+    Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--since",
         metavar="TIME",
         help="Stored at this time or later: 2026-11-20T21:38:00Z, -1h, yesterday, epoch ms.",
     ),
 ]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Stored before this time.")
-]
+Until = Annotated[str | None, Option("--until", metavar="TIME", help="Stored before this time.")]
 Tag = Annotated[
     str | None,
-    typer.Option("--tag", metavar="TAG", help="With exactly this tag, or one of A || B."),
+    Option("--tag", metavar="TAG", help="With exactly this tag, or one of A || B."),
 ]
 Where = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--where",
         metavar="SQL92",
         help="That RocketMQ's SQL92 lets pass, over properties and @fields of the record.",
@@ -56,17 +50,17 @@ Where = Annotated[
 ]
 Grep = Annotated[
     str | None,
-    typer.Option("--grep", metavar="REGEX", help="With a body in which this is found."),
+    Option("--grep", metavar="REGEX", help="With a body in which this is found."),
 ]
 Raw = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--raw", help="Bodies as stored, neither decompressed nor decoded; batches in one piece."
     ),
 ]
 MaxBody = Annotated[
     int,
-    typer.Option(
+    Option(
         "--max-body",
         metavar="BYTES",
         parser=parse_bytes,
@@ -76,8 +70,7 @@ MaxBody = Annotated[
 MAX_BODY_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Conditions:
+class Conditions(Options):
     """Which messages are wanted; the annotations are the declaration of the options."""
 
     topic: Topic = None

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
-from .options import Common, command_app, shared
+from .declared import App, Exit
+from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .sql_answer import Query, SqlOptions, print_answer, shown_columns
 from .unread import tell_lacking, tell_unread
@@ -15,7 +14,7 @@ from .unread import tell_lacking, tell_unread
 if TYPE_CHECKING:
     from ..store.arrow.ask import Ask
 
-app = command_app()
+app = App()
 
 
 @app.command()
@@ -63,7 +62,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
         with common.progress("asking", 0):
             print_answer(asked.answer(ask, lacking), columns, left_out, common)
     code = tell_lacking(lacking.damage, lacking.bodies)
-    raise typer.Exit(max(code, int(bool(left_out))))
+    raise Exit(max(code, int(bool(left_out))))
 
 
 def _ask(roots: Sequence[str], options: SqlOptions, common: Common) -> Ask:

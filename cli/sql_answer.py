@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from .declared import Argument, Options
 from .options import Common
 from .selection_options import Since, Until
 from .unread import Partial, unread_text
@@ -16,11 +14,10 @@ from .unread import Partial, unread_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Query = Annotated[str, typer.Argument(metavar="QUERY", help="A SELECT over the views.")]
+Query = Annotated[str, Argument(metavar="QUERY", help="A SELECT over the views.")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SqlOptions:
+class SqlOptions(Options):
     """What a query sees of stores; the annotations are the declaration of the options."""
 
     since: Since = None

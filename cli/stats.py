@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from .options import Common, command_app, shared
+from .declared import App
+from .options import Common, shared
 from .pipeline_options import Spark, Stores
 from .stats_answer import StatsOptions, answer
 from .unread import tell_unread
 
-app = command_app()
+app = App()
 
 
 @app.command()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..store.counted import counted
+from .declared import Exit, Option, Options, bad_parameter
 from .options import Common, Format
 from .selection_options import Since, Until
 from .unread import Partial, tell_lacking, unread_text
@@ -20,17 +18,16 @@ if TYPE_CHECKING:
 _BY = ("store", "topic", "queue_id", "tag", "host", "hour")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatsOptions:
+class StatsOptions(Options):
     """What is counted, and how it is grouped."""
 
     by: Annotated[
         str,
-        typer.Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)}."),
+        Option("--by", metavar="A,B", help=f"Group by some of: {', '.join(_BY)}."),
     ] = "topic"
     top: Annotated[
         int | None,
-        typer.Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),
+        Option("--top", "-n", metavar="N", min=1, help="Only the N groups with most bytes."),
     ] = None
     since: Since = None
     until: Until = None
@@ -42,7 +39,7 @@ class StatsOptions:
         names = [name.strip() for name in self.by.split(",") if name.strip()]
         unknown = [name for name in names if name not in _BY]
         if unknown or not names or len(set(names)) < len(names):
-            raise typer.BadParameter(f"--by: some of {', '.join(_BY)}, each once")
+            raise bad_parameter(f"--by: some of {', '.join(_BY)}, each once")
         return tuple(sorted(names, key=lambda name: name != "store"))
 
     @property
@@ -68,7 +65,7 @@ class StatsOptions:
 def answer(
     found: Counted, left_out: Sequence[Mapping[str, Any]], options: StatsOptions, common: Common
 ) -> None:
-    """Print it, and tell what it lacks. left_out: stores that are not counted. Raises typer.Exit."""
+    """Print it, and tell what it lacks. left_out: stores that are not counted. Raises Exit."""
     rows = [{"type": "stats", **row} for row in found.stats.rows(options.top)]
 
     def text(row: Mapping[str, Any]) -> str:
@@ -77,7 +74,7 @@ def answer(
     behind = [] if common.fields or common.format == Format.CSV else left_out
     with common.open_output() as output:
         output.records([*rows, *behind], text=text, columns=options.columns)
-    raise typer.Exit(max(tell_lacking(found.damage), int(bool(left_out))))
+    raise Exit(max(tell_lacking(found.damage), int(bool(left_out))))
 
 
 def _text(row: Mapping[str, Any], by: tuple[str, ...]) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from .change_options import Writing, agree, can_ask, files_of
-from .options import Common, command_app, keep_journal_in, shared
+from .declared import App, Argument, Option, bad_parameter
+from .options import Common, keep_journal_in, shared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,26 +16,26 @@ if TYPE_CHECKING:
     from ..store.disk.layout import Layout
     from ..store.session.journal import Journal
 
-app = command_app()
+app = App()
 
 
 @app.command()
 @shared()
 def undo(
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="A store's root directory.")],
+    store: Annotated[Path, Argument(metavar="STORE", help="A store's root directory.")],
     session: Annotated[
-        str | None, typer.Argument(metavar="SESSION", help="Which one (default: the newest).")
+        str | None, Argument(metavar="SESSION", help="Which one (default: the newest).")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", "-l", help="Name the sessions.")] = False,
+    list_: Annotated[bool, Option("--list", "-l", help="Name the sessions.")] = False,
     purge: Annotated[
-        bool, typer.Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")
+        bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where the store has changed since.")
+        bool, Option("--force", help="Also where the store has changed since.")
     ] = False,
     journal: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--journal", metavar="DIR", help="Where the session is kept (of `recover --journal`)."
         ),
     ] = None,
@@ -69,9 +68,9 @@ def undo(
         _list(layout, common)
         return
     if purge and session is None:
-        raise typer.BadParameter("--purge needs a SESSION")
+        raise bad_parameter("--purge needs a SESSION")
     if not writing.yes and not can_ask():
-        raise typer.BadParameter("undo needs --yes where there is no terminal to ask on")
+        raise bad_parameter("undo needs --yes where there is no terminal to ask on")
     files = files_of(layout, writing.follow_links)
     record = (
         _purge(layout, session or "", writing.yes, files, common)

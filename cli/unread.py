@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from ..store.counted import counted
+from .declared import Exit, Option
 from .exit_codes import ExitCode, exit_code_of
 from .options import say
 from .pipeline_options import damage_text
@@ -23,9 +22,7 @@ _TOLD = 20
 
 Partial = Annotated[
     bool,
-    typer.Option(
-        "--partial", help="Go on without stores that cannot be read; the answer names them."
-    ),
+    Option("--partial", help="Go on without stores that cannot be read; the answer names them."),
 ]
 
 
@@ -34,14 +31,14 @@ def tell_unread(
 ) -> list[dict[str, Any]]:
     """Tell each store that cannot be read, and end unless `partial`: records that name them.
 
-    others: there are stores that can be read. Raises typer.Exit.
+    others: there are stores that can be read. Raises Exit.
     """
     for error in unread.values():
         say(str(error))
     if unread and not (partial and others):
         if others:
             say("nothing is done; --partial goes on without what cannot be read")
-        raise typer.Exit(max(map(exit_code_of, unread.values())))
+        raise Exit(max(map(exit_code_of, unread.values())))
     return [
         {"type": UNREAD, "store": root, "reason": error.message} for root, error in unread.items()
     ]

@@ -6,17 +6,16 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from .broker_version import BrokerVersion, tell_nearest
+from .declared import App, Argument, Exit, Option, Options, bad_parameter
 from .exit_codes import ExitCode, exit_code_of, exit_code_of_status
-from .options import FOUND, Common, command_app, say, shared
+from .options import FOUND, Common, say, shared
 from .selection_options import Since
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ..store.verify.context import Scope
     from ..store.verify.verdict import Verdict
 
-app = command_app()
+app = App()
 
 
 class VerifyFormat(StrEnum):
@@ -41,7 +40,7 @@ def parse_percent(text: str) -> float:
     """`10` or `10%`."""
     match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?)%?", str(text).strip())
     if match is None or not 0 < float(match[1]) <= 100:
-        raise typer.BadParameter(f"{text!r} is not a percentage such as 10% or 0.5%")
+        raise bad_parameter(f"{text!r} is not a percentage such as 10% or 0.5%")
     return float(match[1])
 
 
@@ -52,23 +51,22 @@ def parse_duration(text: str) -> float:
     """`90`, `90s`, `10m`, `2h`: seconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|[smhd])?", str(text).strip())
     if match is None:
-        raise typer.BadParameter(f"{text!r} is not a duration such as 90s, 10m or 2h")
+        raise bad_parameter(f"{text!r} is not a duration such as 90s, 10m or 2h")
     return float(match[1]) * _SECONDS[match[2] or ""]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Options):
     """What is checked; the annotations are the declaration of the options."""
 
     quick: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--quick/--deep", help="Structure and ends only, no CRC; or all of it (the default)."
         ),
     ] = False
     sample: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--sample",
             metavar="P%",
             parser=parse_percent,
@@ -77,7 +75,7 @@ class Limits:
     ] = None
     max_duration: Annotated[
         float | None,
-        typer.Option(
+        Option(
             "--max-duration",
             metavar="TIME",
             parser=parse_duration,
@@ -87,15 +85,15 @@ class Limits:
     since: Since = None
     topic: Annotated[
         str | None,
-        typer.Option("--topic", "-t", metavar="T", help="Of queues and files only this topic's."),
+        Option("--topic", "-t", metavar="T", help="Of queues and files only this topic's."),
     ] = None
     queue: Annotated[
         int | None,
-        typer.Option("--queue", metavar="Q", min=0, help="Only this queue of the topic."),
+        Option("--queue", metavar="Q", min=0, help="Only this queue of the topic."),
     ] = None
     only: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--only",
             metavar="GROUP,…",
             help="Only these groups of checks: layout, commit_log, consume_queue, index, checkpoint,"
@@ -109,7 +107,7 @@ class Limits:
         from ..store.verify.context import Scope
 
         if self.queue is not None and self.topic is None:
-            raise typer.BadParameter("--queue needs --topic")
+            raise bad_parameter("--queue needs --topic")
         return Scope(
             quick=self.quick,
             topic=self.topic,
@@ -125,14 +123,12 @@ class Limits:
 @app.command()
 @shared(VerifyFormat, unread=FOUND)
 def verify(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Stores, or parts of them.")
-    ],
+    paths: Annotated[list[Path], Argument(metavar="PATH...", help="Stores, or parts of them.")],
     *,
     limits: Limits,
     resume: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--resume",
             metavar="FILE",
             help="Keep in FILE how far an interrupted run came, and go on from there.",
@@ -167,7 +163,7 @@ def verify(
       mqstore verify /data/store --format prometheus -o /var/lib/node_exporter/mqstore.prom
     """
     if resume is not None and len(paths) > 1:
-        raise typer.BadParameter("--resume: one store at a time")
+        raise bad_parameter("--resume: one store at a time")
     scope = limits.scope(broker_version)
     tell_nearest(broker_version, common)
     saved = None
@@ -202,7 +198,7 @@ def verify(
 
         print_verdicts(verdicts(), common, common.given(broker_version), quick=limits.quick)
     codes += [exit_code_of_status(verdict.status) for _, verdict in found]
-    raise typer.Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
+    raise Exit(max(codes, key=WORST.index) if not stop else ExitCode.INTERRUPTED)
 
 
 WORST = (
@@ -217,7 +213,7 @@ def groups_of(only: str | None) -> frozenset[str] | None:
 
     groups = None if only is None else frozenset(g.strip() for g in only.split(","))
     if groups is not None and (unknown := sorted(groups - set(GROUPS))):
-        raise typer.BadParameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
+        raise bad_parameter(f"--only: no group {unknown[0]!r}; there are {', '.join(GROUPS)}")
     return groups
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-import typer
-
-from mqstore.cli.app import PROGRAM, app
+from mqstore.cli.app import program
+from mqstore.cli.declared import PROGRAM
 from mqstore.cli.options import Common
 
 
@@ -63,7 +62,7 @@ class Command:
 
 def commands() -> list[Command]:
     """All of them: mqstore itself first, a group before its commands."""
-    return list(_walk(typer.main.get_command(app), PROGRAM))
+    return list(_walk(program(), PROGRAM))
 
 
 def _walk(command: Any, name: str) -> Iterator[Command]:
@@ -87,7 +86,7 @@ def _command(command: Any, name: str) -> Command:
     )
 
 
-_SHARED = {field.name for field in fields(Common)}
+_SHARED = set(Common.__annotations__)
 
 
 def _parameter(parameter: Any) -> Parameter:

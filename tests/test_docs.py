@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from mqstore.cli.app import COMMANDS, app, run
+from mqstore.cli.app import COMMANDS, program, run
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store.search.store import Store
 from tests.stores import unpack
@@ -39,7 +38,7 @@ def shown_commands() -> list[str]:
 
 def every_command() -> dict[str, Any]:
     """`mqstore`, its commands and theirs, by what a shell calls them."""
-    found: dict[str, Any] = {"mqstore": typer.main.get_command(app)}
+    found: dict[str, Any] = {"mqstore": program()}
     pending = list(found)
     for name in pending:
         for child in getattr(found[name], "list_commands", lambda _: [])(None):

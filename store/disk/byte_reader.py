@@ -20,7 +20,6 @@ and to open a device can do things by itself.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
@@ -30,10 +29,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from os import PathLike
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..counted import counted
 from ..errors import StoreError, Unreadable, UnreadableRange, from_os_error
+
+if TYPE_CHECKING:
+    import ctypes
 
 _PIECE_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
@@ -107,6 +109,8 @@ def _cached(descriptor: int, begin: int, pages: int) -> bytes:
     pages = min(pages, -(-(status.st_size - begin) // _PAGE))
     if not told or pages <= 0:
         return nothing
+    import ctypes
+
     libc, size = _libc(), pages * _PAGE
     address = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, begin)
     if address == ctypes.c_void_p(-1).value:
@@ -120,6 +124,8 @@ def _cached(descriptor: int, begin: int, pages: int) -> bytes:
 @cache
 def _libc() -> ctypes.CDLL:
     """mmap, mincore and munmap of the C library; Python's own mmap does not tell its address."""
+    import ctypes
+
     libc, size = ctypes.CDLL(None), ctypes.c_size_t
     libc.mmap.restype = ctypes.c_void_p
     numbers = [ctypes.c_int] * 3

@@ -7,7 +7,6 @@ found in the store whose files have the right names and form one log; with DLedg
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -190,6 +189,8 @@ class Layout:
     def keep_journal_in(self, directory: Path) -> None:
         """Let sessions be kept below a directory elsewhere, apart from those of other stores."""
         root = self.root.resolve()
+        import hashlib
+
         key = hashlib.sha256(os.fsencode(root)).hexdigest()[:_KEY_DIGITS]
         self.journal_place = directory.resolve() / f"{root.name}-{key}"
 

@@ -6,7 +6,7 @@ The output is bounded: a small body may unpack to anything.
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ..counted import counted
@@ -16,8 +16,7 @@ _COMPRESSED = int(SysFlag.COMPRESSED)
 _NAMES = {int(SysFlag.LZ4): "lz4", int(SysFlag.ZSTD): "zstd"}
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """A body as it is shown: `data`, how it was compressed ("" if not), why that failed ("")."""
 
     data: bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+from binascii import b2a_base64
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
@@ -235,7 +235,7 @@ def _text_or_base64(body: bytes) -> dict[str, Any]:
 
 
 def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    return b2a_base64(data, newline=False).decode("ascii")
 
 
 @lru_cache(maxsize=4096)

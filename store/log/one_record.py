@@ -1,7 +1,7 @@
 """One record by its position, without construct and numpy.
 
-`get` of one message is over before they would be imported. `CommitLog.records` reads many; a test
-holds the two together.
+`get` of one message is over before they would be imported (`cli/declared.py` has the budget).
+`CommitLog.records` reads many; a test holds the two together.
 """
 
 from __future__ import annotations

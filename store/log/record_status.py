@@ -7,12 +7,9 @@ Which records stand for lost messages (formats.tombstone): they are no messages 
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from pkgutil import get_data
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...formats.tombstone import LOST, is_mark
 
@@ -33,8 +30,7 @@ class Mark(IntEnum):
     EMBEDDED = 4
 
 
-@dataclass(frozen=True)
-class MarkStory:
+class MarkStory(NamedTuple):
     """One mark. label: as in JSON; shown: as in text. next: a command that has to do with it, or ""."""
 
     label: str
@@ -47,6 +43,9 @@ class MarkStory:
 @cache
 def mark_stories() -> dict[str, MarkStory]:
     """Every mark by its label."""
+    import tomllib
+    from pkgutil import get_data
+
     data = get_data(__package__, "status_texts.toml")
     assert data is not None
     return {name: MarkStory(name, **row) for name, row in tomllib.loads(data.decode()).items()}

@@ -13,7 +13,6 @@ unique key and a place in a queue of its own.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -209,8 +208,10 @@ def _place(topic: str, queue_id: int, queue_offset: int) -> Address:
 
 def _of_object(text: str) -> Address:
     """The first address that an object has, such as an answer of `put` or a record of `dump`."""
+    from json import loads
+
     try:
-        found = json.loads(text)
+        found = loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"not a JSON object: {error}", hint=_HINT) from None
     if not isinstance(found, dict):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,6 @@ class Via(StrEnum):
     SCAN = "scan"
 
 
-@dataclass
 class Searched:
     """What was looked at for an answer, for those who get none.
 
@@ -35,12 +33,11 @@ class Searched:
     index_items: what was asked for a key.
     """
 
-    records: dict[Via, int] = field(default_factory=dict)
-    units: int = 0
-    first_ms: int | None = None
-    last_ms: int | None = None
-    index_files: int = 0
-    index_items: int = 0
+    def __init__(self) -> None:
+        self.records: dict[Via, int] = {}
+        self.units = self.index_files = self.index_items = 0
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
 
     def add(self, via: Via, count: int, first_ms: int, last_ms: int) -> None:
         """So many records more, stored between these times."""

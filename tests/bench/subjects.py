@@ -6,6 +6,7 @@ A subject imports first, then takes the time of its work alone, and prints one J
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import time
@@ -209,9 +210,35 @@ def put_from(root: str, source: str, *words: str) -> dict[str, Any]:
     return result | {"messages": 60_000 if source.endswith(".ndjson") else 4 * APPEND_MESSAGES}
 
 
+def until_first_byte(root: str, command: str) -> dict[str, Any]:
+    """A command up to its first read of the log, which ends the process: its CPU is the figure."""
+    from mqstore.cli import app
+
+    read = os.preadv
+
+    def preadv(descriptor: int, *arguments: Any) -> int:
+        if "/commitlog/" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            os._exit(0)
+        return read(descriptor, *arguments)
+
+    os.preadv = preadv
+    raise RuntimeError(f"{command} {root} has not read the log: exit {app.run([command, root])}")
+
+
 SUBJECTS: dict[str, Callable[..., dict[str, Any]]] = {
     subject.__name__: subject
-    for subject in (walk, decode, where, verify, construct, carve, append, messages, put_from)
+    for subject in (
+        walk,
+        decode,
+        where,
+        verify,
+        construct,
+        carve,
+        append,
+        messages,
+        put_from,
+        until_first_byte,
+    )
 }
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
-import typer
 
 from mqstore.cli import app, options
+from mqstore.cli.declared import App, Argument, Exit
 from mqstore.cli.exit_codes import ExitCode
 from mqstore.store import errors
 
@@ -41,16 +41,16 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Add a command `fail` that raises what it is told to."""
     raised: list[BaseException] = []
     module = ModuleType("fail")
-    command = options.command_app()
+    command = App()
     module.app = command  # type: ignore[attr-defined]
 
     @command.command()
     @options.shared()
-    def fail(number: Annotated[int, typer.Argument()] = 0, *, common: options.Common) -> None:
+    def fail(number: Annotated[int, Argument()] = 0, *, common: options.Common) -> None:
         """Fail."""
         raise raised[number]
 
-    monkeypatch.setattr(app, "COMMANDS", ("fail",))
+    monkeypatch.setattr(app, "COMMANDS", {"fail": "Fail."})
     monkeypatch.setattr(app, "import_module", lambda name, package: module)
 
     def run(error: BaseException, *arguments: str) -> Result:
@@ -111,7 +111,7 @@ def test_foreign_text_in_an_error_is_escaped(failing: Any) -> None:
 
 def test_an_exit_of_the_command_is_the_exit_code(failing: Any) -> None:
     """Without a line."""
-    assert failing(typer.Exit(ExitCode.UNCLEAN)) == Result("", "", 3)
+    assert failing(Exit(ExitCode.UNCLEAN)) == Result("", "", 3)
 
 
 def test_a_closed_pipe_is_a_quiet_success(failing: Any) -> None:
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_with_130() -> None:
     """Without a traceback."""
     program = (
         "import os, signal, sys, mqstore.cli.app as app\n"
-        "app.typer.main.get_command = lambda app: sys\n"
+        "app.program = lambda: sys\n"
         "sys.main = lambda *a, **k: os.kill(os.getpid(), signal.SIGINT) or signal.pause()\n"
         "app.main()\n"
     )
@@ -203,7 +203,7 @@ def test_no_module_of_the_command_line_imports_heavily_at_its_top() -> None:
 
 def test_a_command_is_imported_only_when_it_is_called() -> None:
     """`mqstore get` does not pay for the others."""
-    listed = app.Commands(name="mqstore")
+    listed = app.program()
     names = listed.list_commands(None)
     assert listed.commands == {}
     for name in names:
@@ -213,7 +213,7 @@ def test_a_command_is_imported_only_when_it_is_called() -> None:
 
 def test_paths_are_judged_by_whoever_opens_them() -> None:
     """A path without permission is no wrong usage: typer does not look at it."""
-    listed: Any = app.Commands(name="mqstore")
+    listed = app.program()
     names = listed.list_commands(None)
     commands = [listed.get_command(None, name) for name in names]
     groups = [command for command in commands if hasattr(command, "list_commands")]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from mqstore.cli import app, did_you_mean
-from mqstore.cli.command_line import EMPTY, OLD_SPELLINGS, options_of
+from mqstore.cli.command_line import OLD_SPELLINGS, options_of
+from mqstore.cli.declared import EMPTY_PATH
 from mqstore.store.broker.profiles import VERSIONS
 
 from .. import stores
@@ -23,7 +24,7 @@ NO_PATHS = ("KEY=VALUE", "A,B", "A,B,C", "HEX")
 
 def commands() -> Iterator[tuple[list[str], Any]]:
     """Every command with the words that call it."""
-    top: Any = app.Commands(name="mqstore")
+    top: Any = app.program()
     for name in top.list_commands(None):
         command = top.get_command(None, name)
         if hasattr(command, "list_commands"):
@@ -139,7 +140,7 @@ def test_an_empty_path_is_wrong_usage(name: str, tmp_path: Path, monkeypatch: An
                 words += [value] if argument else [f"{parameter.opts[0]}={value}"]
         result = run_here(words)
         assert (result.code, result.stdout) == (2, ""), words
-        assert EMPTY in result.stderr, (words, result.stderr)
+        assert EMPTY_PATH in result.stderr, (words, result.stderr)
         tried += 1
     assert tried >= 2 or name == "explain"
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-import typer
 
-from mqstore.cli.app import app
+from mqstore.cli.app import program
 from mqstore.cli.verify_text import page
 from mqstore.store.disk.broker_conf import BrokerConfig
 from mqstore.store.disk.layout import Layout
@@ -39,9 +38,9 @@ def parses(line: str) -> list[str]:
     """The words of a command line, which the command takes."""
     words = shlex.split(line)
     if words[0] == "mqstore":
-        group = typer.main.get_command(app)
+        group = program()
         context = group.make_context("mqstore", words[1:])
-        name, command, rest = group.resolve_command(context, words[1:])  # type: ignore[attr-defined]
+        name, command, rest = group.resolve_command(context, words[1:])
         command.make_context(name, rest, parent=context)
     else:
         assert words[0] in BY_HAND, line
