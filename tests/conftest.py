@@ -23,7 +23,7 @@ from .stores import unpack
 # A fast run takes the same few examples every time. Slow ones follow MQSTORE_SEED: the scripts hand it
 # to hypothesis too (`--hypothesis-profile=seeded --hypothesis-seed=…`), for all tests that have examples.
 hypothesis.settings.register_profile(
-    "fixed", deadline=None, derandomize=True, database=None, max_examples=30
+    "fixed", deadline=None, derandomize=True, database=None, max_examples=20
 )
 hypothesis.settings.register_profile("seeded", deadline=None, database=None)
 hypothesis.settings.load_profile("fixed")

@@ -164,6 +164,7 @@ def test_queues_without_a_file_are_missing_too(work: Path) -> None:
     assert "consumequeue is missing: 377 messages have no queue unit" in page
 
 
+@pytest.mark.slow
 def test_a_key_is_found_again_where_the_index_was_gone(work: Path) -> None:
     root = copied(original(DEFAULT, work), work)
     keys = [row["properties"].get("KEYS") for row in stores.messages(DEFAULT)]
@@ -185,6 +186,7 @@ def test_what_no_repair_mends_has_its_reason(work: Path) -> None:
     assert "I-039 is beyond repair: the body has its CRC" in page
 
 
+@pytest.mark.slow
 def test_three_thousand_findings_make_one_command(work: Path) -> None:
     """Each queue of the store is broken, and there is one command."""
     root = copied(original(DEFAULT, work), work)

@@ -93,6 +93,7 @@ def test_closed_stdout(tmp_path: Path) -> None:
     assert errors.count("stdout is closed") == 11
 
 
+@pytest.mark.slow
 def test_closed_stderr(tmp_path: Path) -> None:
     """Nobody hears; the data and the code are the same, and no error is among the data."""
     codes, data, _ = run(2, (*COMMANDS, "dump nothing -v"), tmp_path / "a")

@@ -44,7 +44,7 @@ def test_no_is_an_answer(damaged: tuple[Path, list[str]], answer: str) -> None:
     assert _all_of(root) == before
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("command", [["recover"], ["repair", "--all"]])
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_verdict_above_the_question_has_colour(

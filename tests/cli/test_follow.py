@@ -114,6 +114,7 @@ def test_a_pipe_that_nobody_reads(root: Path) -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_idle_costs_next_to_nothing(root: Path) -> None:
     """Less than 3 % of a core once the pauses have grown."""
     process = following(root)

@@ -11,6 +11,7 @@ from tests.full_disk import run_full
 KILLED, NEEDS_INDEX = "5.3.3-killed", "5.3.3-killed-bit"
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_recovered_with_the_journal_on_another_one(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     journal.mkdir()

@@ -105,6 +105,7 @@ def test_a_flush_that_fails_is_no_answer(
     assert (tmp_path / "new" / "abort").exists()
 
 
+@pytest.mark.slow
 def test_a_slow_producer_is_answered_at_once_a_second_later_at_the_latest(tmp_path: Path) -> None:
     """A coprocess that waits for each answer before it goes on."""
     for flush in ("sync", "async"):

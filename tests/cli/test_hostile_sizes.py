@@ -134,7 +134,7 @@ NAMES = tuple(dict.fromkeys(place.store for place in PLACES))
 
 def test_some_numbers_say_that_they_are_the_largest(tmp_path: Path) -> None:
     """Lengths, counts, offsets, times: 2 GiB, or exbibytes."""
-    lie_in(TIMER, tmp_path, 1, lambda jobs: jobs[::16])
+    lie_in(TIMER, tmp_path, 1, lambda jobs: jobs[::32])
 
 
 @pytest.mark.slow
@@ -258,6 +258,7 @@ CONFIGS: dict[str, Callable[[], str]] = {
 QUICK = ("nested a little", "duplicate keys")
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("what", QUICK)
 def test_a_configuration_that_does_harm(what: str, tmp_path: Path) -> None:
     """Every JSON file of config/ is that, and so is broker.conf."""

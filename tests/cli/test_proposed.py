@@ -122,7 +122,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("proposed")
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("case", FAST, ids=str)
 def test_what_is_proposed_can_be_pasted(case: Case, work: Path) -> None:
     check(case, work)

@@ -140,7 +140,7 @@ def _questions(name: str) -> Iterator[tuple[str, ...]]:
     yield ("diff", "{}", "{}")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", STORES)
 def test_commands_that_read_write_nothing(name: str, tmp_path: Path) -> None:
     """Whatever the answer is."""

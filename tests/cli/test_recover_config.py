@@ -89,6 +89,7 @@ def test_a_log_with_its_queues_alone_is_no_alarm(tmp_path: Path) -> None:
     assert (found.code, "there is no configuration here" in found.stdout) == (0, True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("whole_backup", [True, False], ids=["a whole .bak", "no .bak"])
 def test_a_directory_in_the_place_of_a_file(whole_backup: bool, root: Path) -> None:
     """A broker starts, and never writes the table again; what is told is run, as it stands there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,22 @@ from .json_schema import errors
 from .test_recover import of_case
 
 
-@pytest.fixture
-def recovered(tmp_path: Path) -> tuple[Path, list[str]]:
+@pytest.fixture(scope="module")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A store that `recover --apply` has changed, and its options."""
-    root, options = of_case("body_crc_middle", tmp_path)
+    root, options = of_case("body_crc_middle", tmp_path_factory.mktemp("applied"))
     result = run_here(["recover", str(root), *options, "--apply", "--yes", "--quiet"])
     assert result.code == 1, result.stderr
     return root, options[:-2]  # undo does not ask for the broker's version
+
+
+@pytest.fixture
+def recovered(applied: tuple[Path, list[str]], tmp_path: Path) -> tuple[Path, list[str]]:
+    """A copy of it, times and all."""
+    root, options = applied
+    copy = tmp_path / root.name
+    subprocess.run(["cp", "-a", root, copy], check=True)
+    return copy, options
 
 
 def answers(*arguments: str, code: int = 0) -> list[dict[str, Any]]:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mqstore.cli.app import run
 
 from .cases import Case, build, cases
@@ -19,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 KEY = Key("5.3.3-clean", "whole", "", "keep", "recover")
 
 
+@pytest.mark.slow
 def test_the_kept_rows_are_those_of_the_code_as_it_is() -> None:
     """In a process of its own: its clock stands still."""
     words = [sys.executable, "-m", "tests.goldens", "check"]

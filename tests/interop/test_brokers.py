@@ -79,6 +79,7 @@ def assert_on_time(got: list[Row], due_ms: dict[str, int], started_ms: int) -> N
         assert row["properties"]["UNIQ_KEY"] == f"key-of-{row['body']}".replace(" ", "-")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "version", [VERSIONS[0], *(pytest.param(v, marks=pytest.mark.slow) for v in VERSIONS[1:])]
 )

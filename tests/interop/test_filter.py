@@ -12,13 +12,15 @@ from mqstore.store.broker.filter_values import FAILED, Value
 from mqstore.store.errors import InvalidInput
 from mqstore.store.queues.filter_bits import BloomFilter
 
+from .. import slices
 from ..store.broker.batches import batch_of
 from .filters import VERSIONS, Filters, missing
 
 pytestmark = pytest.mark.interop
 
 SEED = 20261121
-EXPRESSIONS = 4000
+FEW, MANY = 1000, 4000
+"""Expressions."""
 NAMES = ("a", "b", "TAGS", "price", "$x_1")
 TEXTS = (
     *(
@@ -158,12 +160,22 @@ def filters(request: pytest.FixtureRequest) -> Iterator[Filters]:
 
 
 def test_expressions(filters: Filters) -> None:
+    check(filters, SEED, FEW)
+
+
+@pytest.mark.slow
+def test_more_expressions(filters: Filters) -> None:
+    check(filters, slices.SEED, slices.share(MANY) + FEW)
+
+
+def check(filters: Filters, seed: int, count: int) -> None:
+    """Ask so many expressions of both."""
     # CONTAINS, STARTSWITH and ENDSWITH are words of the language since 5.0
-    generator = Generator(SEED, text_tests=not filters.version.startswith("4."))
+    generator = Generator(seed, text_tests=not filters.version.startswith("4."))
     messages = [generator.message() for _ in range(60)]
     batch = batch_of(messages)
     taken = 0
-    for _ in range(EXPRESSIONS):
+    for _ in range(count):
         expression = generator()
         theirs = filters.ask(expression, messages)
         try:
@@ -176,7 +188,7 @@ def test_expressions(filters: Filters) -> None:
         assert ours == theirs, expression
         assert where.mask(batch).tolist() == [letter == "T" for letter in theirs], expression
         taken += 1
-    assert taken > EXPRESSIONS // 4
+    assert taken > count // 4
 
 
 def test_bits_of_consumer_groups(filters: Filters) -> None:

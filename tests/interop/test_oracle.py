@@ -55,6 +55,7 @@ def known_recovery(name: str) -> Row:
     return {"log_end": known["load"]["after_load"]["max_phy_offset"], "queues": queues}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [after for before, after in pairs() if before[5:] == "-killed"])
 def test_the_brokers_own_recovery_is_left_alone(
     name: str, oracle: Callable[[str], Judge], tmp_path: Path

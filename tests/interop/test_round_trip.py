@@ -125,7 +125,7 @@ def check(name: str, oracle: Callable[[str], Judge], tmp_path: Path, *, raw: boo
     assert not missing, f"{name}: {len(missing)} of {len(wanted)}, first {missing[:3]}"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("raw", [False, True], ids=["shown", "raw"])
 @pytest.mark.parametrize("name", FAST)
 def test_round_trip(name: str, raw: bool, oracle: Callable[[str], Judge], tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def test_the_broker_finds_nothing_left_to_do(five: Judge, tmp_path: Path) -> Non
     assert keys == {row["properties"]["UNIQ_KEY"] for row in messages}
 
 
+@pytest.mark.slow
 def test_broker_and_put_take_turns(five: Judge, tmp_path: Path) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
     messages = random_messages(five.version, 90)

@@ -270,7 +270,7 @@ def prepared(folder: Path) -> tuple[Path, Path]:
     return put(root, "c", "d"), folder / "old"
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("files", [KilledFiles, NoExchange])
 @pytest.mark.parametrize("mode", [Mode.OVERWRITE, Mode.SINCE_LAST])
 def test_killed_at_every_step_and_run_again(

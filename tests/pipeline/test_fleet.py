@@ -125,6 +125,7 @@ def test_a_log_in_object_storage(bucket: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["queue", "index", "timer", "offsets", "findings"])
 def test_all_else_of_a_store_in_object_storage(name: str, there: tuple[Path, str]) -> None:
     """The same rows as from a directory, under the name of the place."""
@@ -211,6 +212,7 @@ def test_object_storage_that_is_not_there(bucket: str) -> None:
                 table(source, uri)
 
 
+@pytest.mark.slow
 def test_export_and_diff_of_object_storage(
     bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def visible(target: Path) -> dict[str, bytes]:
     return {str(n): (target / n).read_bytes() for n in names if n.parts[0] != ".mqstore"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("existed", [False, True])
 def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> None:
     """The same command finishes or starts anew; only what had ended before finds its output."""
@@ -63,6 +64,7 @@ def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> No
         assert visible(target) == WANTED, f"killed at step {at} of {counted.steps}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_full_disk_leaves_nothing(existed: bool, tmp_path: Path) -> None:
     counted = CountingFiles()

@@ -87,6 +87,7 @@ def test_messages_of_a_fleet(
         assert told(damage, ("position", "size")) == told(ranges, ("position", "size"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("source", ["rocketmq-log", "rocketmq-queue", "rocketmq-offsets"])
 @pytest.mark.parametrize("name", ["none", "empty"])
 def test_what_is_no_store_is_an_error(

@@ -101,6 +101,7 @@ def test_a_task_that_fails_leaves_the_target_untouched(spark: SparkSession, tmp_
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_task_that_fails_once_is_tried_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

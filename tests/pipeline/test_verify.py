@@ -137,6 +137,7 @@ def short_parts(monkeypatch: pytest.MonkeyPatch) -> list[PartResult]:
     return taken
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("name", "share"), [("5.3.3-killed-page", 0.2), ("5.5.0-killed", 0.8)])
 def test_a_log_in_parts(
     name: str, share: float, tmp_path: Path, short_parts: list[PartResult]
@@ -152,6 +153,7 @@ def test_a_log_in_parts(
     same(joined([str(root)], [(str(root), judge(task, [None, None]))])[0][1], wanted)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("bound", [0, 30 << 20])
 def test_what_a_part_leaves_is_bounded(
     bound: int, tmp_path: Path, short_parts: list[PartResult], monkeypatch: pytest.MonkeyPatch

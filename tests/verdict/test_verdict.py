@@ -18,7 +18,7 @@ from .. import recovery_cases, slices, stores
 from ..store.verify.mutations import Mutation, copied, mutations, original
 from . import walks
 
-FAST_CASES = 4
+FAST_CASES = 3
 RANDOM = 2000
 """Stores with random damage of a whole run."""
 
@@ -81,6 +81,7 @@ def test_random_damage_to_any_file(part: int, work: Path) -> None:
     assert wrong == [], f"{len(wrong)}\n" + "\n".join(wrong)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by_repair", [False, True])
 def test_a_file_too_long_before_a_missing_one(by_repair: bool, work: Path) -> None:
     """What is put behind its BLANK belongs to the missing file, not to the one that is cut."""
@@ -93,6 +94,7 @@ def test_a_file_too_long_before_a_missing_one(by_repair: bool, work: Path) -> No
     assert walks.told(name, found) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("by_repair", [False, True])
 def test_a_file_that_is_cut_behind_its_blank(by_repair: bool, work: Path) -> None:
     """Its BLANK still closes it: nothing of it is missing but zeros."""
@@ -105,6 +107,7 @@ def test_a_file_that_is_cut_behind_its_blank(by_repair: bool, work: Path) -> Non
     assert walks.told(name, found) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("size", [900, 1 << 19])
 def test_a_record_that_several_queues_name_gets_its_own_topic_back(size: int, work: Path) -> None:
     """A message may name further queues of any name (4.9.3 to 4.9.8); and it was no 4.3 that made light ones."""

@@ -83,7 +83,7 @@ def proved(root: Path, jobs: int = 1) -> VerifiedLog:
     return prove.prove_log(proof, jobs)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", FEW)
 def test_real_stores(name: str, tmp_path: Path) -> None:
     root = stores.unpack(name, tmp_path)
@@ -111,6 +111,7 @@ def test_what_is_told_on_the_way_reaches_the_end(tmp_path: Path) -> None:
     assert log.end().position in reached
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_verify_proves_what_it_reads(jobs: int, tmp_path: Path) -> None:
     """The runs are those of a pass of their own, whichever process has seen them."""

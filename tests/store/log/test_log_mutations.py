@@ -156,7 +156,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("real logs")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_some_mutations(name: str, folder: Path, tmp_path: Path) -> None:
     log, chance = real(name, folder), random.Random(name)

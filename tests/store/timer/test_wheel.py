@@ -144,7 +144,7 @@ def test_what_the_wheel_leads_to(name: str, tmp_path: Path) -> None:
     assert {row.unique_key for row in found.rows if row.state is State.DELIVERED} == delivered
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_damaged_wheel_is_made_anew(name: str, tmp_path: Path) -> None:
     """Each slot that is to come, byte for byte; a start after a crash counts its entries wrong."""

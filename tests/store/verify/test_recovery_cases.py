@@ -31,7 +31,7 @@ from ...recovery_cases import (
     feature_cases,
 )
 
-FAST_STEP = 45
+FAST_STEP = 90
 _EXPIRED = "file_missing_first|expired_more"
 """What a broker itself does to its oldest files. The messages in them are gone for good."""
 _SILENT = "bornHost|bornPort|bornTimestamp|storeHost|storePort|flag|reconsumeTimes"
