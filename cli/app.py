@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "export": "Write messages as Parquet, Arrow, NDJSON, CSV or Avro files.",
     "sql": "Ask stores with SQL.",
     "diff": "Find the first message of each queue in which two copies differ.",
-    "explain": "Tell the whole story of a code or label that some command prints.",
+    "explain": "Explain a code or label that another command prints.",
     "damage": "Make a damaged copy of a store, for drills and tests.",
     "pipeline": "Work on many and large stores with Spark.",
 }

@@ -33,7 +33,7 @@ def damage(
     seed: Annotated[
         int, Option("--seed", metavar="N", help="Chance: the same seed, the same damage.")
     ] = 1,
-    list_: Annotated[bool, Option("--list", "-l", help="Name the scenarios.")] = False,
+    list_: Annotated[bool, Option("--list", "-l", help="List the scenarios.")] = False,
     *,
     common: Common,
 ) -> None:

@@ -16,14 +16,14 @@ app = App()
 def diff(a: A, b: B, *, partial: Partial = False, spark: Spark, common: Common) -> None:
     """Find the first message of each queue in which two copies differ.
 
-    Messages meet by topic, queue and queue offset, and are compared by what the producer gave: body
-    as it is stored (one that was compressed again may be another one), properties, flag, time and
-    host of birth. Where they lie in the log does not count. Of several stores those meet whose paths
-    are the same below what all of their side have in common. What has expired on one side is passed
-    over.
+    Messages are matched by topic, queue and queue offset, and compared by what the producer gave:
+    body as it is stored (one that was compressed again may differ), properties, flag, time and host
+    of birth. Their place in the log does not count. Of several stores those are compared whose paths
+    are the same below what all of their side have in common. What has expired on one side is left
+    out.
 
-    Told on stderr is what damage hides, of more than 1,000 places how many there are (its messages
-    count as if that side had none), and how many bodies fail their checksum: a flipped bit is a
+    On stderr stands what damage hides, of more than 1,000 places only their number (that side counts
+    as having no messages there), and how many bodies fail their checksum: a flipped bit is a
     difference, and no sound copy, whatever CRC stands beside it. With --master Spark does it, for
     logs that are large or many.
 

@@ -53,7 +53,7 @@ def dump(
     ] = None,
     count: Annotated[
         int | None,
-        Option("--count", "-n", metavar="N", min=0, help="Print N records at most."),
+        Option("--count", "-n", metavar="N", min=0, help="Print at most N records."),
     ] = None,
     *,
     conditions: Conditions,
@@ -62,9 +62,9 @@ def dump(
 ) -> None:
     """Decode every record, one by one.
 
-    Of a store that is the commit log in order; name the other files by their path. The kind of PATH
-    is told from its place, name and content; files compressed by gzip or zstd (.gz, .zst) count as what
-    they were. Damage ends nothing: it is a record of its own, and reading goes on at the next good
+    Of a store it prints the commit log in order; name the other files by their path. The kind of PATH
+    is recognised by its place, name and content; files compressed by gzip or zstd (.gz, .zst) count as what
+    they were. Damage is printed as a record of its own, and reading goes on at the next good
     one. With a condition (--topic, --since, …) only messages of a commit log that fit are printed.
 
     Messages that a client sent together and that lie in one record (queue.type=BatchCQ) are printed one

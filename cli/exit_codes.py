@@ -23,7 +23,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.DONE: "Done; found; read, also where damage was met (a record of type damage and a "
-    "line on stderr tell); nothing to do; the reader closed the pipe.",
+    "line on stderr say so); nothing to do; the reader closed the pipe.",
     ExitCode.NO: "The answer is no: not found; a broker's start or the plan would lose or hide "
     "messages, or the broker would not start; applied, with the loss named; sql, stats, export, diff: "
     "the answer lacks what is damaged or, with --partial, cannot be read.",

@@ -30,11 +30,11 @@ def explain(
             show_default=False,
         ),
     ] = None,
-    list_: Annotated[bool, Option("--list", help="All of them, a line for each.")] = False,
+    list_: Annotated[bool, Option("--list", help="List all of them, a line each.")] = False,
     *,
     common: Common,
 ) -> None:
-    """Tell the whole story of a code or label that some command prints.
+    """Explain a code or label that another command prints.
 
     Of a finding: what must hold, how it comes to be broken, what a broker logs and does with it,
     what its users notice, and the command that mends it. Of a case: what is there, what the start

@@ -18,7 +18,7 @@ def export(stores: Stores, *, to: To, options: ExportOptions, spark: Spark, comm
 
     DIR gets part-….parquet, which pandas, polars, DuckDB, Spark and others read as one table: every
     column stands in the files, with its type. It appears whole or not at all: what was cut off is
-    started anew by running the same command again. All formats are what mqstore put --from takes.
+    begun again by running the same command once more. All formats are what mqstore put --from takes.
     --format is that of the files; the answer is a line, or with --json an object.
 
     DIR is a new or empty directory, unless it holds an export: --append adds the messages asked for as

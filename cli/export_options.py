@@ -67,7 +67,7 @@ class ExportOptions(Options):
     until: Until = None
     timestamps: Annotated[
         bool,
-        Option("--timestamps", help="Beside milliseconds the same as times of UTC."),
+        Option("--timestamps", help="Add times in UTC beside milliseconds."),
     ] = False
     compression: Annotated[
         Compression | None,
@@ -75,14 +75,19 @@ class ExportOptions(Options):
     ] = None
     file_size: Annotated[
         int,
-        Option("--file-size", metavar="BYTES", parser=parse_bytes, help="Begin another file then."),
+        Option(
+            "--file-size",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Start another file at this size.",
+        ),
     ] = "128M"  # type: ignore[assignment]
     by_day: Annotated[
         bool, Option("--by-day", help="A folder date=YYYY-MM-DD for each UTC day.")
     ] = False
     safe_csv: Annotated[
         bool,
-        Option("--safe-csv", help="A quote before CSV cells that a spreadsheet would run."),
+        Option("--safe-csv", help="Put a quote before CSV cells that a spreadsheet would run."),
     ] = False
     append: Annotated[bool, Option("--append", help="Add files to an export that is in DIR.")] = (
         False

@@ -30,7 +30,10 @@ class Place(Options):
     offset: Annotated[
         int | None,
         Option(
-            "--offset", metavar="N", min=0, help="From this queue offset on; alone, one message."
+            "--offset",
+            metavar="N",
+            min=0,
+            help="From this queue offset on; alone, only that message.",
         ),
     ] = None
     count: Annotated[
@@ -41,12 +44,14 @@ class Place(Options):
     ] = None
     at: Annotated[
         int | None,
-        Option("--at", metavar="POSITION", min=0, help="The one at this physical offset."),
+        Option("--at", metavar="POSITION", min=0, help="The record at this physical offset."),
     ] = None
     message_id: Annotated[
         str | None,
         Option(
-            "--message-id", metavar="HEX", help="The one with this id, of a broker or of a client."
+            "--message-id",
+            metavar="HEX",
+            help="The message with this id, a broker's or a client's.",
         ),
     ] = None
 
@@ -55,7 +60,7 @@ class Printing(Options):
     """How many of what is found are printed, and how; the annotations are the declaration."""
 
     limit: Annotated[
-        int | None, Option("--limit", "-n", metavar="N", min=1, help="Print N at most.")
+        int | None, Option("--limit", "-n", metavar="N", min=1, help="Print at most N messages.")
     ] = None
     reverse: Annotated[bool, Option("--reverse", "-r", help="The last one first.")] = False
     raw: Raw = False
@@ -97,7 +102,7 @@ def get(
 ) -> None:
     """Read messages by any address.
 
-    By place in a queue, by position in the log, by offset message id, by key, or all that fit: of a
+    Find them by place in a queue, by position in the log, by offset message id, by key, or all that fit: of a
     topic, a queue, a time, with a tag, with a text in the body. Conditions can be combined. The order
     is that of the log, of one queue that of the queue.
 

@@ -155,7 +155,7 @@ def _message(found: Found, question: Question) -> Message:
 
 
 def _found(answers: Iterator[_Answer], common: Common) -> Iterator[Found]:
-    """The messages; what is missing is told on stderr, beside data that has no place for it."""
+    """The messages; what is missing is reported on stderr, beside data that has no place for it."""
     for answer in answers:
         if isinstance(answer.found, NotFound):
             common.warn(f"line {answer.line.number}: {answer.found.message}")

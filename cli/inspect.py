@@ -60,7 +60,7 @@ def inspect(
 ) -> None:
     """Describe a store or a file: what it is, how much, from when to when, in what state.
 
-    Of a store: which brokers wrote it and what tells that, file sizes, the log and its times, how
+    Of a store: which brokers wrote it and how that is known, file sizes, the log and its times, how
     the last broker ended, what the checkpoint leads to, topics with their queues, index files, and
     whatever does not belong there. Little of a large store is read: the end of its log is found
     from the queues. What is said of timers and POP is what a broker that starts at --now would do.

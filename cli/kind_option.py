@@ -56,6 +56,6 @@ Kind = Annotated[
     Option(
         "--as",
         metavar="KIND",
-        help=f"What PATH is, where it cannot be told: {', '.join(KindName)}.",
+        help=f"What PATH is, where that is not clear: {', '.join(KindName)}.",
     ),
 ]

@@ -23,7 +23,7 @@ def lost_lines(found: Recovery, common: Common) -> list[str]:
     if found.plan is None or not rows:
         return []
     shown = rows if common.verbose else rows[:ROWS]
-    lines = ["", "One by one, as far as anything tells:", *(_lost(row, common) for row in shown)]
+    lines = ["", "One by one, as far as known:", *(_lost(row, common) for row in shown)]
     total = max(found.plan.groups.lost.count, len(rows))
     if total > len(shown):
         how = "JSON has" if common.verbose else "--verbose shows"
@@ -70,7 +70,7 @@ def timer_lines(found: Recovery) -> list[str]:
     lines = []
     if items:
         lost = counted(items, "index item", form=",")
-        lines = ["", f"{lost} would be lost, older than what is indexed anew (B19)."]
+        lines = ["", f"{lost} would be lost, older than what is indexed again (B19)."]
     if timers is None or timers.harmless:
         return lines
     why = f" ({', '.join(timers.bugs)})" if timers.bugs else ""

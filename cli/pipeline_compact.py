@@ -38,9 +38,9 @@ def compact(
 
     Of the messages of a queue that have the same KEYS the last one stays, unless its body is
     empty: that deletes the key. Messages without KEYS go. It is the rule of a broker's compaction,
-    over the whole commit log; what stays is appended anew, in its order, and gets new queue offsets.
+    over the whole commit log; what stays is appended again, in its order, and gets new queue offsets.
     DIR is a store; of several stores each has a folder of its own in it. It appears whole or not at all.
-    A store that cannot be read is told on stderr, and the others are compacted. It runs in this
+    A store that cannot be read is reported on stderr, and the others are compacted. It runs in this
     process: the new log has one writer.
 
     Exit code: 0 done; 1 something could not be read, the rest is there; or a body failed its checksum;

@@ -36,7 +36,7 @@ def import_(
 
     The columns are those that mqstore export writes, with bodies; topic and body must be there.
     Messages are appended in the order of store_timestamp, and get new queue offsets. DIR appears
-    whole or not at all: what was cut off is started anew by running the same command again. It runs
+    whole or not at all: what was cut off is begun again by running the same command once more. It runs
     in this process: a log has one writer. mqstore put STORE --from FOLDER appends the same way to a
     store that is there.
 

@@ -49,7 +49,7 @@ class Spark(Options):
     ] = None
     conf: Annotated[
         list[str] | None,
-        Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; wins over ours."),
+        Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; overrides mqstore's."),
     ] = None
     executor_memory: Annotated[
         str | None,

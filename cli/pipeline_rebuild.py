@@ -1,4 +1,4 @@
-"""`mqstore pipeline rebuild`: all that is derived from commit logs, made anew."""
+"""`mqstore pipeline rebuild`: all that is derived from commit logs, rebuilt."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def rebuild(
     several stores each has a folder of its own in DIR, and a line in the answer. A log of 64 MiB or
     less is one task, and small ones share a task of Spark, large ones first; a larger log is read in
     parts, a task each. DIR appears whole or not at all: what was cut
-    off is finished, or started anew, by running the same command again.
+    off is finished, or begun again, by running the same command once more.
 
     Exit code: 0 complete; 1 records are lost in damage, or queue offsets are missing or repeated; 4
     another job works on DIR; 5 cannot be read or written, no Spark. Of several stores one that cannot
-    be read is told on stderr, and the others are rebuilt.
+    be read is reported on stderr, and the others are rebuilt.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     The views and their columns are those of mqstore sql, which needs no Spark, and is quicker for
     one small store; QUERY is Spark SQL. A view reads the columns that Spark's plan of QUERY needs.
 
-    A store that cannot be read ends the command before anything is asked. What is damaged is told on
+    A store that cannot be read ends the command before anything is asked. What is damaged is reported on
     stderr, after one more pass over what was read, and is in the view damage.
 
     Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or of stores with

@@ -16,7 +16,7 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
     The groups and counts are those of mqstore stats, which needs no Spark, and is quicker for one small
     store. A task counts a part of a log.
 
-    A store that cannot be read ends the command before anything is counted; damage is told on stderr.
+    A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
     Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store cannot be
     read, no Spark.

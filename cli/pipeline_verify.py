@@ -41,11 +41,11 @@ def verify(
     """Check every invariant of many stores, as mqstore verify does of each. Writes nothing.
 
     Findings, summaries and exit code are those of the local command. As text, several stores are a
-    line each; --findings tells what is wrong. A log of 256 MiB or less is one task, and small ones
+    line each; --findings lists what is wrong. A log of 256 MiB or less is one task, and small ones
     share a task of Spark, large ones first. A larger store is two tasks: one checks the log for
     itself, one compares log, queues, index and all else with each other. A log of 2 GiB or more is
     looked at in up to 32 parts by a task each; what lies behind damage is read by one task. A store
-    that cannot be read is told on stderr, and the others are checked.
+    that cannot be read is reported on stderr, and the others are checked.
 
     Exit code: 0 all clean; 1 some store is damaged; 3 not shut down cleanly, nothing else; 5 some
     store cannot be read, no Spark.

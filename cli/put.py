@@ -102,19 +102,20 @@ class Message(Options):
     """One message; the annotations are the declaration of the options."""
 
     queue: Annotated[int, Option("--queue", metavar="N", min=0, help="Queue id.")] = 0
-    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="TAGS.")] = None
+    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="Tag (property TAGS).")] = None
     keys: Annotated[
-        str | None, Option("--keys", metavar="'K1 K2'", help="KEYS, separated by spaces.")
+        str | None,
+        Option("--keys", metavar="'K1 K2'", help="Keys (property KEYS), separated by spaces."),
     ] = None
     properties: Annotated[
         list[str] | None, Option("--property", metavar="K=V", help="A property; repeatable.")
     ] = None
     body_file: Annotated[
-        Path | None, Option("--body-file", metavar="FILE", help="The body is in FILE.")
+        Path | None, Option("--body-file", metavar="FILE", help="Read the body from FILE.")
     ] = None
     delay_level: Annotated[
         int | None,
-        Option("--delay-level", metavar="N", min=1, help="Delivered after delay level N."),
+        Option("--delay-level", metavar="N", min=1, help="Deliver after delay level N."),
     ] = None
     deliver_at: Annotated[
         str | None,
@@ -140,7 +141,12 @@ class Message(Options):
     ] = None
     compress_over: Annotated[
         int,
-        Option("--compress-over", metavar="BYTES", parser=parse_bytes, help="Only larger bodies."),
+        Option(
+            "--compress-over",
+            metavar="BYTES",
+            parser=parse_bytes,
+            help="Compress only larger bodies.",
+        ),
     ] = 4096
 
     @property
@@ -201,7 +207,7 @@ class Writing(Options):
         Option("--flush", help="sync: at once (default for one message); async: every second."),
     ] = None
     wait: Annotated[
-        float, Option("--wait", metavar="SECONDS", min=0, help="How long for the lock.")
+        float, Option("--wait", metavar="SECONDS", min=0, help="Wait so long for the store's lock.")
     ] = 10
     no_topic_config: Annotated[
         bool, Option("--no-topic-config", help="Leave config/topics.json alone.")
@@ -225,7 +231,7 @@ class Writing(Options):
 @shared()
 def put(
     store: Annotated[Path, Argument(metavar="STORE", help="A store; made where there is none.")],
-    topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic.")] = None,
+    topic: Annotated[str | None, Argument(metavar="TOPIC", help="Topic of the message.")] = None,
     body: Annotated[
         str | None, Argument(metavar="BODY", help="Body; without it stdin is the body.")
     ] = None,

@@ -62,7 +62,7 @@ def recover(
         bool,
         Option(
             "--force-empty-log",
-            help="The log is gone for good: move queues, index and timer away, begin anew.",
+            help="The log is gone for good: move queues, index and timer away, start over.",
         ),
     ] = False,
     broker_version: BrokerVersion = None,
@@ -76,7 +76,7 @@ def recover(
     lost records in the middle of the log are replaced by tombstones, so that everything behind them
     stays where it was (--policy broker: the log ends where the broker would end it), queues and index
     are completed from the log, abort is removed last. What no start looks at is put right, too, where
-    the store tells how (as repair --all does): items of the index, tags of units, timer, configuration.
+    the store shows how (as repair --all does): items of the index, tags of units, timer, configuration.
     What is changed is kept in STORE/.mqstore, or in DIR where the disk is full, and mqstore undo takes it
     back. Cut off at any point, it can be run again.
     With --replica damaged parts, missing files and a torn end come back byte for byte where the other

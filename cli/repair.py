@@ -73,7 +73,7 @@ def repair(
 ) -> None:
     """Rebuild what is wrong in queues, index, checkpoint, timer and configuration, from the log.
 
-    Only what is wrong is written anew, and no message changes its queue offset, but in a queue that an
+    Only what is wrong is rewritten, and no message changes its queue offset, but in a queue that an
     earlier broker had shifted and that is named by topic and number. It takes the place
     of "delete all consumequeues and restart". Without an option for a part the plan of --all is
     shown. Nothing is written without --apply; then what was there is kept in STORE/.mqstore, or in

@@ -94,9 +94,9 @@ def salvage(
 ) -> None:
     """Carve messages out of anything: damaged segments, disk images, devices, core dumps.
 
-    Names and file systems are not asked: a record is known by its magic code and proven by its own
+    File names and file systems do not matter: a record is known by its magic code and proven by its own
     lengths and checksums. The same record twice counts once; two that claim the same place are both
-    kept, the second in DIR/conflicts. A head whose body does not follow is told, nothing is guessed.
+    kept, the second in DIR/conflicts. A head whose body does not follow is listed, nothing is guessed.
     DIR/manifest.ndjson says of each record where it came from and what is proven of it. What is
     salvaged is only read; DIR must lie on another disk than a device that is.
 
@@ -228,7 +228,7 @@ def _text(record: Mapping[str, Any]) -> str:
 def _made(record: Mapping[str, Any]) -> list[str]:
     from ..store.counted import counted
 
-    lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson tells of each record."]
+    lines = [f"Written: {record['to']}, {record['layout']}; manifest.ndjson lists each record."]
     if record["layout"] == "compact":
         lines.append(f"  {counted(record['stored'], 'message')} put")
         for name, what in (("left_out", "not asked for"), ("refused", "refused: see the manifest")):

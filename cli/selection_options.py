@@ -17,15 +17,15 @@ Topic = Annotated[
     Option("--topic", "-t", metavar="T", help="Messages of this topic, or of those like orders*."),
 ]
 Queue = Annotated[
-    int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic.")
+    int | None, Option("--queue", metavar="Q", min=0, help="Of this queue of the topic only.")
 ]
 UniqueKey = Annotated[
     str | None,
-    Option("--unique-key", metavar="HEX", help="Those with this id of the client."),
+    Option("--unique-key", metavar="HEX", help="Messages with this id of a client."),
 ]
 Key = Annotated[
     str | None,
-    Option("--key", "-k", metavar="K", help="Those with this key or unique key."),
+    Option("--key", "-k", metavar="K", help="Messages with this key or unique key."),
 ]
 Since = Annotated[
     str | None,
@@ -38,19 +38,19 @@ Since = Annotated[
 Until = Annotated[str | None, Option("--until", metavar="TIME", help="Stored before this time.")]
 Tag = Annotated[
     str | None,
-    Option("--tag", metavar="TAG", help="With exactly this tag, or one of A || B."),
+    Option("--tag", metavar="TAG", help="Messages with exactly this tag, or with one of A || B."),
 ]
 Where = Annotated[
     str | None,
     Option(
         "--where",
         metavar="SQL92",
-        help="That RocketMQ's SQL92 lets pass, over properties and @fields of the record.",
+        help="Messages that match a filter of RocketMQ (SQL92), over properties and @fields.",
     ),
 ]
 Grep = Annotated[
     str | None,
-    Option("--grep", metavar="REGEX", help="With a body in which this is found."),
+    Option("--grep", metavar="REGEX", help="Messages in whose body this is found."),
 ]
 Raw = Annotated[
     bool,

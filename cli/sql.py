@@ -23,12 +23,12 @@ def sql(query: Query, stores: Stores, *, options: SqlOptions, spark: Spark, comm
     """Ask stores with SQL.
 
     There are the views messages, damage, queues, index_items, timers, findings, offsets and lag; each
-    has a column `store`, and DESCRIBE messages tells the others. DuckDB answers in this process (extra
+    has a column `store`, and DESCRIBE messages lists the others. DuckDB answers in this process (extra
     `sql`), and reads the columns that it needs: a body costs more than all the rest. With --master
     Spark answers, in its dialect, as `pipeline sql` does. --since and --until bound messages and
     damage by store time, and save the reading of the rest.
 
-    A store that cannot be read ends the command before anything is asked. What is damaged is told on
+    A store that cannot be read ends the command before anything is asked. What is damaged is reported on
     stderr, and is in the view damage; findings are what verify finds.
 
     Exit code: 0 answered; 1 answered, without what is damaged or with --partial, or with bodies that

@@ -21,7 +21,7 @@ def stats(stores: Stores, *, options: StatsOptions, spark: Spark, common: Common
     (ms since 1970). Percentiles of sizes are at most 1/16 too low. --since and --until are by store
     time. Parts of a log are counted on several cores (--jobs); with --master Spark counts them.
 
-    A store that cannot be read ends the command before anything is counted; damage is told on stderr.
+    A store that cannot be read ends the command before anything is counted; damage is reported on stderr.
 
     Exit code: 0 counted; 1 counted, without what is damaged or with --partial; 5 some store, or bytes
     of one on a disk, cannot be read.

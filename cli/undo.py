@@ -26,12 +26,12 @@ def undo(
     session: Annotated[
         str | None, Argument(metavar="SESSION", help="Which one (default: the newest).")
     ] = None,
-    list_: Annotated[bool, Option("--list", "-l", help="Name the sessions.")] = False,
+    list_: Annotated[bool, Option("--list", "-l", help="List the sessions.")] = False,
     purge: Annotated[
         bool, Option("--purge", help="Delete what SESSION kept: it cannot be undone then.")
     ] = False,
     force: Annotated[
-        bool, Option("--force", help="Also where the store has changed since.")
+        bool, Option("--force", help="Undo also where the store has changed since.")
     ] = False,
     journal: Annotated[
         Path | None,

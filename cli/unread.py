@@ -65,7 +65,7 @@ def tell_lacking(damage: Iterable[Damage], bodies: int = 0) -> ExitCode:
 def _lines(damage: Iterable[Damage], bodies: int) -> Iterator[str]:
     if bodies:
         fail = counted(bodies, "body fails", "bodies fail")
-        yield f"{fail} the checksum, and what was made of it counts; body_crc_ok tells which"
+        yield f"{fail} the checksum, and what was made of it counts; body_crc_ok says which"
     for one in damage:
         at = {"store": one.store, "position": one.position, "size": one.size, "reason": one.reason}
         yield f"not in the answer: {damage_text(at)}"

@@ -70,7 +70,7 @@ class Limits(Options):
             "--sample",
             metavar="P%",
             parser=parse_percent,
-            help="Read so much of the log, other parts in each run.",
+            help="Read this share of the log, other parts in each run.",
         ),
     ] = None
     max_duration: Annotated[
@@ -85,7 +85,7 @@ class Limits(Options):
     since: Since = None
     topic: Annotated[
         str | None,
-        Option("--topic", "-t", metavar="T", help="Of queues and files only this topic's."),
+        Option("--topic", "-t", metavar="T", help="Only queues and files of this topic."),
     ] = None
     queue: Annotated[
         int | None,
@@ -141,13 +141,13 @@ def verify(
 
     Log, queues, index, checkpoint, timer, configuration: each for itself and against the others,
     in both directions. A finding says what is wrong and where, what a broker does with it, and the
-    next command; `mqstore explain CODE` tells the whole story. What was not looked at is said.
+    next command; `mqstore explain CODE` says all of it. What was not checked is named.
 
     The store may be one that a broker works on: it is checked up to where its log ended at the
     start. --topic and --queue leave out other queues, their index and configuration, not the log.
     Ctrl-C ends with the findings so far. --jobs 2 checks the log in a second process.
 
-    Of a directory or file inside a store only its own findings are told, and make the exit code;
+    Of a directory or file inside a store only its own findings are reported, and decide the exit code;
     the rest is read all the same.
 
     Exit code: 0 clean; 1 damaged; 3 not shut down cleanly, nothing else; 5 cannot be read; 130

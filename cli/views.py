@@ -135,7 +135,7 @@ def _retries_text(record: Record, common: Common) -> Iterator[str]:
         waiting = "" if left is None else f", {left:,} not consumed"
         yield (
             f"  {row['kind'].replace('_', ' ')}  {escape(row['group'])}  of"
-            f" {escape(row['original_topic']) or '(not told)'}:"
+            f" {escape(row['original_topic']) or '(unknown)'}:"
             f" {counted(row['messages'], 'message', form=',')}"
             f"{waiting}, consumed up to {counted(row['most_reconsumed'], 'time')} in vain,"
             f" {_time(row['first_store_timestamp'], common)} …"

@@ -15,7 +15,7 @@ TABLES = (
             JsonField("totalQueues", "integer", "logical queues of the topic"),
             JsonField("bname", "string", "broker"),
             JsonField("epoch", "integer", "number of the mapping"),
-            JsonField("dirty", "boolean", "not yet told to all"),
+            JsonField("dirty", "boolean", "not yet sent to all"),
             JsonField("hostedQueues", "object", "logical queue to its parts on brokers"),
         ),
     ),

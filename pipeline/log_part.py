@@ -126,7 +126,7 @@ class PartRows:
         self._items.append(items)
 
     def part(self) -> LogPart:
-        """All of it; then it begins anew."""
+        """All of it; then it starts over."""
         items = np.concatenate(self._items or [np.empty(0, ITEM)])
         rows = np.concatenate(self._rows or [np.empty(0, ROW)])
         self._items, self._rows = [], []

@@ -115,7 +115,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = int(start[root]) if root in start else self._first(root)
             if end < begin:
                 self._cut(root, begin, end)
-                end = begin  # the broker writes these positions anew
+                end = begin  # the broker rewrites these positions
             if room is not None:
                 end = min(end, max(begin, self._start(root)) + room)
                 room = max(0, room - (end - begin))

@@ -70,7 +70,7 @@ class LogWriter(DataSourceArrowWriter):
                 raise Refused(
                     "a write that was cut off here is finished now",
                     path=self._target,
-                    hint="read it, or remove it to write anew",
+                    hint="read it, or remove it and write again",
                 )
             require_empty(self._target)
             remove_rows(self._target, self.files)

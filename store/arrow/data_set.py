@@ -101,12 +101,12 @@ def _require_same(root: str, ask: Ask, last: LogEnded) -> None:
         raise Refused(f"the last export was one of other messages: {had}", path=root, hint=_NEW)
 
 
-_NEW = "--overwrite begins anew"
+_NEW = "--overwrite starts over"
 
 
 def _remote(root: str, ask: Ask, last: LogEnded | None) -> LogRange:
     assert last is None or last.position is not None
-    why = "logs in object storage have no end that could be told"
+    why = "logs in object storage have no known end"
     if last is not None:
         raise Refused(why, path=root)
     return LogRange(None, [], _ended(ask, None, why))
@@ -294,14 +294,14 @@ def _read_note(target: Path, newest: Path, form: str) -> Note | None:
     except OSError as error:
         raise from_os_error(error, path) from error
     except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise Unreadable(f"does not tell which export it is of ({error})", path=path) from error
+        raise Unreadable(f"does not say which export it belongs to ({error})", path=path) from error
 
 
 def require_like(found: DataSet, wanted: Note, target: Path) -> None:
     """Raise Refused where files of another kind would come to those that are there."""
     if found.files and found.note is None:
         raise Refused(
-            "nothing there tells of which columns it is, and where an export ended",
+            "nothing there says which columns it has, and where an export ended",
             path=target,
             hint="--overwrite replaces it",
         )

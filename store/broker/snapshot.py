@@ -36,7 +36,7 @@ Bytes = npt.NDArray[np.uint8]
 class FileBytes:
     """A file, or what it unpacks to: `content[begin:end]` are bytes of it as uint8[end - begin].
 
-    Each slice is read anew, and belongs to whoever asked. open_file: gives the descriptor. Raises
+    Each slice is read again, and belongs to whoever asked. open_file: gives the descriptor. Raises
     Missing, Unreadable, at once or with a slice.
     """
 
@@ -241,13 +241,13 @@ def unmendable(layout: Layout) -> Unsupported | None:
         return Unsupported(
             "a DLedger log is neither recovered nor repaired, nor what belongs to it",
             path=layout.dledger,
-            hint="verify tells what is wrong; other nodes of its group have it, "
+            hint="verify reports what is wrong; other nodes of its group have it, "
             "salvage --layout compact gives its messages back",
         )
     if layout.rocksdb_queues:
         return Unsupported(
             "RocksDB queues are neither recovered nor repaired, nor the log that they belong to",
             path=layout.consume_queue,
-            hint="verify tells what is wrong; salvage gives the messages back",
+            hint="verify reports what is wrong; salvage gives the messages back",
         )
     return None

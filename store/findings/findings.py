@@ -25,7 +25,7 @@ class Finding:
     """One finding, or several like ones in a row.
 
     path: the file, or the directory. offset, length: bytes of it, None where the whole is meant.
-    count: how many items of the file it is about. message: what is wrong, told of the first.
+    count: how many items of the file it is about. message: what is wrong with the first.
     unclean: not damage, but a shutdown that was none. topic, queue_id: where it is about one queue.
     repair: what mends it where that is not as in the catalogue, in the same form.
     """

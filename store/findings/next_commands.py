@@ -27,7 +27,7 @@ PARTS = frozenset({QUEUE, "index", "checkpoint", "config", "timer", "ext", "comp
 MENDS = PARTS | {RECOVER, ALL}
 """The words of the catalogue; each other text there is a command by hand."""
 _SAVED = frozenset({RECOVER, ALL, QUEUE})
-"""Where a store cannot be mended: what of it is made anew with its messages."""
+"""Where a store cannot be mended: what of it is rebuilt with its messages."""
 _NO_PLAN = "I-187"
 """`recover` and `repair` refuse the store as it is."""
 UNREADABLE = "I-015"

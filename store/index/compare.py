@@ -1,8 +1,8 @@
 """Which index files can stay, and from where on the log has to be indexed again (spec 3.4, 7.11).
 
 An index can always be derived from the log. So the files stay up to the first one that is not
-sound, or reaches beyond the log end, or leaves out a record before it; the rest is made anew. A file that is not full is not continued
-but made anew, too: nothing is changed in place.
+sound, or reaches beyond the log end, or leaves out a record before it; the rest is rebuilt. A file that is not full is not continued
+but rebuilt, too: nothing is changed in place.
 
 What a load does to the index files (spec 3.4).
 

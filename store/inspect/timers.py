@@ -49,7 +49,7 @@ WAITING = (State.PENDING, State.ROLLED)
 class Timer:
     """One timer message; positions in the log, times in ms since 1970.
 
-    topic, queue_id: the real ones, queue_id -1 if not told. deliver_timestamp: when a broker
+    topic, queue_id: the real ones, queue_id -1 if unknown. deliver_timestamp: when a broker
     delivers it. next_timestamp: when the wheel has it next, None where it is in no chain; before
     deliver_timestamp for one that is rolled. rolls: how often it was. positions: its records in the
     timer topic. delivered: its records in its real topic. again: a broker will deliver it once more.

@@ -12,7 +12,7 @@ its next start: it gives them no unit, or one at the end of a queue that another
 (spec 2.2, step 4; 7.12, B14). All three must hold: they are older than the record before them, units
 of their queues name other messages at their offsets, and no unit of these queues names one of them.
 
-A store whose log is gone for good: what is left is put away, and a broker begins anew.
+A store whose log is gone for good: what is left is put away, and a broker starts over.
 
 A broker that starts without a log deletes the files of all queues. The plan does the same, and takes
 index and timer with them: what they name would be found in the records of the new log. All of it is
@@ -48,7 +48,7 @@ from ..start.log import KEPT_FILES, LogWalk, Records
 from ..start.simulate import Outcome
 
 LARGEST_GAP = 1000
-"""Log files that are missing in a row, and can be made anew."""
+"""Log files that are missing in a row, and can be rebuilt."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def put_away(snapshot: Snapshot) -> Iterator[Edit]:
         raise Refused(
             "there is no commit log directory",
             path=directory,
-            hint="make it, if the log is to begin anew",
+            hint="make it, if the log is to start over",
         )
     for queues in (snapshot.queues, snapshot.batch_queues, snapshot.ext):
         for _, entries in sorted(queues.items()):

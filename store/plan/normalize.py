@@ -132,7 +132,7 @@ def has_queues(snapshot: Snapshot) -> bool:
 def _near(snapshot: Snapshot, entries: list[Entry]) -> tuple[list[Entry], list[Edit]]:
     """The files of one log, and edits that move those away whose names lie far from all others.
 
-    Between them stood more files than can be made anew. Raises Refused where both hold records that
+    Between them stood more files than can be rebuilt. Raises Refused where both hold records that
     name their own place, or none does.
     """
     size = snapshot.log_file_bytes

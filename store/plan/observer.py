@@ -189,7 +189,7 @@ class RecoveryOptions:
 
     made_ms: when it was asked. generations: of brokers that may start on the store. lost_tag: tag
     for tombstones of ordinary topics. exact: a unit with another tags code than its message's is
-    written anew, too. replica: a copy of the log that damaged parts are taken from.
+    rewritten, too. replica: a copy of the log that damaged parts are taken from.
     renumber: queues whose units get the numbers of their records, also where an earlier broker had
     shifted them and consumers know its numbers. parts: of the store, as a repair names them, that are
     put right where no start looks at them, too.

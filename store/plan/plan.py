@@ -100,7 +100,7 @@ class Plan:
     edits are put in the order of their phases when it is made.
 
     log_end: the log's end afterwards. last_record: position of its last record, -1 without one.
-    index: what is made anew, None for nothing. checkpoint: as it will be, None: untouched.
+    index: what is rebuilt, None for nothing. checkpoint: as it will be, None: untouched.
     """
 
     policy: str

@@ -4,7 +4,7 @@ Queues that a torn record named besides its own: their units tell (spec 2.9; 7.1
 
 A message for several queues is one record; its properties name the further ones, with its number in
 each. Their units go on naming the record: so the names are proved, and are put back. Without them
-whoever makes these queues anew gives the message no place in them.
+whoever rebuilds these queues gives the message no place in them.
 
 Records that a torn write has left without some of their properties (spec 01, 1.6; 7.12, B27).
 
@@ -28,7 +28,7 @@ taken out. Separators take the place of what is gone: the record keeps its size.
 Good records that claim a place in a queue which a unit gives to another place.
 
 The body is whole, the chain of records goes on behind them: a broker takes them for messages of the
-queue that their damaged header names, as soon as it makes the queues anew.
+queue that their damaged header names, as soon as it rebuilds the queues.
 """
 
 from __future__ import annotations

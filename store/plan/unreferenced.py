@@ -1,7 +1,7 @@
 """Lost messages that no unit names: known is their number, by the queue offsets of their neighbours.
 
 Their records lay somewhere between those of their neighbours. A tombstone anywhere in the bytes lost
-there keeps the queue as it is when a broker makes it anew: without one all later messages would move.
+there keeps the queue as it is when a broker rebuilds it: without one all later messages would move.
 
 What lost op records of transactions said, as far as the log proves it (spec 9.9.3).
 

@@ -63,7 +63,7 @@ def _require_compressed(body: bytes, sys_flag: int) -> None:
     except ValueError as error:
         raise InvalidInput(
             f"body: sys_flag {sys_flag} says it is compressed, but it {error}",
-            hint="body_compression tells what it was shown without, raw or body_error that it is as stored",
+            hint="body_compression says what it was shown without, raw or body_error that it is as stored",
         ) from None
 
 

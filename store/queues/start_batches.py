@@ -53,7 +53,7 @@ class BatchQueueState(QueueState):
             self._revise()
 
     def cut(self, log_end: int, valid: tuple[int, int] = (0, 0)) -> None:
-        """Give up units at or behind the log end; the offsets are found anew."""
+        """Give up units at or behind the log end; the offsets are found again."""
         super().cut(log_end)
         if not self.files:
             self.max_physical = log_end - 1

@@ -151,13 +151,13 @@ CASES: tuple[Case, ...] = (
     _refusal("directory", "a directory among the log files", _MOVED, "I-005"),
     _refusal("empty-last-file", "the last log file is empty", _MOVED, "I-004"),
     _refusal("queue-foreign-name", "a queue file's name is not a number", _MOVED, "I-005"),
-    _refusal("queue-wrong-length", "a queue file has a wrong length", "makes it anew", "I-003"),
+    _refusal("queue-wrong-length", "a queue file has a wrong length", "rebuilds it", "I-003"),
     _refusal("queue-directory", "a directory among queue files", _MOVED, "I-005"),
     _refusal("queue-empty-last-file", "the last file of a queue is empty", _MOVED, "I-004"),
     _refusal(
         "queue-type",
         "queues of a topic lie in the directory of the other type: simple or batch",
-        "makes the queues anew from the log in the right directory, unless its records say otherwise",
+        "rebuilds the queues from the log in the right directory, unless its records say otherwise",
         "I-083",
     ),
     _refusal("ext-foreign-name", "a consumequeue_ext file's name is not a number", _MOVED, "I-005"),
@@ -175,7 +175,7 @@ CASES: tuple[Case, ...] = (
     ),
     _refusal("timer-foreign-name", "a timer log file's name is not a number", _MOVED, "I-005"),
     _refusal("timer-wrong-length", "a timer log file has a wrong length", "restores it", "I-003"),
-    _refusal("timer-wheel-length", "the timer wheel has a wrong length", "makes it anew", "I-120"),
+    _refusal("timer-wheel-length", "the timer wheel has a wrong length", "rebuilds it", "I-120"),
     Case(
         "timer-log-end",
         "the last file of the timer log has no entry",
@@ -312,7 +312,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "wrong-header",
         "a record's header is wrong, which no checksum covers: a queue names it as another message",
-        "does not notice; made anew, the queues have it elsewhere and all later ones shifted",
+        "does not notice; rebuilt, the queues have it elsewhere and all later ones shifted",
         "leaves it as it is",
         lambda facts: facts.plan is not None and facts.plan.restored > 0,
         (),
@@ -349,8 +349,8 @@ CASES: tuple[Case, ...] = (
     Case(
         "index-incomplete",
         "index files that are not sound, or leave out messages",
-        "keeps them after a clean exit; after a crash makes some of them anew",
-        "makes them anew from the log",
+        "keeps them after a clean exit; after a crash rebuilds some of them",
+        "rebuilds them from the log",
         lambda facts: facts.plan is not None and facts.plan.index is not None,
         ("B10", "B19", "B20", "B30"),
         ("I-101", "I-118"),
@@ -378,7 +378,7 @@ CASES: tuple[Case, ...] = (
     Case(
         "killed",
         "the broker did not shut down, everything is complete",
-        "recovers from the place that the checkpoint tells, loses nothing",
+        "recovers from the place that the checkpoint names, loses nothing",
         "writes the checkpoint and removes abort",
         lambda facts: facts.snapshot.abort,
         (),
@@ -398,8 +398,8 @@ CASES: tuple[Case, ...] = (
         "log and queues are in order as far as a start looks at them; files of timer or"
         " consumequeue_ext are not, or tags, index items, checkpoint, configuration",
         "reads what it can of them; may never fire timed messages, may refuse or forget configuration",
-        "puts right what a later version would refuse, moves empty files away, makes a lost timer"
-        " wheel and lost tables of the configuration anew",
+        "puts right what a later version would refuse, moves empty files away, rebuilds a lost"
+        " timer wheel and lost tables of the configuration",
         lambda facts: facts.plan is not None and bool(facts.plan.edits),
         ("B33",),
         ("I-079", "I-120", "I-126"),

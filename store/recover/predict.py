@@ -106,7 +106,7 @@ class Prediction:
     groups: GroupLoss = field(default_factory=lambda: GroupLoss({}))
     #: None: no timer.
     timers: TimerLoss | None = None
-    #: Of files that are deleted and made anew only in part.
+    #: Of files that are deleted and rebuilt only in part.
     index_items_lost: int = 0
     #: What becomes of config/; None where it was not looked at.
     config: ConfigStart | None = None

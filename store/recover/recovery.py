@@ -345,7 +345,7 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
     if version and not is_exact(version):
         yield f"no profile of {version}: that of {main.version} is the nearest"
     if (pid := holder(layout.lock)) is not None:
-        yield f"process {pid} has the store: what is told here changes while it runs"
+        yield f"process {pid} has the store: what is shown here changes while it runs"
     if barriers(layout):
         yield "a start barrier keeps brokers from loading: --apply carries on and removes it"
     yield from options_of(layout).notes()
@@ -355,13 +355,13 @@ def _notes(layout: Layout, version: str | None, main: Profile, plan: Plan | None
         )
 
         yield (
-            "there is no index, and nothing tells that there was one (messageIndexEnable=false?): "
+            "there is no index, and nothing shows that there was one (messageIndexEnable=false?): "
             f"`{proposed(layout, 'repair', '--index')}` makes one of what the log has"
         )
     size = sizes_of(layout).consume_queue
     if plan and size.origin == "default" and plan.touches("consumequeue"):
         yield (
-            f"no queue file tells its size: {size.value} bytes, the broker's default, are taken "
+            f"no queue file shows its size: {size.value} bytes, the broker's default, are taken "
             "(--set mappedFileSizeConsumeQueue=…)"
         )
 

@@ -386,7 +386,7 @@ def _levels(layout: Layout, from_zero: bool) -> int | None:
 def _edit(
     path: Path, data: bytes, reasons: list[str], moved: list[Clamped], mended: list[Mended]
 ) -> Edit:
-    """A file that is written anew."""
+    """A file that is rewritten."""
     codes = {code for code, _ in mended} | ({_OFFSET_CODES[path.name]} if moved else set())
     reason = "; ".join(filter(None, reasons))
     codes = codes if codes and not reasons[0] else {"I-140", *codes}
@@ -430,7 +430,7 @@ def _proven(
 def _content(
     loaded: Loaded, path: Path, gone: frozenset[str], proven: Proven
 ) -> tuple[Json | None, str]:
-    """What the file is to say, and why it is written anew, "" where it can stay.
+    """What the file is to say, and why it is rewritten, "" where it can stay.
 
     gone: files that a start forgets something of.
     """
@@ -461,7 +461,7 @@ def _content(
     proved = f"{counted(count, 'entry', 'entries')} that the store proves"
     proved += f" ({_UNSETTLED[name]})" if count else ""
     if not loaded.main.there:
-        return content, f"made anew, with {proved}: {why}"
+        return content, f"rebuilt, with {proved}: {why}"
     return content, f"what is left of it, and {proved}: {why}"
 
 
@@ -559,7 +559,7 @@ def _prove_groups(content: Json, proven: Proven) -> int:
 
 
 def _table(content: Json, name: str) -> Json:
-    """A table of a file; one that is none is begun anew."""
+    """A table of a file; one that is none is started over."""
     if not isinstance(content.get(name), dict):
         content[name] = {}
     table: Json = content[name]

@@ -1,7 +1,7 @@
 """The index: which of its files hold items that the log does not ask for, or lack some.
 
 `recover` looks at headers and slots, which is all that a broker's start depends on. Here each item is
-held against its record, by the checks of `verify`; from the first wrong file on the index is made anew.
+held against its record, by the checks of `verify`; from the first wrong file on the index is rebuilt.
 
 `__CRC32#` items whose name is damaged while their digits prove the record, named again.
 
@@ -31,11 +31,11 @@ from ..verify.run import verify
 
 _GROUP = "index"
 _WARNINGS = frozenset({"I-091", "I-093", "I-099", "I-104"})
-"""Of these a warning is enough: a file that is made anew has none of them."""
+"""Of these a warning is enough: a file that is rebuilt has none of them."""
 
 
 def index_fix(snapshot: Snapshot, version: str, lost: Iterable[tuple[int, int]]) -> IndexFix | None:
-    """What is to be made anew, None: nothing. Reads the whole log. Raises Unreadable.
+    """What is to be rebuilt, None: nothing. Reads the whole log. Raises Unreadable.
 
     lost: ranges of the log whose records are gone, or have lost properties, once the plan is carried
     out.

@@ -60,7 +60,7 @@ def _is_done(edit: Edit, layout: Layout, plan: Plan) -> bool:
     path = Path(edit.path)
     if edit.kind in ("move", "remove"):
         return not path.exists()
-    if path == layout.checkpoint:  # made anew, full index files lift one of its times
+    if path == layout.checkpoint:  # rebuilt, full index files lift one of its times
         written, wanted = read_checkpoint(path), plan.checkpoint
         return written is not None and wanted is not None and written[:2] == wanted[:2]
     pieces = edit.pieces if edit.data is None else ((edit.offset, edit.data),)

@@ -269,7 +269,7 @@ def _crc_items(layout: Layout, profile: Profile, switches: Switches) -> Iterator
 
 
 def _with_index(snapshot: Snapshot, plan: Plan, version: str) -> Plan:
-    """A plan that keeps index files makes those anew that hold a wrong item, too, and all behind."""
+    """A plan that keeps index files rebuilds those that hold a wrong item, too, and all behind."""
     lost = [(fill.gap.begin, fill.gap.end) for fill in plan.fills]
     changed = [(record.position, record.position + len(record.data)) for record in plan.cut]
     found = index_fix(snapshot, version, [*lost, *changed])

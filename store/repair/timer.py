@@ -1,6 +1,6 @@
 """The timer wheel and the chains of the timer log: slots that lead astray are made from the entries.
 
-Damaged entries are made anew first (`timer_log.py`), and what follows is held against them.
+Damaged entries are rebuilt first (`timer_log.py`), and what follows is held against them.
 
 A slot that is in order stays, byte for byte, whatever other slots are like. Times that have passed
 are nobody's concern: a broker does not read their slots again. Spec 04, 4.5 to 4.7; I-121 to I-132.
@@ -203,7 +203,7 @@ def timer_edits(
     """All edits of the timer's files. ranges: (min, max) offset of each queue once it is mended.
 
     before: those with which a broker loads them. A BLANK among them is left out where the entries
-    that were in its place can be made anew. queue: what the same plan makes of the timer topic's.
+    that were in its place can be rebuilt. queue: what the same plan makes of the timer topic's.
     Raises Unreadable.
     """
     with Store(layout.root, layout.broker_config) as store:
@@ -250,7 +250,7 @@ def _ahead(scene: VerifyContext, before: Sequence[Edit], queue: PlannedQueue) ->
 
 
 def _mended(files: TimerFiles, records: TimerColumns) -> MendedEntries | None:
-    """The entries made anew; what follows is held against them."""
+    """The entries rebuilt; what follows is held against them."""
     log = files.log
     if not log.files:
         return None
@@ -338,18 +338,18 @@ def _slots(tick: Ints, order: ByTick, entries: TimerEntries) -> npt.NDArray[np.v
 
 
 def _entries(files: TimerFiles, mended: MendedEntries, linked: dict[int, int]) -> Iterator[Edit]:
-    """Entries made anew, and links to the entry before."""
+    """Entries rebuilt, and links to the entry before."""
     units, position = mended.units, mended.position
     rows = files.log.entries.at(np.array(list(linked), np.int64))[0]
     units["prev_pos"][rows] = np.array(list(linked.values()), np.int64)
     for file in files.log.files:
         inside = (position >= file.start) & (position < file.end)
-        anew = inside & mended.changed
+        renewed = inside & mended.changed
         link = np.zeros(len(position), np.bool_)
         link[rows] = True
-        link &= inside & ~anew
+        link &= inside & ~renewed
         for mask, reason, code in (
-            (anew, "entries made from their messages", "I-128"),
+            (renewed, "entries made from their messages", "I-128"),
             (link, "links to the entry before", "I-123"),
         ):
             offsets = position[mask] - file.start
@@ -461,7 +461,7 @@ def _read_again(old: TimerCheck, new: TimerCheck, records: TimerColumns, high: i
 
 
 def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
-    """The fields of timercheck; a file without room for them, and one that is missing, is made anew.
+    """The fields of timercheck; a file without room for them, and one that is missing, is rebuilt.
 
     again: as `_read_again`.
     """
@@ -476,7 +476,7 @@ def _check(files: TimerFiles, again: int) -> Iterator[Edit]:
         reason = f"positions and times that cannot be{twice}"
         yield Edit("write", os.fspath(path), reason, codes, 0, len(data), data)
     else:
-        reason = f"how far the timer had come, as its log tells{twice}"
+        reason = f"how far the timer had come, as its log shows{twice}"
         pieces = ((0, data),)
         yield Edit("create", os.fspath(path), reason, codes, length=PAGE_BYTES, pieces=pieces)
 

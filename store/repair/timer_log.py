@@ -1,4 +1,4 @@
-"""Entries of the timer log that are no entries, or not those of their messages, made anew.
+"""Entries of the timer log that are no entries, or not those of their messages, rebuilt.
 
 A broker writes an entry for each message of the timer topic's queue that is not due yet, in their order.
 So the entries on both sides of a damaged one tell which messages were between, if there were as many as
@@ -297,7 +297,7 @@ def unknown_beginning(log: TimerLog) -> Iterator[Edit]:
         closed = all(part.kind == "blank" for part in mine)
         if inside.any() or closed or not (log.entries.position >= file.end).any():
             return
-        yield Edit("move", file.path, "nothing tells of its entries", ("I-126",))
+        yield Edit("move", file.path, "nothing is known of its entries", ("I-126",))
 
 
 def _is_full(log: TimerLog, file: MappedFile, offset: int) -> bool:

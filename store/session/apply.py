@@ -125,7 +125,7 @@ def _check_barrier(layout: Layout) -> None:
         raise Refused(
             "a recovery was cut off, and its start barrier is gone: a broker may have run since",
             path=journal.folder,
-            hint="move that folder out of the store to begin anew",
+            hint="move that folder out of the store to start over",
         )
 
 

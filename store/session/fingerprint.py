@@ -3,7 +3,7 @@
 Names, inodes, lengths and times of all files tell, as long as nobody wrote into a mapping: such a
 write has the time of the first one into its page (mmap(2)), or none at all on tmpfs. So a store that
 somebody holds has no fingerprint. Whoever takes it later writes the file `lock` (spec 04, 4.3) and
-maps anew. Nor has one that was changed a moment ago: the next change may get the same time.
+maps again. Nor has one that was changed a moment ago: the next change may get the same time.
 """
 
 from __future__ import annotations

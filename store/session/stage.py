@@ -392,7 +392,7 @@ class _Indexer:
 def _stage_index(
     layout: Layout, plan: Plan, fix: IndexFix, folder: Path, files: Files
 ) -> tuple[list[Edit], int]:
-    """Make the index files anew in the session's folder.
+    """Make the index files again in the session's folder.
 
     Returns the edits that put them in place, and the end time of the newest full one, 0 if none.
     """
@@ -417,7 +417,7 @@ def _stage_index(
     writer.sync()
     writer.close()
     edits = [
-        Edit("create", str(layout.index / path.name), "indexed anew", ("I-101",), 0, 0)
+        Edit("create", str(layout.index / path.name), "indexed again", ("I-101",), 0, 0)
         for path in sorted(made.iterdir())
     ]
     full_before = before.end_timestamp if before and edits else 0

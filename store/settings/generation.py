@@ -74,7 +74,7 @@ def generation_of(layout: Layout) -> Generation:
             candidates = fitting
             reasons.append(text)
     if not found:
-        return Generation(NEWEST, "nothing in the store tells", VERSIONS)
+        return Generation(NEWEST, "nothing in the store shows it", VERSIONS)
     if VERSIONS[lowest] < _FIRST_5 and evidence.has_messages:
         candidates = tuple(v for v in candidates if v < _FIRST_5) or candidates
         reasons.append("no trace of a 5.x broker")

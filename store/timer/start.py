@@ -5,8 +5,7 @@ the size and the magic of an entry, and so does this.
 
 What a plan does to the timer, so that a broker loads it: its log, and a wheel of a wrong length.
 
-A wheel that is lost costs a broker all messages but those of the last log files (B33); it is made
-anew from the whole log here, unless the broker reads the whole queue again anyway: then each message
+A wheel that is lost costs a broker all messages but those of the last log files (B33); it is rebuilt from the whole log here, unless the broker reads the whole queue again anyway: then each message
 would fire twice (B34). Entries that are gone are read again from the timer topic's queue by the broker
 itself.
 """

@@ -340,8 +340,8 @@ def _of_record(position: Ints, told: str) -> Callable[[int], str]:
 
 
 def _twice(records: int) -> Callable[[int], str]:
-    """One record is put again by every start after a crash; more where a broker began anew."""
-    why = "after a crash (B10)" if records == 1 else "that begin anew at old records (B20)"
+    """One record is put again by every start after a crash; more where a broker started over."""
+    why = "after a crash (B10)" if records == 1 else "that start over at old records (B20)"
     return lambda _: f"its key of its record is indexed already, as by brokers {why}"
 
 

@@ -285,7 +285,7 @@ def lock(context: VerifyContext) -> None:
         return
     if content and content != CONTENT:
         text = f"its content is {content[:20]!r}, not {CONTENT!r}"
-        # a broker writes it anew when it starts
+        # a broker rewrites it when it starts
         context.findings.add("I-008", os.fspath(path), text, severity=Severity.WARNING, repair="")
     process = holder(path)
     if process is not None:

@@ -235,9 +235,9 @@ def _check_bound(
     if summary.last_position is None or context.live:
         return
     if bound is None:
-        _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is told")
+        _add_bound(context, queue, f"its last unit is {last}, but no greatest offset is stored")
     elif bound != (last, summary.last_position):
-        told = f"the greatest offset told is {bound[0]}, of the record at {bound[1]}"
+        told = f"the greatest offset stored is {bound[0]}, of the record at {bound[1]}"
         _add_bound(context, queue, f"{told}; its last unit is {last}, at {summary.last_position}")
 
 

@@ -38,7 +38,7 @@ def dump(store: Path, *options: str) -> list[dict[str, Any]]:
     assert result.code == 0, result.stderr
     records = [json.loads(line) for line in result.stdout.splitlines()]
     damaged = any(record["type"] == "damage" for record in records)
-    assert bool(result.stderr) == damaged, "damage is told on stderr, and nothing else"
+    assert bool(result.stderr) == damaged, "damage is reported on stderr, and nothing else"
     return records
 
 

@@ -51,7 +51,7 @@ def process(*words: str | Path, stdin: int | None = subprocess.PIPE) -> subproce
 
 
 def config_of(name: str, root: Path) -> list[str]:
-    """Sizes of a store, as options for one that is made anew."""
+    """Sizes of a store, as options for one that is rebuilt."""
     return [
         word
         for setting in stores.config_set(name, root)

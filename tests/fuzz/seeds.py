@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.seeds
 
-Inputs named `bug-….bin` stay; the rest is made anew.
+Inputs named `bug-….bin` stay; the rest is rebuilt.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ FLUSHED = {"do": "wait", "ms": 1_500}
 HEAD = f"| file | store | change | {' | '.join(VERSIONS)} |\n" + "|---" * (3 + len(VERSIONS)) + "|"
 EVERY_STORE = "any"
 AS_MUCH = {"made": ("made", "changed", "touched"), "touched": ("touched", "changed")}
-#: Broken alone they are no matter for a recovery: a broker writes them anew.
+#: Broken alone they are no matter for a recovery: a broker rewrites them.
 LEFT_TO_BROKERS = ("checkpoint", "config", "timer check", "timer metrics", "lock")
 RECOVERED_PER_VERSION = 150
 #: At most so many are left to a person.

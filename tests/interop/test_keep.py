@@ -169,7 +169,7 @@ def test_bytes_too_few_for_a_record(judge: Judge, lost: bool, tmp_path: Path) ->
 
 
 def test_lost_messages_that_no_unit_names(judge: Judge, tmp_path: Path) -> None:
-    """Records and units gone: a broker that makes the queues anew moves no later message."""
+    """Records and units gone: a broker that rebuilds the queues moves no later message."""
     name = some_case(judge.version)["base"]
     base, root = recovery_cases.base(name, tmp_path), tmp_path / "store"
     shutil.copytree(base, root)
@@ -188,7 +188,7 @@ def test_lost_messages_that_no_unit_names(judge: Judge, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_gone(judge: Judge, tmp_path: Path) -> None:
-    """With --force-empty-log a broker begins anew, at position and queue offset 0."""
+    """With --force-empty-log a broker starts over, at position and queue offset 0."""
     root = tmp_path / "store"
     shutil.copytree(recovery_cases.base(some_case(judge.version)["base"], tmp_path), root)
     for path in (root / "commitlog").iterdir():

@@ -109,7 +109,7 @@ def test_how_large_such_a_record_may_be(judge: Judge, version: str, tmp_path: Pa
 def test_a_torn_record_keeps_its_place_in_the_queues_it_named(
     oracle: Callable[[str], Judge], tmp_path: Path
 ) -> None:
-    """A broker that makes all queues anew numbers the messages behind it as they were."""
+    """A broker that rebuilds all queues numbers the messages behind it as they were."""
     name, version = "4.9.7-lmq", "4.9.7"
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig().with_set(stores.config_set(name, root))

@@ -2,7 +2,7 @@
 
     python -m tests.interop.timer_stores FOLDER [VERSION…]
 
-makes those of `tests/timer_precision` anew: a clean one and a killed one for each version, the killed one
+rebuilds those of `tests/timer_precision`: a clean one and a killed one for each version, the killed one
 started again, each packed with the truth of the real classes beside it.
 """
 

@@ -45,7 +45,7 @@ def visible(target: Path) -> dict[str, bytes]:
 @pytest.mark.few(1)
 @pytest.mark.parametrize("existed", [False, True])
 def test_killed_at_every_step_and_run_again(existed: bool, tmp_path: Path) -> None:
-    """The same command finishes or starts anew; only what had ended before finds its output."""
+    """The same command finishes or starts again; only what had ended before finds its output."""
     counted = CountingFiles()
     publish(tmp_path / "count", counted)
     sealed = counted.steps.index(("rename", "manifest.draft"))

@@ -39,7 +39,7 @@ def failing(write: Any, target: Path) -> Exception:
 
 @pytest.mark.slow
 def test_a_store_of_messages(spark: SparkSession, root: Path, tmp_path: Path) -> None:
-    """Messages in log order make a store with the same messages, dispatched anew."""
+    """Messages in log order make a store with the same messages, dispatched again."""
     messages = spark.read.format("rocketmq-log").option("body", "stored").load(str(root))
     ordered = messages.orderBy("position")
     options = {"broker_config": SIZES, "keep_times": "true", "as_broker": "4.9"}

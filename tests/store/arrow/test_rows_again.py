@@ -1,6 +1,6 @@
 """Messages read as rows and written again are the same: every field, body, property, order, queue offset.
 
-What a store assigns anew (addresses, ids, checksums and sizes of bodies that are compressed again)
+What a store assigns again (addresses, ids, checksums and sizes of bodies that are compressed again)
 is held by `verify`, and by `tests/interop/test_round_trip.py`.
 """
 

@@ -394,7 +394,7 @@ def test_a_blank_of_a_wrong_size_is_a_blank(tmp_path: Path) -> None:
 
 
 def test_a_dead_tail_does_not_reach_into_the_next_file(tmp_path: Path) -> None:
-    """Each file is judged anew: newer records are of this log."""
+    """Each file is judged again: newer records are of this log."""
     log = plain_log(10)
     dead = dead_tail(log, 33, 3)
     log.end += -log.end % FILE_SIZE

@@ -27,7 +27,7 @@ LIVES, COUNT = 2, 5
 def test_the_first_record_of_the_log_has_its_unit_too(
     version: str, policy: Policy, tmp_path: Path
 ) -> None:
-    """Made anew, the queue has all messages in the order of the log."""
+    """Made again, the queue has all messages in the order of the log."""
     with writer(tmp_path, version) as store:
         for number in range(LIVES * COUNT):
             store.append(NewMessage(b"orders", b"body", store_timestamp=NOW + number * 1000))

@@ -128,7 +128,7 @@ def test_log_files_without_a_name_are_no_empty_log(
 
 
 def test_a_file_far_from_all_others(tmp_path: Path) -> None:
-    """No number of files between them is made anew because of one odd name."""
+    """No number of files between them is rebuilt because of one odd name."""
     root = tmp_path / "store"
     shutil.copytree(recovery_cases.base("5.3.3-clean-1", tmp_path), root)
     first = min((root / "commitlog").iterdir())

@@ -1,4 +1,4 @@
-"""Queues and index made anew in one pass over all cores: as the slow way makes them, every byte."""
+"""Queues and index rebuilt in one pass over all cores: as the slow way makes them, every byte."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_with_a_damaged_record(turn: int, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_second_look_compares_what_was_written(tmp_path: Path) -> None:
-    """Without planning anew; a byte that is not what was planned is left to do."""
+    """Without planning again; a byte that is not what was planned is left to do."""
     root = bare("4.9.7-clean", tmp_path)
     found = examined(root)
     apply(found.layout, None, lambda: found.plan, Files(), command="repair")

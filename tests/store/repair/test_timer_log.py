@@ -1,4 +1,4 @@
-"""Entries of the timer log, made anew: as the broker wrote them. `test_findings` has more damage of them."""
+"""Entries of the timer log, rebuilt: as the broker wrote them. `test_findings` has more damage of them."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_what_nothing_tells_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_units_that_the_same_plan_makes_lead_to_the_messages_of_entries(tmp_path: Path) -> None:
-    """The timer topic's queue is lost, and an entry is: one run makes both anew."""
+    """The timer topic's queue is lost, and an entry is: one run rebuilds both."""
     root = stores.unpack(CLEAN, tmp_path)
     wanted = files(root)
     log = log_of(root)

@@ -228,7 +228,7 @@ def test_a_shifted_queue_is_told_with_the_command_that_renumbers_it(tmp_path: Pa
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["4.9.7-clean", "5.3.3-clean"])
 def test_queues_in_the_directory_of_the_other_type(name: str, tmp_path: Path) -> None:
-    """They are made anew where they belong. A broker of 4.9 never looks into the other directory."""
+    """They are rebuilt where they belong. A broker of 4.9 never looks into the other directory."""
     root = stores.unpack(name, tmp_path)
     config = BrokerConfig(stores.config(name, root))
     other = root / "batchconsumequeue" / "orders"

@@ -295,7 +295,7 @@ def check_cut_off(root: Path, work: Path, steps: range) -> None:
         for files in faults_at(step):
             copy = cut_off(root, work, files)
             where = f"{type(files).__name__} at step {step} of {total}, seed {SEED}"
-            if isinstance(files, PowerLossFiles):  # its `lose` writes files anew
+            if isinstance(files, PowerLossFiles):  # its `lose` rewrites files
                 assert contents(copy) == contents_of(before), where
             else:
                 assert everything(copy) == before, where

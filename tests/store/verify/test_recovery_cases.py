@@ -57,7 +57,7 @@ SOUND = {
     "first_time_zero_10 long-.*-1": "the record has an IPv6 address where others have that time",
     "ext_end_missing": "the end of what is written counts where no mark is",
     "check_flush_zero": "timercheck may be behind the timer log: a start reads it again",
-    "metrics_missing|snapshot_extra": "a broker counts anew, or does not look at it",
+    "metrics_missing|snapshot_extra": "a broker counts from zero, or does not look at it",
     "wheel_slot_magic": "no broker reads the field",
 }
 """Kinds of damage, or kind and base (regular expressions) → why no statement is broken by them.
