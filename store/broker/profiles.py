@@ -12,7 +12,6 @@ shares (version 2 records, IPv6, tags in the index, light queues) stand in the `
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -68,8 +67,7 @@ class MinOffset(Enum):
     BINARY = "the end, if the last unit is expired; else a binary search in the first file"
 
 
-@dataclass(frozen=True)
-class LoadRules:
+class LoadRules(NamedTuple):
     """Entries of a log or queue directory that are no whole file."""
 
     wrong_length: OnOddFile
@@ -77,8 +75,7 @@ class LoadRules:
     empty_last: OnOddFile
 
 
-@dataclass(frozen=True)
-class RecordRules:
+class RecordRules(NamedTuple):
     """The check of one record (spec 7.2)."""
 
     #: knows version 2 records (since 5.1.0)
@@ -95,8 +92,7 @@ class RecordRules:
     dup_info: bool = False
 
 
-@dataclass(frozen=True)
-class StartRules:
+class StartRules(NamedTuple):
     """Where the scan of the log begins."""
 
     normal: NormalStart
@@ -107,8 +103,7 @@ class StartRules:
     slack_ms: int
 
 
-@dataclass(frozen=True)
-class QueueRules:
+class QueueRules(NamedTuple):
     """Recovery of the consume queues (spec 2.2, 2.4, 2.5)."""
 
     #: a queue reaches to the end of its last record, not to its start (since 4.5.1)
@@ -126,8 +121,7 @@ class QueueRules:
     batches: bool = False
 
 
-@dataclass(frozen=True)
-class DispatchRules:
+class DispatchRules(NamedTuple):
     """What is dispatched during the recovery and after it."""
 
     #: a recovery after a clean exit dispatches what lies behind the queues (since 5.3.2)
@@ -162,8 +156,7 @@ class DispatchRules:
         )
 
 
-@dataclass(frozen=True)
-class TimerRules:
+class TimerRules(NamedTuple):
     """Load of the timer (spec 4.9)."""
 
     #: the next unit to read is one that the queue has (since 5.3.2)
@@ -172,8 +165,7 @@ class TimerRules:
     any_size: bool
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(NamedTuple):
     """One generation of brokers."""
 
     version: str
@@ -394,8 +386,7 @@ class LightQueueRules(NamedTuple):
     whole_records: bool
 
 
-@dataclass(frozen=True)
-class WriterProfile:
+class WriterProfile(NamedTuple):
     """How one generation writes.
 
     final_separator: 02 behind the last property (spec 1.6). stale_blank: what follows the head of
@@ -475,8 +466,7 @@ _OLDEST = WriterProfile(
     whole_records=True,
     lmq_queues=None,
 )
-_4_9 = replace(
-    _OLDEST,
+_4_9 = _OLDEST._replace(
     start=profile_of("4.9"),
     final_separator=False,
     stale_blank=False,
@@ -495,8 +485,7 @@ _4_9 = replace(
         whole_records=False,
     ),
 )
-_5_1 = replace(
-    _4_9,
+_5_1 = _4_9._replace(
     start=profile_of("5.1"),
     pid_in_abort=True,
     checkpoint_fields=5,
@@ -514,8 +503,7 @@ _5_1 = replace(
         whole_records=False,
     ),
 )
-_5_3 = replace(
-    _5_1,
+_5_3 = _5_1._replace(
     start=profile_of("5.3"),
     final_separator=True,
     property_crc=True,
@@ -529,8 +517,7 @@ _5_3 = replace(
         whole_records=True,
     ),
 )
-_5_4 = replace(
-    _5_3,
+_5_4 = _5_3._replace(
     start=profile_of("5.4"),
     rocksdb_store=True,
     batch_properties=False,
@@ -538,7 +525,7 @@ _5_4 = replace(
     closed_topics=_CLOSED | _ROCKSDB_TRANSACTIONS,
     long_topics=("%RETRY%", "%DLQ%"),
 )
-_5_5 = replace(_5_4, start=profile_of("5.5"), checkpoint_fields=6)
+_5_5 = _5_4._replace(start=profile_of("5.5"), checkpoint_fields=6)
 
 _WRITERS = {writer.version: writer for writer in (_OLDEST, _4_9, _5_1, _5_3, _5_4, _5_5)}
 _LIGHT = [writer.lmq_queues for writer in _WRITERS.values() if writer.lmq_queues]

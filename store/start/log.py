@@ -10,7 +10,7 @@ no mode; all that rests on them is told with the words "by source".
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -309,10 +309,9 @@ def as_configured(profile: Profile, config: BrokerConfig) -> Profile:
     """The generation as it starts in the modes of a configuration. Raises InvalidInput."""
     if not (config.get_bool(_DUPLICATION) and profile.queues.has_confirm_offset):
         return profile
-    return replace(
-        profile,
-        record=replace(profile.record, dup_info=True),
-        dispatch=replace(profile.dispatch, confirmed_only=True),
+    return profile._replace(
+        record=profile.record._replace(dup_info=True),
+        dispatch=profile.dispatch._replace(confirmed_only=True),
     )
 
 
