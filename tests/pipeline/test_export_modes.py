@@ -146,10 +146,10 @@ def test_files_that_tell_nothing(tmp_path: Path) -> None:
     (file,) = out.iterdir()
     table = pq.read_table(file)
     pq.write_table(table.replace_schema_metadata(None), file)
-    with pytest.raises(Refused, match="nothing there tells"):
+    with pytest.raises(Refused, match="nothing there says"):
         exported(root, out, Mode.SINCE_LAST)
     pq.write_table(table.replace_schema_metadata({"mqstore_export": "{}"}), file)
-    with pytest.raises(Unreadable, match="does not tell which export"):
+    with pytest.raises(Unreadable, match="does not say which export"):
         exported(root, out, Mode.APPEND)
     exported(root, out, Mode.OVERWRITE)
     assert bodies(out) == ["a"]
