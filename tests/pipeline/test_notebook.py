@@ -37,7 +37,12 @@ def test_the_examples_run_in_a_plain_session(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(PAGE)],
         cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         capture_output=True,
         text=True,
         timeout=600,
