@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..formats.derive.ragged import Ints
+from ..formats.derive.ragged import Flags, Ints
 from ..store.arrow import require_arrow
 from ..store.arrow.messages import record_of
 from .ndjson_input import Line
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
 
 
@@ -27,7 +25,7 @@ class Rows(NamedTuple):
     numbers: Ints
     batch: pa.RecordBatch
 
-    def some(self, kept: npt.NDArray[np.bool_]) -> Rows:
+    def some(self, kept: Flags) -> Rows:
         """The rows for which `kept` holds."""
         import pyarrow as pa
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..formats import log_part
 from ..formats.derive import dtype_of
+from ..formats.derive.ragged import Ints
 from ..store.disk.byte_reader import fill, opened
 from ..store.disk.files import Files, write_new
 from ..store.errors import Unreadable, from_os_error
@@ -109,7 +110,7 @@ class PartRows:
     def __init__(self, units_per_file: int) -> None:
         self._units_per_file = units_per_file
         self._topics: dict[str, int] = {}
-        self._queues: list[npt.NDArray[np.int64]] = []
+        self._queues: list[Ints] = []
         self._rows: list[Rows] = []
         self._items: list[Rows] = []
 
@@ -161,7 +162,7 @@ def keys_of(parts: Iterable[AnyPart]) -> list[FileKey]:
     return sorted({key for part in parts for key in part.places})
 
 
-def _narrow(column: npt.NDArray[np.int64]) -> npt.NDArray[np.integer[Any]]:
+def _narrow(column: Ints) -> npt.NDArray[np.integer[Any]]:
     """The same order in 16 bits where that is enough: numpy sorts them in one pass."""
     if not len(column):
         return column

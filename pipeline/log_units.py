@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..formats.consume_queue import UNIT, UNIT_BYTES
 from ..formats.derive import dtype_of
+from ..formats.derive.ragged import Flags, Ints
 from ..store.broker.dispatch import LMQ_PREFIX, Dispatched, Units, dispatch
 from ..store.broker.profiles import profile_of
 from ..store.disk.file_queue import LARGEST_START
@@ -36,7 +36,6 @@ from .plan import StorePlan
 
 _NO_PLACE = "its topic, queue or queue offset has no place in a file"
 _UNIT_DTYPE = dtype_of(UNIT)
-_Flags = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -160,15 +159,13 @@ class LogReader:
         return replace(units, tags_code=codes)
 
 
-def _of_topics(units: Units, chosen: list[bool]) -> _Flags:
+def _of_topics(units: Units, chosen: list[bool]) -> Flags:
     """bool[n]: units whose topic is such a one."""
-    found: _Flags = np.array(chosen, np.bool_)[units.topic_id] if len(units) else np.zeros(0, bool)
+    found: Flags = np.array(chosen, np.bool_)[units.topic_id] if len(units) else np.zeros(0, bool)
     return found
 
 
-def _queues_of(
-    made: Dispatched, units: Units
-) -> list[tuple[tuple[str, int], npt.NDArray[np.int64]]]:
+def _queues_of(made: Dispatched, units: Units) -> list[tuple[tuple[str, int], Ints]]:
     """Each queue of some units, and its rows in order."""
     rows: dict[tuple[int, int], list[int]] = {}
     for row, queue in enumerate(zip(units.topic_id.tolist(), units.queue_id.tolist(), strict=True)):

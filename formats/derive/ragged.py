@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 #: Largest block of the two-block copy; strings of twice as much go one by one, which is quicker.
 _BLOCK_MAX = 1024

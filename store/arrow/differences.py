@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
 from ...formats.derive.ragged import Ints
@@ -221,10 +220,8 @@ def left_of(
     return waiting.all()
 
 
-def _shard_of(rows: Rows, of: int) -> npt.NDArray[np.int64]:
-    found: npt.NDArray[np.int64] = (
-        mixed((rows[0], rows[1] >> _BLOCK_BITS)) % np.uint64(of)
-    ).astype(np.int64)
+def _shard_of(rows: Rows, of: int) -> Ints:
+    found: Ints = (mixed((rows[0], rows[1] >> _BLOCK_BITS)) % np.uint64(of)).astype(np.int64)
     return found
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from ...formats import message_properties as names
 from ...formats.derive import Ragged, columns_of, encode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.digest_columns import digest_column, mixed
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
@@ -43,7 +43,7 @@ _OFFSET_MAX = int(np.iinfo(np.int32).max)
 """Arrow's plain strings count their bytes in 32 bits."""
 
 
-def bit_map(flags: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+def bit_map(flags: Flags) -> pa.Buffer | None:
     """Arrow's validity bits; None where all are valid."""
     if flags.all():
         return None

@@ -20,9 +20,9 @@ from functools import reduce
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from ...formats.derive.ragged import Flags
 from ..broker.filter import Where
 from ..disk.byte_reader import Noted, each_noting, noting
 from ..disk.layout import is_uri
@@ -59,7 +59,7 @@ Tell = Callable[[Damage], None]
 class Condition(Protocol):
     """What takes some records of a batch: a `Selection`, say."""
 
-    def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def mask(self, batch: Batch) -> Flags:
         """bool[n]: those that it takes."""
 
 

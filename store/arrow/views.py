@@ -15,10 +15,10 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute as pc
 
+from ...formats.derive.ragged import Flags
 from ..disk.byte_reader import noting
 from ..disk.layout import Layout, is_uri
 from ..errors import StoreError
@@ -201,12 +201,12 @@ def _means(expression: pc.Expression, rows: pa.Table) -> bool:
     return True
 
 
-def mask_of(expression: pc.Expression, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+def mask_of(expression: pc.Expression, rows: pa.RecordBatch) -> Flags:
     """bool[n]: the rows that a filter takes; where it is null it takes none."""
     return _mask(expression, pa.Table.from_batches([rows]))
 
 
-def _mask(expression: pc.Expression, rows: pa.Table) -> npt.NDArray[np.bool_]:
+def _mask(expression: pc.Expression, rows: pa.Table) -> Flags:
     from pyarrow import acero  # which imports pandas
 
     source = acero.Declaration("table_source", acero.TableSourceNodeOptions(rows))
@@ -214,7 +214,7 @@ def _mask(expression: pc.Expression, rows: pa.Table) -> npt.NDArray[np.bool_]:
         "project", acero.ProjectNodeOptions([expression], [_KEPT]), inputs=[source]
     )
     kept = project.to_table(use_threads=False).column(_KEPT)
-    found: npt.NDArray[np.bool_] = pc.fill_null(kept, False).to_numpy()
+    found: Flags = pc.fill_null(kept, False).to_numpy()
     return found
 
 
@@ -229,7 +229,7 @@ class OfBatches:
     expression: pc.Expression
     fields: Sequence[str]
 
-    def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def mask(self, batch: Batch) -> Flags:
         """bool[n]: the records of a batch that it takes."""
         parts = rows_of_batch(self.store, batch, self.fields)
         return np.concatenate([mask_of(self.expression, rows) for rows in parts])

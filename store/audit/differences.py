@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.derive.ragged import Ints
-from ..queues.units import Flags, Units, is_pre_fill, is_valid
+from ...formats.derive.ragged import Flags, Ints
+from ..queues.units import Units, is_pre_fill, is_valid
 
 
 class Kind(IntEnum):

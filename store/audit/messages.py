@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import Dispatched, dispatch, dispatch_columns
 from ..broker.dispatch_record import OWN_QUEUES, Dispatching
 from ..broker.snapshot import QueueId
@@ -131,9 +131,6 @@ class Tally:
         """Rows of the JSON."""
         return [share.to_json() for share in self]
 
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 NO_UNIT = "no unit in the queue"
 MISPLACED = "another message at its queue offset"
@@ -466,6 +463,6 @@ class Readability:
         tally.add(messages.queue, reason, messages.size, messages.store_timestamp, messages.offset)
 
 
-def _columns_of(ranges: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+def _columns_of(ranges: list[tuple[int, int]]) -> Ints:
     """Begins and ends of ranges, int64[2, n], in order."""
     return np.array(sorted(ranges), np.int64).reshape(-1, 2).T

@@ -16,8 +16,8 @@ from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import INNER_MULTI_DISPATCH
 from ..broker.dispatch import Dispatched, dispatch
@@ -37,7 +37,6 @@ from ..queues.units import LARGEST_OFFSET, UNIT_DTYPE, Numbers, QueueNumbers, Un
 from .differences import points_at
 from .verified import Facts, Found, PackedItems, QueueRange, VerifiedLog
 
-Ints = npt.NDArray[np.int64]
 _AT_ONCE = 1 << 18
 """Messages that are laid beside their units together: with many queues a window has few of each."""
 _FEW = 16

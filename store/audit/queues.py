@@ -18,9 +18,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES as PLAIN_UNIT_BYTES
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST
 from ..broker.delay_level import SCHEDULE_TOPIC
 from ..broker.dispatch import Dispatched
@@ -49,7 +49,6 @@ from .differences import Kind, compare
 from .messages import Messages
 from .verified import QueueRange
 
-Ints = npt.NDArray[np.int64]
 _LOOKED_UP_AT_ONCE = 1000
 _WINDOW = 4096
 _FEW = 64
@@ -452,7 +451,7 @@ class BatchAudit:
         missing = int(np.isin(made["physical_offset"], there["physical_offset"], invert=True).sum())
         return QueueFix(self.queue, offsets, wanted, end, missing, shifted=False)
 
-    def _is_lost(self, there: Units, made: Units) -> npt.NDArray[np.bool_]:
+    def _is_lost(self, there: Units, made: Units) -> Flags:
         """bool[n]: a unit on disk of a record that is lost, which fits between its neighbours."""
         position = there["physical_offset"].astype(np.int64)
         lost = is_valid(there) & (position >= self.log_start)
@@ -464,7 +463,7 @@ class BatchAudit:
         begins = np.append(made["msg_base_offset"].astype(np.int64), np.iinfo(np.int64).max)
         base = there["msg_base_offset"].astype(np.int64)
         lost &= base >= np.append(self._offset_before(), ends)[after]
-        fits: npt.NDArray[np.bool_] = lost & (base + there["batch_size"] <= begins[after])
+        fits: Flags = lost & (base + there["batch_size"] <= begins[after])
         return fits
 
     def _offset_before(self) -> int:

@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.derive.ragged import Ints
 from ...formats.message import MAGIC_V1, SysFlag
 from ...formats.message_properties import ends_with_crc
 from ..broker.dispatch import IndexItems
@@ -40,7 +41,7 @@ class PackedItems:
     begin: int
     size: npt.NDArray[np.int32]
     count: npt.NDArray[np.int32]
-    store_timestamp: npt.NDArray[np.int64]
+    store_timestamp: Ints
     key_hash: npt.NDArray[np.int32]
 
     @classmethod
@@ -123,7 +124,7 @@ class VerifiedRun:
     with_crc: bool
     plain: bool
     unindexed: int | None
-    recent: npt.NDArray[np.int64]
+    recent: Ints
     queues: dict[QueueId, QueueRange]
     units: dict[QueueId, list[Units]] = field(default_factory=dict)
     items: list[PackedItems] = field(default_factory=list)
@@ -205,7 +206,6 @@ class TakesRuns(Protocol):
         """The records of a run, instead of `records` and `messages`."""
 
 
-Ints = npt.NDArray[np.int64]
 _LONG_HOSTS = int(SysFlag.BORN_V6 | SysFlag.STORE_V6)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import Ragged
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.id_columns import host_text_column, message_id_column
 from ...formats.message_properties import ITEM_SEPARATOR
@@ -97,7 +97,7 @@ class Where:
 
         return _value(self._node, named) is True
 
-    def mask(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def mask(self, batch: Batch) -> Flags:
         """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
 
         return states(self._node, Source(batch))
@@ -206,7 +206,7 @@ def _constant(value: Value, count: int) -> Coded:
     return Coded(np.zeros(count, np.int64), [value])
 
 
-def states(node: Node, source: Source) -> npt.NDArray[np.bool_]:
+def states(node: Node, source: Source) -> Flags:
     """bool[n]: for which records a condition is true."""
     found = _evaluate(node, source)
     true = np.array([value is True for value in found.values], np.bool_)

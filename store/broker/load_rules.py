@@ -29,7 +29,7 @@ from construct import this as _record
 from ...formats.blank import BLANK, BLANK_BYTES, MAGIC_BLANK
 from ...formats.commit_log import PLAIN
 from ...formats.derive import Columns, decode, dtype_of
-from ...formats.derive.ragged import overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE
 from ...formats.message_properties import DUP_INFO, crc_ok
@@ -39,7 +39,7 @@ from ..counted import counted
 from ..log.window import Window
 from ..log.window import walk as follow
 from .profiles import LoadRules, OnOddFile, RecordRules
-from .snapshot import Bytes, Entry, FileBytes, Snapshot
+from .snapshot import Entry, FileBytes, Snapshot
 
 _NOT_MATCHED = "length not matched message store config value"
 
@@ -136,9 +136,6 @@ def truncate(files: list[LoadedFile], end: int, file_bytes: int) -> list[LoadedF
             file.wrote = end % file_bytes
     return removed
 
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _WINDOW_BYTES = 8 << 20
 _TWO_PARTS = re.compile(rb"[^_]*_[^_]+_*")

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Bytes
 from ...formats.hashing import java_hash
 from ..disk.byte_reader import data_ranges, fill, open_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
@@ -29,8 +29,6 @@ from ..disk.layout import Layout, refuse_compressed
 from ..disk.sizes import commit_log_size, consume_queue_size
 from ..errors import StoreError, Unsupported, from_os_error
 from .topics import BATCH_QUEUES, QUEUE_TYPE, Topics
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class FileBytes:

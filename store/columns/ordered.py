@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from ...formats.derive.ragged import Flags, Ints
 
 
 def rows_of(ordered: Ints, wanted: Ints) -> tuple[Ints, Flags]:

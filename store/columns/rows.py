@@ -7,12 +7,12 @@ from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Ragged
 from ...formats.derive.columns import Columns
+from ...formats.derive.ragged import Flags, Ints
 
-Key = slice | npt.NDArray[np.bool_] | npt.NDArray[np.int64]
+Key = slice | Flags | Ints
 _TYPES = {"Ints": np.int64, "Flags": np.bool_}
 _ARRAYS = (np.ndarray, Ragged)
 

@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from .catalogue import Severity, catalogue
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _APART_MAX = 1000
 """Findings of one code in one file that stay apart; more are told as one wide range."""

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    Ints = npt.NDArray[np.int64]
-    Flags = npt.NDArray[np.bool_]
+    from ...formats.derive.ragged import Flags, Ints
+
 
 _NEWEST = 64
 """Items that tell one geometry from another."""

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ...formats.derive.ragged import Ints
     from ..broker.dispatch import IndexItems
-
-    Ints = npt.NDArray[np.int64]
 
 
 _SECOND_MS = 1000

@@ -29,6 +29,7 @@ import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats import pop
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.property_columns import Items
 from ...formats.sys_flag import TRANSACTION_MASK, SysFlag
 from ..broker.delay_level import SCHEDULE_TOPIC, delay_ms
@@ -87,7 +88,6 @@ def scanned(store: Store, topic: str) -> Iterator[Batch]:
                 yield item.take(np.flatnonzero(own).astype(np.int64))
 
 
-Ints = npt.NDArray[np.int64]
 _FILE = "delayOffset.json"
 _KIND = "delay-offset"
 
@@ -305,9 +305,7 @@ def _topics(store: Store) -> Iterator[str]:
             yield topic
 
 
-def _waiting(
-    batch: Batch, topic: str, group: str, progress: Progress
-) -> npt.NDArray[np.bool_] | None:
+def _waiting(batch: Batch, topic: str, group: str, progress: Progress) -> Flags | None:
     """bool[n]: the group has not consumed the message; None where it has no progress here."""
     offsets = batch.columns.ints("queue_offset")
     queue_ids = batch.columns.ints("queue_id")

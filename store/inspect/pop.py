@@ -14,12 +14,11 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats import pop as formats
 from ...formats import pop as pop_format
-from ...formats.derive.ragged import Ragged
+from ...formats.derive.ragged import Flags, Ragged
 from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import QueueId
@@ -34,7 +33,6 @@ from ..search.store import Store
 from ..settings.read import read_config_file
 from .own_topics import topic_records, unreliable
 
-Mask = npt.NDArray[np.bool_]
 Key = tuple[Any, ...]
 
 
@@ -98,7 +96,7 @@ def _batches(store: Store, note: Note) -> Iterator[Batch]:
             yield from topic_records(store, topic, note)
 
 
-def _begins(strings: Ragged, prefix: str) -> Mask:
+def _begins(strings: Ragged, prefix: str) -> Flags:
     """bool[n]: the string begins with the prefix."""
     head = utf8(prefix)
     return equal(Ragged(strings.buffer, strings.start, np.minimum(strings.length, len(head))), head)

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Ints, Ragged
+from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.timer_log import MAGIC_DELETE, MAGIC_ROLL
@@ -35,7 +34,6 @@ from ..search.store import Store
 from ..timer.read import NOWHERE, TimerEntries
 from .timer_chains import Chained, Wheel
 
-Mask = npt.NDArray[np.bool_]
 NO_NUMBER = -1
 """A property that is absent or no number of at most 18 digits."""
 _DIGITS = 18
@@ -154,7 +152,7 @@ def timer_records(store: Store) -> Scanned:
     return found
 
 
-def _timed(batch: Batch) -> tuple[Mask, Mask, Mask]:
+def _timed(batch: Batch) -> tuple[Flags, Flags, Flags]:
     """bool[n]: a message in the timer topic; one that was in it; one whose producer asked for it.
 
     What a consumer sent back is neither of the last: it keeps the properties of what it got.
@@ -189,16 +187,16 @@ class Facts:
     group: Ints
     delivered: dict[int, list[int]]
     fires_ms: Ints
-    rolled: Mask
+    rolled: Flags
     tick_ms: Ints
-    cancelling: Mask
-    unread: Mask
-    in_queue: Mask
-    cut_off: Mask
+    cancelling: Flags
+    unread: Flags
+    in_queue: Flags
+    cut_off: Flags
     damage: int
     poison: int | None
 
-    def messages(self, wanted: Mask) -> Iterator[Ints]:
+    def messages(self, wanted: Flags) -> Iterator[Ints]:
         """The rows of each message that has any of the rows wanted, by position; in that order."""
         rows = np.flatnonzero(wanted)
         rows = rows[np.lexsort((self.records.position[rows], self.group[rows]))]
@@ -255,7 +253,7 @@ def facts_of(records: TimerRecords, scanned: Scanned, wheel: Wheel, known_to: Ch
     )
 
 
-def _readable(entries: TimerEntries, records: TimerRecords, wheel: Wheel) -> Mask:
+def _readable(entries: TimerEntries, records: TimerRecords, wheel: Wheel) -> Flags:
     """bool[entries]: a broker finds the record there; it reads as many bytes as the entry says."""
     rows, known = _newest(records.position, entries.offset_py)
     ends = entries.offset_py + entries.size_py
@@ -263,7 +261,7 @@ def _readable(entries: TimerEntries, records: TimerRecords, wheel: Wheel) -> Mas
     return inside if wheel.log_end is None else inside & (ends <= wheel.log_end)
 
 
-def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Mask]:
+def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Flags]:
     """Row of the last of the offsets that equals each position, and whether any does."""
     if not len(offsets):
         return np.zeros(len(positions), np.int64), np.zeros(len(positions), np.bool_)
@@ -273,7 +271,7 @@ def _newest(offsets: Ints, positions: Ints) -> tuple[Ints, Mask]:
     return rows.astype(np.int64), (at >= 0) & (offsets[rows] == positions)
 
 
-def _at(values: Ints, rows: Ints, found: Mask, empty: int = NOWHERE) -> Ints:
+def _at(values: Ints, rows: Ints, found: Flags, empty: int = NOWHERE) -> Ints:
     if not len(values):
         return np.full(len(rows), empty, np.int64)
     return np.where(found, values[rows], empty).astype(np.int64)

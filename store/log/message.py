@@ -18,9 +18,9 @@ from .body import MAX_BODY_BYTES, Body, compression_of, unpack
 from .record_status import Mark
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
+    from ...formats.derive.ragged import Flags
     from .batch import Batch, Inner
 
 _BATCH = int(SysFlag.INNER_BATCH | SysFlag.NEED_UNWRAP)
@@ -221,7 +221,7 @@ class Message(_Fields):
 @overload
 def is_batch_record(sys_flag: int) -> bool: ...
 @overload
-def is_batch_record(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]: ...
+def is_batch_record(sys_flag: npt.NDArray[Any]) -> Flags: ...
 def is_batch_record(sys_flag: Any) -> Any:
     """Whether clients take a record apart; of columns bool[n]. They ask for both bits."""
     return sys_flag & _BATCH == _BATCH

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...formats.tombstone import LOST, is_mark
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from ...formats.derive import Columns
+    from ...formats.derive.ragged import Flags
 
 
 class Mark(IntEnum):
@@ -51,7 +49,7 @@ def mark_stories() -> dict[str, MarkStory]:
     return {name: MarkStory(name, **row) for name, row in tomllib.loads(data.decode()).items()}
 
 
-def tombstones(columns: Columns) -> npt.NDArray[np.bool_]:
+def tombstones(columns: Columns) -> Flags:
     """bool[n]: which records of MESSAGE are tombstones. No broker has port 0, so it is quick."""
     import numpy as np
 

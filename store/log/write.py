@@ -18,11 +18,9 @@ from ..disk.files import Files, OpenFile
 from ..errors import LimitExceeded, Refused
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     from typing_extensions import Buffer
 
-    Ints = npt.NDArray[np.int64]
+    from ...formats.derive.ragged import Ints
 
 
 class Blank(NamedTuple):

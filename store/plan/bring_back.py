@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import decode
 from ...formats.message import MESSAGE
@@ -36,7 +35,6 @@ from .gaps import Gap
 from .lost_units import LostUnits, lost_units
 from .replica import DamageFinder, Hole, Replica, Run, find_runs, holes, pieces_of, record_at
 
-Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
 _PEEK_BYTES = 4096
 _IDENTITY = (

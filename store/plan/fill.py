@@ -14,10 +14,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
 from ...formats.derive import Ragged, encode, sizes
+from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31
 from ...formats.message import (
     MAGIC_V1,
@@ -43,7 +43,6 @@ from ..errors import Refused
 from .gaps import Forms, Gap, batch_text
 from .lost_units import LostUnits
 
-Ints = npt.NDArray[np.int64]
 SMALLEST_FILLER = SMALLEST + len(FILLER_TOPIC)
 
 

@@ -13,8 +13,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import SMALLEST, TOPIC_BYTES_MAX_V1, TRANSACTION_MASK, SysFlag
 from ...formats.message_properties import (
     CRC_ITEM_BYTES,
@@ -163,7 +163,6 @@ def _for_topic(topic: str) -> bytes:
     return format_properties({REAL_TOPIC: topic, REAL_QID: "0"})
 
 
-Ints = npt.NDArray[np.int64]
 _NUMBER = re.compile(r"\+?\d{1,19}")
 _NAMES_QUEUES = INNER_MULTI_DISPATCH.encode()
 
@@ -355,7 +354,7 @@ class GapFinder:
         self.end = self.covered
         self.crc_items |= ends_with_crc(batch.columns.ragged("properties")[len(batch) - 1])
 
-    def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def good(self, batch: Batch) -> Flags:
         """bool[n]: what is no part of a gap.
 
         A record for one of the broker's own services is nothing without its properties.
@@ -395,7 +394,7 @@ def is_poison(queue_names: bytes, queue_offsets: bytes) -> bool:
     return len(wanted) != len(given) or not all(map(_NUMBER.fullmatch, given))
 
 
-def _poisoned(properties: Items, good: npt.NDArray[np.bool_]) -> Ints:
+def _poisoned(properties: Items, good: Flags) -> Ints:
     """Rows of good records whose light queues no broker can read. One by one: few name any.
 
     Without any offset nobody dispatches: the option was off, or the message waits for its delay.
@@ -407,7 +406,7 @@ def _poisoned(properties: Items, good: npt.NDArray[np.bool_]) -> Ints:
     return rows[np.array(wrong, np.bool_)]
 
 
-def _damaged(batch: Batch) -> npt.NDArray[np.bool_]:
+def _damaged(batch: Batch) -> Flags:
     """bool[n]: the record has a checksum of the whole, and it is wrong. One by one: few have any.
 
     A record without one is no damage: it is older than the switch that appends them.

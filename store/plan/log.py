@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.blank import BLANK, MAGIC_BLANK
+from ...formats.derive.ragged import Ints
 from ...formats.message import TRANSACTION_MASK, SysFlag
 from ..audit.messages import LogObserver, Messages
 from ..audit.queues import QueueAudit
@@ -191,9 +192,6 @@ def _missing_files(snapshot: Snapshot, files: list[LoadedFile], end: int) -> Ite
                 length=size,
                 pieces=((0, blank),),
             )
-
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass

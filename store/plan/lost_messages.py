@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import decode
 from ...formats.message import MESSAGE, SMALLEST
@@ -33,7 +32,6 @@ from .fill import Fill
 from .gaps import Gap
 from .lost_units import LostUnits, units_at
 
-Ints = npt.NDArray[np.int64]
 MOST = 100_000
 """Messages that are named at most; the others are counted."""
 _AT_ONCE = 1000

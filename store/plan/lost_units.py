@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.batch_consume_queue import UNIT_BYTES as BATCH_UNIT_BYTES
 from ...formats.consume_queue import PRE_FILL
 from ...formats.derive import decode
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.verified import VerifiedLog
 from ..broker.dispatch import LMQ_PREFIX
@@ -21,7 +21,6 @@ from ..queues.start_batches import BATCH_UNIT_DTYPE
 from ..queues.units import FileUnits, is_pre_fill, is_used, is_valid, is_whole_file, read_units
 from .gaps import Gap, TornRecord
 
-Ints = npt.NDArray[np.int64]
 _WINDOW_UNITS = 1 << 13
 
 
@@ -160,14 +159,14 @@ def _of_queue(
             yield np.stack([position[rows], size[rows], same, offset, tags, np.ones_like(same)])
 
 
-def _inside(gaps: Sequence[Gap], position: Ints, size: Ints) -> npt.NDArray[np.bool_]:
+def _inside(gaps: Sequence[Gap], position: Ints, size: Ints) -> Flags:
     """bool[n]: a record of this size at that position lies in a gap."""
     if not gaps:
         return np.zeros(len(position), np.bool_)
     begins = np.array([gap.begin for gap in gaps], np.int64)
     ends = np.array([gap.end for gap in gaps], np.int64)
     gap = np.searchsorted(begins, position, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (gap >= 0) & (size >= SMALLEST)
+    inside: Flags = (gap >= 0) & (size >= SMALLEST)
     return inside & (position + size <= ends[np.maximum(gap, 0)])
 
 

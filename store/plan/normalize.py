@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import (
@@ -29,6 +28,7 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MIN,
 )
 from ...formats.derive import Columns, decode
+from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message import MAGIC_V1, MAGIC_V2, MESSAGE, SMALLEST
 from ..broker.snapshot import Entry, QueueId, Snapshot
 from ..counted import counted
@@ -205,9 +205,6 @@ def _fault(entry: Entry, size: int) -> str:
 
 _CODES = ("I-079",)
 _REASON = "a size that leads beyond the file: a broker does not start"
-
-Bytes = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
 
 
 def ext_edits(snapshot: Snapshot) -> Iterator[Edit]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Ints
 from ..audit.messages import LogObserver, Messages, Tally
 from ..audit.queues import BatchAudits, QueueAudit
 from ..audit.verified import PackedItems, QueueRange, VerifiedRun
@@ -219,9 +219,6 @@ def check_lost_tag(tag: str) -> None:
         raise InvalidInput("--lost-tag is no single tag", hint="take letters and digits")
     if len(tag.encode()) > _TAG_BYTES_MAX:
         raise InvalidInput(f"--lost-tag has more than {_TAG_BYTES_MAX} bytes")
-
-
-Ints = npt.NDArray[np.int64]
 
 
 class PlanBuilder(LogObserver):

@@ -22,8 +22,8 @@ from tempfile import TemporaryFile, gettempdir
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.tombstone import FILLER_TOPIC, is_filler
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..counted import counted
@@ -177,7 +177,7 @@ class DamageFinder(GapFinder):
 
     samples: list[int] = field(default_factory=list)
 
-    def good(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def good(self, batch: Batch) -> Flags:
         """bool[n]: whole, and what the producer sent."""
         return super().good(batch) & is_original(batch)
 
@@ -191,14 +191,14 @@ class DamageFinder(GapFinder):
             del self.samples[1::2]
 
 
-def is_original(batch: Batch) -> npt.NDArray[np.bool_]:
+def is_original(batch: Batch) -> Flags:
     """bool[n]: no tombstone, no filler, and not torn inside its properties."""
     columns = batch.columns
     topic, flags = columns.ragged("topic"), columns.ints("sys_flag")
     filler = np.zeros(len(batch), np.bool_)
     for row in np.flatnonzero(topic.length == len(FILLER_TOPIC)).tolist():
         filler[row] = is_filler(topic[row], int(flags[row]))
-    original: npt.NDArray[np.bool_] = ~(tombstones(columns) | filler | torn_properties(columns))
+    original: Flags = ~(tombstones(columns) | filler | torn_properties(columns))
     return original
 
 
@@ -238,7 +238,6 @@ def record_at(log: CommitLog, position: int) -> bytes:
     return log.read(position, int(found.columns.ints("total_size")[0])) if len(found) else b""
 
 
-Ints = npt.NDArray[np.int64]
 _RUN_WINDOW_BYTES = 1 << 20
 
 
@@ -302,7 +301,7 @@ def _stretches(batch: Batch, end: int, units: LostUnits | None) -> Iterator[tupl
             yield int(batch.position[part[0]]), int(behind[part[-1]]), len(part)
 
 
-def _denied(batch: Batch, behind: Ints, units: LostUnits) -> npt.NDArray[np.bool_]:
+def _denied(batch: Batch, behind: Ints, units: LostUnits) -> Flags:
     """bool[n]: a queue unit names a record that begins inside this one, or another in its place."""
     denied = np.zeros(len(batch), np.bool_)
     first, last = np.searchsorted(units.position, [int(batch.position[0]), int(behind[-1])])

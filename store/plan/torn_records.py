@@ -39,10 +39,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.derive import Columns, decode
+from ...formats.derive.ragged import Ints
 from ...formats.hashing import crc31
 from ...formats.message import (
     COMPRESSION_MASK,
@@ -239,7 +239,6 @@ def _items_are_ended(queue: MappedFileQueue) -> bool:
     return any(text.endswith(ITEM_SEPARATOR) for text in texts)
 
 
-Ints = npt.NDArray[np.int64]
 Levels = tuple[int, ...] | None
 _KNOWN_FLAGS = COMPRESSION_MASK | sum(SysFlag)
 _CLOCK_MS = 30 * 24 * 3600 * 1000

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.blank import BLANK
 from ...formats.derive import Columns
+from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ..audit.queues import QueueAudit
 from ..broker.dispatch import LMQ_PREFIX
@@ -195,7 +195,6 @@ def _with_rows(fill: Fill, rows: list[Row], rooms: list[_Room]) -> Fill:
     return replace(fill, lost=lost, fillers=fillers, blank=blank)
 
 
-Ints = npt.NDArray[np.int64]
 _LIST_SINCE = "5"
 """Brokers write several offsets in one op record since 5.0."""
 _DIGITS_END = 19

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT
 from ...formats.derive import Columns, dtype_of, sizes
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MESSAGE, SysFlag
@@ -256,7 +255,7 @@ class _Groups:
 
     def offsets(
         self,
-        advances: npt.NDArray[np.bool_] | Ints,
+        advances: Flags | Ints,
         topics: list[str],
         next_offsets: dict[Any, int],
     ) -> Ints:

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Ragged
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_id import UNIQUE_KEY_COUNTERS, unique_key
 from ...formats.message_properties import UNIQ_KEY, parse
 from ...formats.property_columns import Items, joined
@@ -100,7 +99,7 @@ class PresentKeys:
         for name in _names(topics[rows], queue_ids[rows], keys[rows]):
             left[name] = left.get(name, 0) + 1
 
-    def lacks(self, columns: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
+    def lacks(self, columns: Mapping[str, Any]) -> Flags:
         """Which rows the store does not have; one without a unique key it never has."""
         keys = Items(columns["properties"]).find(UNIQ_KEY)
         queue_ids = np.zeros(len(keys), np.int64) + columns.get("queue_id", 0)

@@ -14,10 +14,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Ragged, encode
-from ...formats.derive.ragged import Bytes, Ints, overlapping
+from ...formats.derive.ragged import Bytes, Flags, Ints, overlapping
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.message_properties import CRC_ITEM_BYTES, ITEM_SEPARATOR, crc_item
 from ...formats.primitives import IPV6_BYTES
@@ -93,7 +92,7 @@ def rows_of(columns: Mapping[str, Any], total: int, key: slice) -> dict[str, Any
     return chosen
 
 
-def columns_where(columns: Mapping[str, Any], kept: npt.NDArray[np.bool_]) -> dict[str, Any]:
+def columns_where(columns: Mapping[str, Any], kept: Flags) -> dict[str, Any]:
     """The rows of columns for which `kept` holds; one value for all stays one."""
     rows = np.flatnonzero(kept)
     return {

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.derive.ragged import Ints
 from ..broker.snapshot import Entry, QueueId
 from ..counted import counted
 from ..disk.byte_reader import data_ranges, opened, read
@@ -48,7 +48,6 @@ class QueueFix:
     beyond: int = 0
 
 
-Ints = npt.NDArray[np.int64]
 _WINDOW_BYTES = 1 << 20
 _UNIT_GAP_BYTES = 1 << 16
 _ZEROS = bytes(_WINDOW_BYTES)

@@ -18,9 +18,7 @@ from ..disk.byte_reader import read_regular
 from ..errors import InvalidInput, Missing, Unsupported
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
+    from ...formats.derive.ragged import Bytes
     from ..broker.filter import Where
     from ..disk.broker_conf import BrokerConfig
     from ..disk.layout import Layout
@@ -209,9 +207,7 @@ def bit_map(
     return number.to_bytes(bloom.bytes, "little")
 
 
-def bit_maps(
-    filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch
-) -> npt.NDArray[np.uint8]:
+def bit_maps(filters: Sequence[ConsumerFilter], bloom: BloomFilter, batch: Batch) -> Bytes:
     """uint8[n, bytes of a bit map]: equal to `bit_map` of each record of one topic."""
     import numpy as np
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ..log.commit_log import Batch, CommitLog
 from .read import ConsumeQueue
 from .units import is_used
@@ -44,7 +43,7 @@ class Places:
             np.concatenate([part.size for part in parts]),
         )
 
-    def take(self, key: slice | npt.NDArray[np.bool_] | Ints) -> Places:
+    def take(self, key: slice | Flags | Ints) -> Places:
         """Some of them."""
         return Places(self.position[key], self.size[key])
 

@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Ints
 from ...formats.message import SMALLEST
 from ..disk.file_queue import MappedFileQueue
 from ..disk.queue_directories import QueueDirectory, queue_directories
@@ -30,7 +30,6 @@ from .units import Units, is_used, is_valid
 if TYPE_CHECKING:
     from ..disk.layout import Layout
 
-Ints = npt.NDArray[np.int64]
 
 REGION_BYTES = 64 << 20
 """Bytes of the log whose names are known at a time."""

@@ -18,15 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX
 from ...formats.consume_queue_ext import ADDRESS_BASE, END, HEAD, UNIT_BYTES_MAX, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import overlapping
+from ...formats.derive.ragged import Bytes, Ints, overlapping
 from ..broker.load_rules import LoadedFile, truncate
 from ..broker.profiles import MinOffset, QueueRules
-from ..broker.snapshot import Bytes, Entry, FileBytes, Snapshot
+from ..broker.snapshot import Entry, FileBytes, Snapshot
 from .filter_bits import BloomFilter, consumer_filters, read_filters
 from .units import UNIT_DTYPE, UNITS_AT_ONCE, Units, gather, is_valid, pre_fill, read_units
 
@@ -200,9 +199,6 @@ _FEW_UNITS = 64
 _NO_ADDRESS = 1
 
 
-Ints = npt.NDArray[np.int64]
-
-
 @dataclass
 class QueueFile(LoadedFile):
     """A queue file; `added` are units written from byte `added_at` on, in this run only.
@@ -369,7 +365,7 @@ class QueueState:
         if self.ext is not None:
             self.ext.clear()
 
-    def put(self, units: Units, offsets: npt.NDArray[np.int64], ext_bytes: int = 0) -> None:
+    def put(self, units: Units, offsets: Ints, ext_bytes: int = 0) -> None:
         """Dispatch units, in log order, with the queue offsets of their records (spec 2.2).
 
         ext_bytes: size of their units in consumequeue_ext. Those are written first, and stay
@@ -507,7 +503,7 @@ class QueueState:
     def _physical(self, file: QueueFile, number: int) -> int:
         return int(file.read(number, 1)["physical_offset"][0])
 
-    def lookup(self, offsets: npt.NDArray[np.int64]) -> Units:
+    def lookup(self, offsets: Ints) -> Units:
         """Units at queue `offsets`, as far as they are written; zeros elsewhere."""
         return self.units_at(offsets)
 
@@ -522,7 +518,7 @@ class QueueState:
             shown += max(0, min(end, reach) - max(begin, file.start))
         return shown == end - begin
 
-    def units_at(self, numbers: npt.NDArray[np.int64]) -> Units:
+    def units_at(self, numbers: Ints) -> Units:
         """Units by their `numbers` in the stream, as far as they are written; zeros elsewhere."""
         found = np.zeros(len(numbers), self.dtype)
         size = self.dtype.itemsize

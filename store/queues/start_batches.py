@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.batch_consume_queue import UNIT
 from ...formats.derive import Columns, Ragged, dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.property_columns import find
 from .start import QueueFile, QueueState
 from .units import UNITS_AT_ONCE, Units
 
-Ints = npt.NDArray[np.int64]
 BATCH_UNIT_DTYPE = dtype_of(UNIT)
 NOT_COMPACTED = -1
 _NO_OFFSET = -1
@@ -150,7 +149,7 @@ def batch_units(columns: Columns, rows: Ints, units: Units) -> Units:
     return found
 
 
-def _numbers(texts: Ragged, there: npt.NDArray[np.bool_]) -> Ints:
+def _numbers(texts: Ragged, there: Flags) -> Ints:
     """The numbers that some texts are; -1 for what is none."""
     found = np.full(len(texts), -1, np.int64)
     for row in np.flatnonzero(there).tolist():

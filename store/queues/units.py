@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ...formats.consume_queue import PRE_FILL, UNIT, UNIT_BYTES
 from ...formats.derive import Columns, dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ..broker.dispatch import LMQ_PREFIX, Dispatched
 from ..broker.snapshot import Entry, QueueId, Snapshot
@@ -31,8 +32,6 @@ from ..disk.file_queue import NAME_DIGITS, MappedFile, MappedFileQueue, is_zero
 from .write import can_have_files
 
 Units = npt.NDArray[np.void]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 UNIT_DTYPE = dtype_of(UNIT)
 UNITS_AT_ONCE = 4096
 WINDOW_UNITS = 1 << 16
@@ -410,8 +409,8 @@ class QueueMessages(NamedTuple):
     """
 
     queue: Numbers
-    offset: npt.NDArray[np.int64]
-    record: npt.NDArray[np.int64] | slice
+    offset: Ints
+    record: Ints | slice
     named: bool = False
 
 

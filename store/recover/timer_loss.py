@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message_properties import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, parse
 from ...formats.timer_log import UNIT, UNIT_BYTES
 from ..counted import counted
@@ -25,7 +26,6 @@ from ..start.simulate import Outcome
 from ..timer.read import NOWHERE, TimerEntries, follow, is_entry, is_in_place
 from ..timer.start import QUEUE, TimerState
 
-Ints = npt.NDArray[np.int64]
 _UNIT = dtype_of(UNIT)
 _AT_ONCE = 1 << 14
 _READ_AGAIN_MAX = 10_000
@@ -175,7 +175,7 @@ def _entries(outcome: Outcome, state: TimerState) -> TimerEntries:
     return TimerEntries.concat(parts)
 
 
-def _is_newest(entries: TimerEntries) -> npt.NDArray[np.bool_]:
+def _is_newest(entries: TimerEntries) -> Flags:
     """bool[n]: no later entry is for the same message."""
     newest = np.zeros(len(entries), np.bool_)
     _, first = np.unique(entries.offset_py[::-1], return_index=True)

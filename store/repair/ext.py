@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import EXT_ADDRESS_MAX, UNIT_BYTES
 from ...formats.consume_queue_ext import (
@@ -31,6 +30,7 @@ from ...formats.consume_queue_ext import (
     UNIT_BYTES_MAX,
     UNIT_BYTES_MIN,
 )
+from ...formats.derive.ragged import Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import OWN_QUEUES
 from ..broker.snapshot import Entry, Snapshot
@@ -206,7 +206,6 @@ def _head(
         yield Edit("write", file.path, reason, _CODES, begin + start, len(new), new)
 
 
-Ints = npt.NDArray[np.int64]
 Levels = tuple[int, ...] | None
 """ms of delay levels 1, 2, …; None for the usual ones."""
 _WINDOW_UNITS = 1 << 14

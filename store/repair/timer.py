@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Bytes, Ints
 from ...formats.message_properties import TIMER_OUT_MS
 from ...formats.timer_check import PAGE_BYTES
 from ...formats.timer_log import BLANK_BYTES, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
-from ..broker.snapshot import Bytes, FileBytes, QueueId, list_entries
+from ..broker.snapshot import FileBytes, QueueId, list_entries
 from ..counted import counted
 from ..disk.byte_reader import Unread
 from ..disk.checkpoint import TimerCheck
@@ -93,7 +94,7 @@ class PredictedTimer(TimerFiles):
             return 0
         return len(self.content(path))
 
-    def read_wheel(self) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
+    def read_wheel(self) -> Iterator[tuple[Ints, npt.NDArray[np.void]]]:
         """(numbers, slots) of the wheel."""
         content = self.content(str(self.wheel_path))
         slots = (content.sparse() if isinstance(content, FileBytes) else content).view(
@@ -146,7 +147,7 @@ class PlannedQueue(NamedTuple):
     complete: nothing is left to be done to it.
     """
 
-    places: npt.NDArray[np.int64]
+    places: Ints
     complete: bool
 
 
@@ -156,7 +157,7 @@ def planned_queue(layout: Layout, chosen: Iterable[Edit], whole: Iterable[Edit])
     return PlannedQueue(places, len(places) >= len(_places(layout, whole)))
 
 
-def _places(layout: Layout, edits: Iterable[Edit]) -> npt.NDArray[np.int64]:
+def _places(layout: Layout, edits: Iterable[Edit]) -> Ints:
     """Where the messages lie whose units these edits write into the timer topic's queue."""
     folder = layout.consume_queue / TIMER_TOPIC / "0"
     found = [np.zeros(0, np.int64)]
@@ -187,8 +188,6 @@ def joined(before: list[Edit], more: Iterable[Edit]) -> list[Edit]:
     return found
 
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _APART_BYTES = 1 << 16
 """Changes of a file that lie closer are one edit."""
 

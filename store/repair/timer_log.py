@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -36,8 +37,6 @@ from ..verify.context import Records, VerifyContext
 from ..verify.timer_log import TimerFiles, TimerLog
 from ..verify.timer_records import TimerColumns, note_timer_records, timer_columns
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.void]
 _NONE = -1
 _UNIT = dtype_of(UNIT)

@@ -16,15 +16,13 @@ import numpy.typing as npt
 
 from ...formats.commit_log import HEAD, PLAIN
 from ...formats.derive import Columns, Ragged
-from ...formats.derive.ragged import Ints, overlapping
+from ...formats.derive.ragged import Flags, Ints, overlapping
 from ...formats.message import SMALLEST
 from ...formats.message_properties import CRC32, CRC_ITEM_BYTES, crc_ok
 from ..log.scan import WINDOW_BYTES
 from ..log.window import Window, body_crc_ok, walk
 from ..put.message_columns import rows_with_crc
 from .source import Sources
-
-Flags = npt.NDArray[np.bool_]
 
 LARGEST_RECORD = 64 << 20
 """A broker's limit is 4 MiB by default; what says to be larger than this is no record."""

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Columns, decode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.message import MESSAGE, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
 from ..counted import counted
@@ -148,10 +147,10 @@ class Selection:
     topics: frozenset[bytes] = frozenset()
     times: TimeRange = field(default_factory=TimeRange)
 
-    def rows(self, columns: Columns) -> npt.NDArray[np.bool_]:
+    def rows(self, columns: Columns) -> Flags:
         """bool[n]: the record comes to the store."""
         time = columns.ints("store_timestamp")
-        found: npt.NDArray[np.bool_] = (time >= self.times.since_ms) & (time < self.times.until_ms)
+        found: Flags = (time >= self.times.since_ms) & (time < self.times.until_ms)
         if self.topics:
             names = columns.ragged("topic").tolist()
             found &= np.array([name in self.topics for name in names], np.bool_)

@@ -18,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.commit_log import HEAD_BYTES
 from ...formats.derive import Ragged
+from ...formats.derive.ragged import Flags
 from ..counted import counted
 from ..disk.file_queue import MappedFile
 from ..disk.layout import Layout
@@ -254,10 +254,10 @@ class Follower:
         return spoiled
 
 
-def _written(properties: Ragged) -> npt.NDArray[np.bool_]:
+def _written(properties: Ragged) -> Flags:
     """bool[n]: the last byte of the text is no zero, which it is before it is written."""
     last = np.maximum(properties.start + properties.length - 1, 0)
-    written: npt.NDArray[np.bool_] = (properties.buffer[last] != 0) | (properties.length == 0)
+    written: Flags = (properties.buffer[last] != 0) | (properties.length == 0)
     return written
 
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE, starts_of
 from ...formats.derive import Columns, Ragged, decode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.property_columns import find as find_property
 from ..log.batch import Batch, Inner
 from ..log.body import MAX_BODY_BYTES, compression_of, unpack
@@ -83,7 +82,7 @@ def _bodies(batch: Batch, rows: Ints, max_bytes: int) -> Ragged:
     return Ragged(buffer, start, length)
 
 
-def _put(columns: Columns, own: Columns, inside: npt.NDArray[np.bool_], number: Ints) -> None:
+def _put(columns: Columns, own: Columns, inside: Flags, number: Ints) -> None:
     """Give the rows `inside` what they have of their own, in their order."""
     for name in ("flag", "body_length", "properties_length"):
         column = columns.ints(name).copy()

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
+from ...formats.derive.ragged import Flags
 from ...formats.hashing import tags_code
 from ...formats.property_columns import find as find_property
 from ..broker.delay_level import SCHEDULE_TOPIC
@@ -127,7 +127,7 @@ def records_at(
         note(f"{points} at messages of other topics: left out")
 
 
-def of_topic(batch: Batch, topic: str) -> npt.NDArray[np.bool_]:
+def of_topic(batch: Batch, topic: str) -> Flags:
     """bool[n]: the record is of the topic, or was dispatched to it besides (spec 2.9)."""
     columns = batch.columns
     own = equal(columns.ragged("topic"), utf8(topic))

@@ -26,15 +26,11 @@ from ..log.message import Message
 if TYPE_CHECKING:
     from datetime import date, datetime
 
-    import numpy as np
-    import numpy.typing as npt
-
     from ...formats.derive import Ragged
+    from ...formats.derive.ragged import Flags
     from ...formats.property_columns import Items
     from ..broker.filter import Where
     from ..log.batch import Batch
-
-    Mask = npt.NDArray[np.bool_]
 
 
 LATEST_MS = (1 << 63) - 1
@@ -217,7 +213,7 @@ class Selection(NamedTuple):
 
         apart = unwrapped(batch, self.max_body_bytes)
         mask = self.mask(apart)
-        here: Mask = np.ones(len(apart), np.bool_)
+        here: Flags = np.ones(len(apart), np.bool_)
         if offsets is not None:
             first = apart.columns.ints("queue_offset")
             here = (first < offsets[1]) & (first + messages_in(apart) > offsets[0])
@@ -259,12 +255,12 @@ class Selection(NamedTuple):
         text = message.body(self.max_body_bytes).data.decode("utf-8", "replace")
         return self.grep.search(text) is not None
 
-    def mask(self, batch: Batch) -> Mask:
+    def mask(self, batch: Batch) -> Flags:
         """bool[n]: which records of a batch are wanted; equal to `takes` of each."""
         import numpy as np
 
         columns = batch.columns
-        mask: Mask = np.ones(len(batch), np.bool_)
+        mask: Flags = np.ones(len(batch), np.bool_)
         if self.topic is not None:
             mask &= _topics(columns.ragged("topic"), self.topic)
         if self.queue_id is not None:
@@ -284,7 +280,7 @@ class Selection(NamedTuple):
     def _asks_properties(self) -> bool:
         return bool(self.tags) or (self.key, self.unique_key) != (None, None)
 
-    def _properties_mask(self, batch: Batch) -> Mask:
+    def _properties_mask(self, batch: Batch) -> Flags:
         import numpy as np
 
         from ...formats.property_columns import Items
@@ -300,10 +296,10 @@ class Selection(NamedTuple):
             mask &= np.logical_or.reduce([equal(found, utf8(tag)) for tag in self.tags])
         return mask
 
-    def _keys_mask(self, items: Items, count: int) -> Mask:
+    def _keys_mask(self, items: Items, count: int) -> Flags:
         import numpy as np
 
-        mask: Mask = np.ones(count, np.bool_)
+        mask: Flags = np.ones(count, np.bool_)
         if self.unique_key is not None:
             mask &= equal(items.find(names.UNIQ_KEY), utf8(self.unique_key))
         if self.key is not None:
@@ -311,7 +307,7 @@ class Selection(NamedTuple):
             mask &= equal(items.find(names.UNIQ_KEY), key) | _has_part(items.find(names.KEYS), key)
         return mask
 
-    def _grep_mask(self, batch: Batch) -> Mask:
+    def _grep_mask(self, batch: Batch) -> Flags:
         import numpy as np
 
         from ..log.message import messages
@@ -341,7 +337,7 @@ def matches(name: str, topic: str) -> bool:
     return name == topic or fnmatchcase(name, topic)
 
 
-def _topics(stored: Ragged, topic: str) -> Mask:
+def _topics(stored: Ragged, topic: str) -> Flags:
     """bool[n]: the topic is the one, or one of those that the pattern means."""
     if not is_pattern(topic):
         return equal(stored, utf8(topic))
@@ -351,11 +347,11 @@ def _topics(stored: Ragged, topic: str) -> Mask:
 
     found = dictionary(stored)
     meant = np.array([_is_of(name, topic) for name in found.values], np.bool_)
-    mask: Mask = meant[found.ids]
+    mask: Flags = meant[found.ids]
     return mask
 
 
-def equal(strings: Ragged, text: bytes) -> Mask:
+def equal(strings: Ragged, text: bytes) -> Flags:
     """bool[n]: the string is `text`. Absent strings are equal to none."""
     import numpy as np
 
@@ -367,7 +363,7 @@ def equal(strings: Ragged, text: bytes) -> Mask:
     return mask
 
 
-def _has_part(keys: Ragged, key: bytes) -> Mask:
+def _has_part(keys: Ragged, key: bytes) -> Flags:
     """bool[n]: `key` is one of the parts that single spaces separate."""
     import numpy as np
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.derive import Columns
+from ...formats.derive.ragged import Ints
 from ..audit.verified import VerifiedLog, VerifiedRun
 from ..broker.dispatch import LMQ_PREFIX, dispatch_columns, unannounceable
 from ..broker.load_rules import (
@@ -35,7 +35,6 @@ from ..timer.start import QUEUE as TIMER_QUEUE
 from ..timer.start import TimerState, recover_timer
 from .log import LogWalk, PhantomRecord, Records, StartFile, Switches, confirmed, start_file
 
-Ints = npt.NDArray[np.int64]
 #: Pauses of a dispatch that cannot write its unit: 30 tries, one second apart (spec 2.2, step 6).
 RETRY_SECONDS = 30
 #: What Java throws at a queue offset that is no number.

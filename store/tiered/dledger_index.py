@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger import HEADER_BYTES, MAGIC_CONFIG_CHANGE, MAGIC_ENTRY
 from ...formats.dledger_index import UNIT, UNIT_BYTES
 from ..disk.file_queue import MappedFile, MappedFileQueue
@@ -45,10 +45,10 @@ def _file(files: MappedFileQueue, file: MappedFile, first: int) -> Iterator[Inde
             yield IndexUnits(numbers, np.frombuffer(data, dtype_of(UNIT), count)[written])
 
 
-def is_valid(part: IndexUnits) -> npt.NDArray[np.bool_]:
+def is_valid(part: IndexUnits) -> Flags:
     """bool[n]: which units are of an entry and name their own number."""
     units = part.units
-    valid: npt.NDArray[np.bool_] = (units["magic"] >= MAGIC_ENTRY) & (units["pos"] >= 0)
+    valid: Flags = (units["magic"] >= MAGIC_ENTRY) & (units["pos"] >= 0)
     valid &= (units["magic"] <= MAGIC_CONFIG_CHANGE) & (units["size"] >= HEADER_BYTES)
     valid &= (units["index"] == part.number) & (units["term"] >= 0)
     return valid

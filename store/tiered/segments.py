@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats.derive import dtype_of
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.tiered_index import (
     HEAD,
     HEADER,
@@ -117,7 +117,7 @@ class Items(NamedTuple):
 
     number: Ints
     items: npt.NDArray[np.void]
-    linked: npt.NDArray[np.bool_]
+    linked: Flags
 
 
 def items(files: MappedFileQueue, index: TieredIndex) -> Iterator[Items]:

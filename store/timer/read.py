@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.timer_log import (
     BLANK,
     BLANK_BYTES,
@@ -45,7 +46,7 @@ WINDOW_UNITS = 1 << 14
 class TimerUnits(NamedTuple):
     """Units in a row: stream positions int64[n] and a structured array of `timer_log.UNIT`."""
 
-    position: npt.NDArray[np.int64]
+    position: Ints
     units: npt.NDArray[np.void]
 
 
@@ -117,7 +118,7 @@ def _window(
 _UNIT, _DAMAGE, _ZEROS = range(3)
 
 
-def _written(data: bytes | bytearray, count: int, size: int) -> npt.NDArray[np.bool_]:
+def _written(data: bytes | bytearray, count: int, size: int) -> Flags:
     """bool[count]: which of the pieces of `size` bytes are not all zeros."""
     import numpy as np
 
@@ -158,7 +159,7 @@ def _joined(parts: Iterator[TimerUnits | TimerRange]) -> Iterator[TimerUnits | T
 class WheelSlots(NamedTuple):
     """Slots that were used: their numbers int64[n] and a structured array of `timer_wheel.SLOT`."""
 
-    number: npt.NDArray[np.int64]
+    number: Ints
     slots: npt.NDArray[np.void]
 
 
@@ -209,8 +210,6 @@ def _slots(data: bytes | bytearray, first: int, unused: bool) -> WheelSlots:
     return WheelSlots(numbers[keep], slots[keep])
 
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.void]
 NOWHERE = -1
 """Where the link of an entry without one before it leads to."""

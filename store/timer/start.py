@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from ...formats.blank import MAGIC_BLANK
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Bytes, Ints
 from ...formats.timer_log import BLANK, BLANK_BYTES, MAGIC_BLANK_SIGNED, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT, SLOT_BYTES, SLOTS
 from ..broker.delay_level import TIMER_TOPIC
@@ -39,7 +40,6 @@ from ..queues.units import is_valid, is_whole_file
 from .read import due_ms, is_entry
 from .wheel import Ticks
 
-Ints = npt.NDArray[np.int64]
 Array = npt.NDArray[np.void]
 QUEUE = QueueId(TIMER_TOPIC, 0)
 _UNIT = dtype_of(UNIT)
@@ -125,7 +125,7 @@ def _length(wheel: Path) -> int:
     return wheel.stat().st_size if wheel.exists() else 0
 
 
-def entries_end(data: npt.NDArray[np.uint8]) -> int:
+def entries_end(data: Bytes) -> int:
     """Byte of a file of the log where a broker stops to read entries."""
     return _entries(data, check=True).end
 
@@ -203,7 +203,7 @@ class _Read(NamedTuple):
     stopped: bool
 
 
-def _entries(data: npt.NDArray[np.uint8], *, check: bool) -> _Read:
+def _entries(data: Bytes, *, check: bool) -> _Read:
     """The entries of a file. check: what is none ends them."""
     whole = len(data) // UNIT_BYTES
     units = data[: whole * UNIT_BYTES].view(_UNIT)

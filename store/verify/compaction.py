@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ...formats.sparse_consume_queue import END, UNIT_BYTES
@@ -179,8 +179,6 @@ def leftovers(context: VerifyContext) -> Iterator[Path]:
                     yield path
 
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _BUSY = "compaction logs against their queues: a broker writes"
 FEWEST_QUEUE_FILES = 5
 """A log file is at least so many times as long as its queue file."""

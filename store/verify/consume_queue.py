@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ...formats.consume_queue import UNIT_BYTES
 from ...formats.consume_queue_ext import ADDRESS_BASE, HEAD, UNIT_BYTES_MIN
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Flags, Ints
 from ..audit.differences import Kind, compare, points_at
 from ..audit.messages import Messages
 from ..broker.delay_level import SCHEDULE_TOPIC
@@ -138,9 +139,6 @@ def compare_entries(
             severity=severity,
         )
 
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _FARTHEST = np.iinfo(np.int64).max // 2
 _SAMPLES = 8

@@ -26,11 +26,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from ...formats.derive import Columns
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import TRANSACTION_MASK
 from ...formats.property_columns import Items
 from ..columns.dictionary import Dictionary, dictionary
-from ..columns.ordered import Flags, Ints, Ranges
+from ..columns.ordered import Ranges
 from ..disk.lock import holder
 from ..findings.catalogue import Severity
 from ..findings.findings import Finding, Findings

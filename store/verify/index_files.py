@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.index_file import (
     HEADER_BYTES,
     ITEM_BYTES,
@@ -29,7 +30,6 @@ from ..counted import counted
 from ..disk.file_queue import MappedFile, MappedFileQueue, is_zero
 from ..errors import Missing, StoreError
 from ..findings.catalogue import Severity
-from ..findings.findings import Flags
 from ..index.compare import stored_as_told
 from ..index.files import IndexFile, cannot_follow, is_outside
 from .context import VerifyContext
@@ -189,7 +189,6 @@ def index_end(context: VerifyContext) -> None:
             )
 
 
-Ints = npt.NDArray[np.int64]
 _LARGEST_HASH = (1 << 31) - 1
 _SHARED = -1
 """Stands for a moment where several items of a window have one slot."""

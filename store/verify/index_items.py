@@ -12,15 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ..broker.dispatch import dispatch
 from ..broker.dispatch_record import Dispatching
 from ..columns.rows import Rows
 from ..index.files import IndexFile
 from ..log.commit_log import CommitLog
 from .context import Records
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _HASH_BITS = 31
 _SECOND_MS = 1000

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.index_file import ITEM_BYTES, items_offset
 from ...formats.message import SysFlag
 from ..counted import counted
@@ -28,9 +28,6 @@ from .index_files import index_files
 from .index_items import ItemCursor, Picked, Wanted, among, asked_for, item_from, key_of, surplus
 from .register import after, of_records
 from .unreadable import is_gone
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _STRAYS_AT_ONCE = 4096
 _RECORDS_AT_ONCE = 256

@@ -15,10 +15,9 @@ import numpy as np
 
 from ...formats.commit_log import DLEDGER, Frame
 from ...formats.derive import decode
-from ...formats.derive.ragged import Ints
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.dledger import ENTRY
 from ...formats.dledger_index import UNIT_BYTES
-from ..columns.ordered import Flags
 from ..counted import counted
 from ..disk.broker_conf import parse_properties
 from ..disk.byte_reader import read_regular

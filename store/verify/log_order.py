@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...formats.derive.ragged import Ragged, overlapping
+from ...formats.derive.ragged import Flags, Ints, Ragged, overlapping
 from ...formats.message_properties import INNER_NUM, UNIQ_KEY
 from ...formats.sys_flag import SysFlag
-from ..columns.ordered import Flags, Ints, begins
+from ..columns.ordered import begins
 from ..counted import counted
 from ..findings.catalogue import Severity
 from .context import Mergeable, Records, VerifyContext
@@ -174,7 +174,7 @@ def _by_queue(records: Records, rows: Ints) -> tuple[Ints, Ints]:
     return rows[by_group], group[by_group]
 
 
-def _messages_in(records: Records, flags: npt.NDArray[np.int64], rows: Ints) -> Ints:
+def _messages_in(records: Records, flags: Ints, rows: Ints) -> Ints:
     """How many queue offsets each row takes: one, or those of an inner batch."""
     count = np.ones(len(rows), np.int64)
     batches = np.flatnonzero(flags[rows] & SysFlag.INNER_BATCH)

@@ -17,7 +17,7 @@ from enum import Enum, auto
 import numpy as np
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Ragged
+from ...formats.derive.ragged import Flags, Ragged
 from ...formats.hashing_columns import crc31_column
 from ...formats.message import MAGIC_V2, TOPIC_BYTES_MAX_V1
 from ...formats.message_properties import INNER_NUM
@@ -25,7 +25,6 @@ from ...formats.property_columns import crc_values, ends_with_crc_item
 from ...formats.sys_flag import COMPRESSION_MASK, SysFlag
 from ...formats.tombstone import FILLER_TOPIC
 from ..broker.dispatch import java_split
-from ..columns.ordered import Flags
 from ..counted import counted
 from ..findings.catalogue import Severity
 from .context import LOOK, Mergeable, Records, VerifyContext, add_rows

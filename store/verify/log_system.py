@@ -11,10 +11,11 @@ from ...formats import message_properties as names
 from ...formats.client_batch import MESSAGE as INNER
 from ...formats.client_batch import starts_of
 from ...formats.derive import decode
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.sys_flag import SysFlag
 from ...formats.tombstone import LOST
 from ..broker.delay_level import SCHEDULE_TOPIC, TIMER_TOPIC
-from ..columns.ordered import Flags, Ints, Ranges, rows_of
+from ..columns.ordered import Ranges, rows_of
 from ..findings.catalogue import Severity
 from ..log.body import unpack
 from ..plan.gaps import HALF_TOPIC, OP_TOPIC

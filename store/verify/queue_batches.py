@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.batch_consume_queue import NO_COMPACTED_OFFSET, UNIT, UNIT_BYTES
 from ...formats.derive import dtype_of
+from ...formats.derive.ragged import Ints
 from ..audit.messages import Messages
 from ..counted import counted
 from ..findings.catalogue import Severity
@@ -23,7 +23,6 @@ from .queue_state import BatchCheck, Missing, Queues, queues_of
 from .queue_units import is_late
 from .register import after, of_records
 
-Ints = npt.NDArray[np.int64]
 _UNIT_DTYPE = dtype_of(UNIT)
 
 

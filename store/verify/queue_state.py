@@ -23,9 +23,9 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.derive.ragged import Flags, Ints
 from ..audit.messages import Messages
 from ..broker.dispatch import LMQ_PREFIX
 from ..broker.snapshot import QueueId, list_entries
@@ -104,9 +104,6 @@ class Waits:
             for wait_ms, message in (other.alone | self.alone).items()
             if wait_ms not in self.own_ms
         }
-
-
-Flags = npt.NDArray[np.bool_]
 
 
 class QueueReader:
@@ -227,9 +224,6 @@ class QueueReader:
         topic, queue_id = self.queue
         place: dict[str, Any] = {"offset": offset, "length": length, "count": stop - first}
         findings.add(code, path, text, topic=topic, queue_id=queue_id, **place, **more)
-
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ...formats import message_properties as names
 from ...formats.consume_queue import UNIT_BYTES
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.hashing import java_string
 from ...formats.message import SMALLEST, TRANSACTION_MASK, SysFlag
 from ...formats.property_columns import find
@@ -157,8 +157,6 @@ class _Named:
 _BEHIND_AT_ONCE = 256
 """Units behind the end that are looked at, in each window."""
 _NO_END = np.iinfo(np.int64).max
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 class QueuePass:

@@ -13,10 +13,11 @@ from functools import cached_property, wraps
 import numpy as np
 import numpy.typing as npt
 
+from ...formats.derive.ragged import Bytes, Flags, Ints
 from ...formats.timer_log import MAGIC_MAX, UNIT, UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES
 from ..broker.delay_level import TIMER_TOPIC
-from ..broker.snapshot import Bytes, FileBytes
+from ..broker.snapshot import FileBytes
 from ..columns.rows import Rows
 from ..counted import counted
 from ..disk.byte_reader import read_regular
@@ -172,8 +173,6 @@ def of_timer(*codes: str) -> Callable[[Once], Once]:
     return register
 
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _LOOK = "mqstore dump {path}"
 """What to do about what a repair leaves as it is."""
 

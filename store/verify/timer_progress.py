@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags
 from ..broker.delay_level import TIMER_TOPIC
 from ..broker.snapshot import QueueId
 from ..counted import counted
@@ -24,9 +24,6 @@ from .timer_records import TimerColumns, timer_columns
 from .timer_wheel import chains, linked_by_a_start
 
 _QUEUE = QueueId(TIMER_TOPIC, 0)
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @of_timer("I-130")

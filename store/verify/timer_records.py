@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...formats import message_properties as names
-from ...formats.derive.ragged import Ragged
+from ...formats.derive.ragged import Flags, Ints, Ragged
 from ...formats.hashing_columns import java_hash_column
 from ...formats.property_columns import Items
 from ..broker.delay_level import TIMER_TOPIC
@@ -19,8 +19,6 @@ from ..log.record_status import tombstones
 from .context import Mergeable, Records, VerifyContext
 from .register import of_records
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _KEY = "timer records"
 _HASH_BASE = np.uint32(31)
 _BETWEEN = np.uint32(ord("+"))

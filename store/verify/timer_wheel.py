@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ...formats.timer_log import UNIT_BYTES
 from ...formats.timer_wheel import FILE_BYTES, SLOT_BYTES, SLOTS
 from ..counted import counted
@@ -18,8 +18,6 @@ from ..timer.read import NOWHERE, ByTick, follow, is_in_place
 from .context import VerifyContext
 from .timer_log import Slots, TimerFiles, of_timer, timer_files
 
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 _LOOK = "mqstore dump {path}"
 """What to do about entries that no repair chooses between."""
 

@@ -12,17 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ...formats.derive.ragged import Flags, Ints
 from ..counted import counted
 from ..disk.byte_reader import note, noted, noted_of, unread_of
 from ..errors import UnreadableRange
 from ..findings.findings import Finding
 from .context import VerifyContext
 from .register import last
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 _NOT_CHECKED = "not checked to the end"
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from mqstore.formats.checkpoint import FIELDS
 from mqstore.formats.derive import Columns, Ragged, decode
-from mqstore.store.columns.ordered import Flags, Ints, begins
+from mqstore.formats.derive.ragged import Flags, Ints
+from mqstore.store.columns.ordered import begins
 from mqstore.store.columns.rows import Rows
 
 

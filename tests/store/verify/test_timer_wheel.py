@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mqstore.formats.derive.ragged import Flags, Ints
 from mqstore.formats.timer_log import UNIT_BYTES
 from mqstore.store.findings.catalogue import Severity
 from mqstore.store.findings.findings import Finding
 from mqstore.store.search.store import Store
-from mqstore.store.timer.read import Flags, Ints, TimerEntries
+from mqstore.store.timer.read import TimerEntries
 from mqstore.store.timer.wheel import Ticks
 from mqstore.store.verify.context import Scope
 from mqstore.store.verify.run import verify
