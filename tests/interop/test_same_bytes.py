@@ -17,7 +17,7 @@ import pytest
 from tests.slices import SEED, rng, share
 
 from .conftest import Judge
-from .served import SIZES, Row, as_broker, broker_put, mqstore, rows, settings
+from .served import SIZES, Row, as_broker, broker_put, message, mqstore, put, rows, settings
 
 pytestmark = pytest.mark.interop
 
@@ -139,6 +139,22 @@ def test_the_brokers_bytes_with_property_crc(judge: Judge, version: str, tmp_pat
     chance = random.Random(f"crc {version}")
     messages = [random_message(n, chance, version) for n in range(MESSAGES)]
     assert not written_twice(judge, tmp_path, messages, config, "--store-host", HOST)
+
+
+def test_the_brokers_bytes_over_two_lives(judge: Judge, version: str, tmp_path: Path) -> None:
+    """A broker that starts again has nothing of earlier records in memory, and neither has `put`."""
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    sizes = (900, 20, 15_000)  # the last one closes the file
+    messages = [
+        message(number) | {"store_timestamp": START_MS, "body_base64": "vvvv" * (size // 3)}
+        for number, size in enumerate(sizes)
+    ]
+    for part in (messages[:1], messages[1:]):
+        broker_put(judge, theirs, part, SIZES)
+    dumped = messages_of(mqstore("dump", theirs, "--format", "ndjson", "--raw", *settings(SIZES)))
+    for lines in (dumped[:1], dumped[1:]):
+        put(ours, lines, SIZES, "--keep-times", "--store-host", HOST, *as_broker(version))
+    assert not difference(theirs, ours)
 
 
 @pytest.mark.slow

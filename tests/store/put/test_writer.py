@@ -143,6 +143,26 @@ def test_any_way_of_appending_gives_the_same_store(version: str, tmp_path: Path)
     assert_whole(tmp_path / "sessions")
 
 
+@pytest.mark.parametrize(("version", "remembers"), [("4.3", True), ("4.9", False)])
+def test_a_blank_is_what_is_in_memory(version: str, remembers: bool, tmp_path: Path) -> None:
+    """An old broker fills it with earlier records, but with none from before it started (spec 1.5)."""
+    wide = NewMessage(b"T", b"", properties=b"KEYS\1" + b"v" * 1500 + b"\2")
+    found = [wide, NewMessage(b"T", b"x" * 20), NewMessage(b"T", b"y" * 3000)]
+    put(tmp_path / "one life", found, version)
+    for message in found:
+        put(tmp_path / "three lives", [message], version)
+    for root in (tmp_path / "one life", tmp_path / "three lives"):
+        records = records_of(Layout.open(root, TINY))
+        data = log_files(Layout.open(root, TINY))[0].read_bytes()
+        first, blank = (record.total_size for record in records[:2])
+        blank += first
+        assert data[blank : blank + 8] == (4096 - blank).to_bytes(4) + bytes.fromhex("cbd43194")
+        filled = b""
+        if remembers and root.name == "one life":
+            filled = data[first + 8 : blank] + data[blank - first : first]
+        assert data[blank + 8 :] == filled.ljust(4096 - blank - 8, b"\0")
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_a_clean_store_has_and_has_not(version: str, tmp_path: Path) -> None:
     found = messages(40)
