@@ -368,6 +368,17 @@ class MappedFileQueue(Windows):
         """
         return byte_reader.data_end(self.descriptor(file), offset, file.size)
 
+    def is_as_listed(self, file: MappedFile) -> bool:
+        """The file has the length it was listed with: none has been made in its place, or grows.
+
+        Raises Missing, Unreadable.
+        """
+        return file.compressed or os.fstat(self.descriptor(file)).st_size == file.size
+
+    def is_deleted(self, file: MappedFile) -> bool:
+        """What is read of the file is kept by nothing but its descriptor. Raises as `is_as_listed`."""
+        return not file.compressed and not os.fstat(self.descriptor(file)).st_nlink
+
     @cached_property
     def _descriptors(self) -> OrderedDict[str, int]:
         return OrderedDict()

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 from ...formats.kinds import KINDS
 from ..broker.load_rules import load_files
 from ..broker.profiles import Profile, profile_of
-from ..broker.snapshot import Snapshot, list_entries
+from ..broker.snapshot import Entry, Snapshot, list_entries
 from ..counted import counted
 from ..disk.broker_conf import BrokerConfig
 from ..disk.byte_reader import read_regular
 from ..disk.checkpoint import Checkpoint, read_checkpoint
-from ..disk.file_queue import Foreign, MappedFileQueue
+from ..disk.file_queue import Foreign, MappedFileQueue, start_of
 from ..disk.layout import Layout
 from ..disk.lock import holder
 from ..disk.queue_directories import QueueDirectory, queue_directories
@@ -263,13 +263,18 @@ def describe(layout: Layout) -> Description:
         log=log,
         queues=list(_summaries(layout, queues, log, profile_of(generation.version))),
         checkpoint=read_checkpoint(layout.checkpoint),
-        restart=_restart(layout, generation, queues),
+        restart=_restart(layout, generation, queues, in_use=pid is not None),
         index_files=_index_files(layout, foreign),
         foreign=foreign,
         config=list(summaries_of(layout.config)) if layout.config.is_dir() else [],
         parts=list(parts_of(layout)),
         options=options_of(layout).used,
-        notes=[*notes, *options_of(layout).notes(), *_odd_files(layout), *_links(layout)],
+        notes=[
+            *notes,
+            *options_of(layout).notes(),
+            *_odd_files(layout, in_use=pid is not None),
+            *_links(layout),
+        ],
     )
 
 
@@ -365,16 +370,26 @@ def _exit(abort: Path, pid: int | None) -> tuple[str, str]:
     return "crashed", f"abort is there, of process {text}" if text else "abort is there"
 
 
-def _restart(layout: Layout, generation: Generation, queues: list[_Queue]) -> Restart | None:
+def _is_odd(entry: Entry, file_bytes: int) -> bool:
+    """A file of the log that has another length."""
+    return start_of(entry.name) is not None and not entry.directory and entry.size != file_bytes
+
+
+def _restart(
+    layout: Layout, generation: Generation, queues: list[_Queue], *, in_use: bool
+) -> Restart | None:
     """Where the next start begins its walk; None without a plain log."""
     if layout.dledger is not None:
         return None
-    profile = profile_of(generation.version)
+    profile, file_bytes = profile_of(generation.version), sizes_of(layout).commit_log.value
     entries = [e for path in layout.commit_log_directories for e in list_entries(path)]
+    entries.sort(key=lambda entry: entry.name)
+    if in_use and entries and _is_odd(entries[-1], file_bytes):
+        entries.pop()  # it is being made
     snapshot = Snapshot(
         layout=layout,
-        log=tuple(sorted(entries, key=lambda entry: entry.name)),
-        log_file_bytes=sizes_of(layout).commit_log.value,
+        log=tuple(entries),
+        log_file_bytes=file_bytes,
         queues={},
         queue_file_bytes=sizes_of(layout).consume_queue.value,
         index=(),
@@ -403,8 +418,11 @@ def _index_files(layout: Layout, foreign: list[Foreign]) -> list[IndexSummary]:
         ]
 
 
-def _odd_files(layout: Layout) -> Iterator[str]:
-    """Files of the log that are compressed or have another size than the others, and what is missing."""
+def _odd_files(layout: Layout, *, in_use: bool) -> Iterator[str]:
+    """Files of the log that are compressed or have another size than the others, and what is missing.
+
+    The last one of a store in use is being made.
+    """
     files = layout.commit_log_files()
     compressed = sum(file.compressed for file in files.files)
     if compressed:
@@ -414,7 +432,7 @@ def _odd_files(layout: Layout) -> Iterator[str]:
             "log files are compressed: no broker reads these",
         )
     for file in files.files:
-        if file.size != files.file_size:
+        if file.size != files.file_size and not (in_use and file is files.files[-1]):
             yield f"{file.path} has {counted(file.size, 'byte')}, not {files.file_size}"
     for gap in files.gaps:
         yield f"no file of the log holds {gap.position} … {gap.position + gap.size}"

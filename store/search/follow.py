@@ -116,6 +116,8 @@ class Follower:
         head = items.peek(at, HEAD_BYTES)
         if not head.unread and not any(head.data):
             self._broken = None
+            if self._log.queue.is_deleted(file):  # made ahead by a broker that has started again
+                self._reopen()
             return None
         if items.blank(at) is not None:
             return self._next_file(file)
@@ -151,13 +153,18 @@ class Follower:
 
     def _file(self) -> MappedFile | None:
         """The file that holds the position; None while it is not there yet."""
-        file = self._log.queue.file_at(self.position)
+        file = self._file_at(self.position)
         if file is None:
             self._reopen()
-            file = self._log.queue.file_at(self.position)
+            file = self._file_at(self.position)
         if file is None and self._expired(self.position):
-            file = self._log.queue.file_at(self.position)
+            file = self._file_at(self.position)
         return file
+
+    def _file_at(self, position: int) -> MappedFile | None:
+        """The file as it was listed: a broker makes one, then gives it its length."""
+        file = self._log.queue.file_at(position)
+        return file if file is not None and self._log.queue.is_as_listed(file) else None
 
     def _next_file(self, file: MappedFile) -> Batch | None:
         """Behind a BLANK: go on in the next file once it is there."""
@@ -187,6 +194,8 @@ class Follower:
     def _is_there(self, record: tuple[int, int, int]) -> bool:
         """A record that was delivered is still what it was."""
         position, crc, size = record
+        if self._file_at(position) is None:
+            return False
         return zlib.crc32(self._log.queue.read(position, size)) == crc
 
     def _look_back(self) -> None:

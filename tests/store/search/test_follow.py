@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,9 @@ FILE_BYTES = 8192
 CONFIG = BrokerConfig().with_set(
     [f"mappedFileSizeCommitLog={FILE_BYTES}", "mappedFileSizeConsumeQueue=2000"]
 )
+
+
+Grown = list[tuple[bytes, list[bytes]]]
 
 
 def bodies(follower: Follower) -> list[bytes]:
@@ -89,6 +93,50 @@ def test_a_file_that_was_made_ahead(root: Path, follower: Follower) -> None:
     assert bodies(follower) == [b"first"]
     put(root, *("x" * 500 + str(n) for n in range(40)))
     assert len(bodies(follower)) == 40
+
+
+@pytest.fixture
+def grown(root: Path) -> Grown:
+    """Two files of a log, each its bytes and the texts in it; the first is that of `root`."""
+    texts = [f"{number:02}".ljust(500, "x") for number in range(12)]
+    put(root, *texts)
+    files = [log_file(root, number).read_bytes() for number in (0, 1)]
+    log_file(root, 1).unlink()
+    return [(data, [t.encode() for t in ["first", *texts] if t.encode() in data]) for data in files]
+
+
+@pytest.mark.parametrize("size", [0, 7, 3000])
+def test_a_file_that_is_being_made(root: Path, grown: Grown, notes: list[str], size: int) -> None:
+    """A broker makes a file, and then gives it its length."""
+    follower = Follower(Layout.open(root, CONFIG), 0, notes.append)
+    (_, first), (data, second) = grown
+    path = log_file(root, 1)
+    path.write_bytes(bytes(size))
+    assert bodies(follower) == first
+    os.truncate(path, FILE_BYTES)
+    assert bodies(follower) == []
+    with path.open("r+b") as file:
+        file.write(data)
+    assert bodies(follower) == second
+    assert notes == []
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_file_made_ahead_is_made_anew(
+    root: Path, grown: Grown, notes: list[str], opened: bool
+) -> None:
+    """A broker that starts deletes the files that it had made ahead, and makes them when it needs them."""
+    (_, first), (data, second) = grown
+    path = log_file(root, 1)
+    path.write_bytes(bytes(FILE_BYTES))
+    follower = Follower(Layout.open(root, CONFIG), 0, notes.append)
+    found = bodies(follower) if opened else []
+    path.unlink()
+    path.touch()
+    assert found + bodies(follower) == first
+    path.write_bytes(data)
+    assert bodies(follower) == second
+    assert notes == []
 
 
 @pytest.mark.parametrize("step", [1, 7])

@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from mqstore.store.disk.file_queue import file_name
+from mqstore.store.disk.layout import Layout
 from mqstore.store.findings.catalogue import Severity
+from mqstore.store.inspect.description import describe
 from mqstore.store.search.store import Store
+from mqstore.store.verify.first_sight import at_first_sight
 from mqstore.store.verify.run import verify
 from mqstore.store.verify.verdict import Status
 
@@ -35,10 +41,21 @@ def _line(number: int) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-def _put(root: Path, messages: range) -> None:
-    words = [sys.executable, "-m", "mqstore", "put", str(root), "--from", "-", *_OPTIONS]
+def _put(root: Path, messages: range, *options: str) -> None:
+    words = [sys.executable, "-m", "mqstore", "put", str(root), "--from", "-", *_OPTIONS, *options]
     lines = b"".join(map(_line, messages))
     subprocess.run([*words, "--no-answers"], input=lines, check=True, timeout=120)
+
+
+@contextmanager
+def _held(root: Path) -> Iterator[None]:
+    """Another process has the store."""
+    words = [sys.executable, "-c", _HOLD, str(root / "lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdin is not None
+        assert other.stdout.readline() == b"held\n"
+        yield
+        other.stdin.close()
 
 
 def _assert_good(root: Path) -> bool:
@@ -85,11 +102,28 @@ def test_what_is_behind_the_end_at_the_start_is_left_alone(tmp_path: Path) -> No
     with Path(file.path).open("r+b") as log:
         log.seek(end - file.start)
         log.write(head)
-    words = [sys.executable, "-c", _HOLD, str(root / "lock")]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None and other.stdin is not None
-        assert other.stdout.readline() == b"held\n"
+    with _held(root):
         assert _assert_good(root)
-        other.stdin.close()
     with Store(root) as store:
         assert any(f.code in ("I-043", "I-054", "I-022") for f in verify(store).findings)
+
+
+@pytest.mark.parametrize("version", ["4.9", "5.3"])
+def test_a_log_file_that_is_being_made(version: str, tmp_path: Path) -> None:
+    """A broker makes a file, and then gives it its length: nothing is wrong with the store."""
+    root = tmp_path / "store"
+    _put(root, range(40), "--as-broker", version)
+    seen = describe(Layout.open(root))
+    with Store(root) as store:
+        made = root / "commitlog" / file_name(store.log_files.end)
+    with _held(root):
+        for size in (0, 3000):
+            made.write_bytes(bytes(size))
+            assert _assert_good(root)
+            now = describe(Layout.open(root))
+            assert (now.restart, now.notes) == (seen.restart, seen.notes)
+            verdict = at_first_sight(now)
+            assert verdict.status is Status.CLEAN and verdict.live
+            assert [f.code for f in verdict.findings if f.severity > Severity.INFO] == []
+            assert (now.log.end, now.log.end_reason) == (seen.log.end, seen.log.end_reason)
+    assert any(made.name in note for note in describe(Layout.open(root)).notes)
